@@ -186,6 +186,26 @@ class SyncStatus(Struct, frozen=True, kw_only=True):
     conversations: tuple[Synced, ...] = ()
 
 
+class Hint(Struct, frozen=True, kw_only=True):
+    """What a far store says has changed: new heads by conversation, or `is_all` where it cannot
+    say, and all heads are to be compared."""
+
+    heads: dict[str, int]
+    is_all: bool = False
+
+
+class Hints(Protocol):
+    """What a far store says while somebody listens; `cursor` is where another listening goes on."""
+
+    cursor: str
+
+    def __iter__(self) -> Iterator[Hint]: ...
+
+    def end(self) -> None:
+        """Ends the listening, from any thread."""
+        ...
+
+
 class SyncedStore(Protocol):
     """What a store that is synced with another does besides. `redact` says what becomes of
     secrets: they are taken out before they are sealed, held back, or left."""

@@ -443,9 +443,9 @@ class World:
 def drawn_by(seed: int) -> Iterator[None]:
     """Ids and salts follow from a seed: the names of forks do too, and so does their order."""
     chance = random.Random(f"bytes {seed}")
-    with patch.object(os, "urandom", chance.randbytes):
-        with patch.object(random, "_urandom", chance.randbytes):
-            yield
+    os_bytes = patch.object(os, "urandom", chance.randbytes)
+    with os_bytes, patch.object(random, "_urandom", chance.randbytes):
+        yield
 
 
 # --- what must hold ---

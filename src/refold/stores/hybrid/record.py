@@ -1,13 +1,17 @@
 """What is known of the last sync: where each conversation stood, and why one is blocked.
 
 It lies in `sync.json` beside the near store and may be lost: the next sync compares heads and makes
-it again. Neighbours: `rounds` keeps it, `store` tells of it.
+it again. Whoever changes it holds its lock (`locked`) from reading to writing, and asks nobody far
+meanwhile. Neighbours: `rounds` keeps it, `store` tells of it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import msgspec
 from msgspec import Struct, field
@@ -39,6 +43,29 @@ class Record(Struct, kw_only=True):
     reason: str = ""
     conversations: dict[str, ConversationState] = field(default_factory=dict)
     deleted: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def locked(path: str | None) -> Iterator[None]:
+    """Nobody else changes the record meanwhile, in this process or another."""
+    if path is None or not os.path.isdir(os.path.dirname(path)):
+        yield
+        return
+    with lock_file(f"{path}.lock") as fd:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def lock_file(path: str) -> Iterator[int]:
+    """The descriptor of a file that is only there to be locked; closed, and so let go, at the
+    end."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise disk.os_failure(error, f"cannot open {path}") from error
+    with disk.closing(fd):
+        yield fd
 
 
 def read(path: str | None, far: str) -> Record:

@@ -1,6 +1,7 @@
 """A whole sync: every conversation of both sides, one after the other, one sync at a time.
 
-The lists of both sides say which conversations differ; only those cost calls. A conversation that
+The lists of both sides say which conversations differ; only those cost calls, and where few are
+named only those are asked for. A conversation that
 fails keeps its reason and delays no other: what may pass is tried again after a pause that grows,
 never the same twice, and at least as long as the far store asks; what will not pass is blocked and
 shown, and tried again when somebody asks for it. A far store that does not answer three times in a
@@ -29,6 +30,7 @@ from refold.system import disk
 
 TRIES_MAX = 3
 PAUSE_S, PAUSE_S_MAX = 1.0, 60.0
+ASKED_MAX = 20  # so many conversations are asked for one by one
 SILENT_MAX = 3  # so many conversations without an answer, and the far store is down
 T = TypeVar("T")
 
@@ -64,22 +66,33 @@ class Rounds:
         with self._alone() as is_alone:
             if not is_alone:
                 return SyncReport(is_under_way=True)
-            kept = record.read(self._path, self._far_url)
+            with record.locked(self._path):
+                kept = record.read(self._path, self._far_url)
+                here = _known(self._near, ids)
+            deleted = frozenset(kept.deleted)
             self._exchange.device_name = kept.device
-            report = self._run(kept, ids, skip_blocked)
+            report = self._run(kept, here, ids, skip_blocked)
             kept.at_ms, kept.reason = self._timing.now_ms(), report.reason
-            record.write(self._path, kept)
+            with record.locked(self._path):
+                now = record.read(self._path, self._far_url).deleted
+                kept.deleted += [id for id in now if id not in deleted]
+                record.write(self._path, kept)
             return report
 
     @property
     def _path(self) -> str | None:
         return self._near.derived_path("sync.json")
 
-    def _run(self, kept: Record, ids: Sequence[str], skip_blocked: bool) -> SyncReport:
+    def _run(
+        self,
+        kept: Record,
+        here: Mapping[str, Conversation],
+        ids: Sequence[str],
+        skip_blocked: bool,
+    ) -> SyncReport:
         self._silent = 0
-        here = {about.id: about for about in all_conversations(self._near)}
         try:
-            there = self._patiently(lambda: {one.id: one for one in all_conversations(self._far)})
+            there = self._patiently(lambda: _known(self._far, ids))
         except RefoldError as error:
             waiting = [self._waiting(kept, about, "") for about in here.values()]
             found = [one for one in waiting if one.pending]
@@ -115,7 +128,8 @@ class Rounds:
         if self._silent >= SILENT_MAX:
             return self._waiting(kept, about, "the far store does not answer", id)
         try:
-            exchanged = self._patiently(lambda: self._exchange.sync(id))
+            is_here = about is not None
+            exchanged = self._patiently(lambda: self._exchange.sync(id, is_here=is_here))
             self._silent = 0
         except Unavailable as error:
             self._silent += 1
@@ -202,12 +216,25 @@ def _file_lock(path: str | None) -> Iterator[bool]:
         yield True
         return
     disk.make_folder(os.path.dirname(path))
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        raise disk.os_failure(error, f"cannot open {path}") from error
-    with disk.closing(fd):
+    with record.lock_file(path) as fd:
         yield disk.try_lock(fd)
+
+
+def _known(store: Store, ids: Sequence[str]) -> dict[str, Conversation]:
+    """What a store knows of these conversations, or of all where they are none, or many."""
+    if not ids or len(ids) > ASKED_MAX:
+        return {about.id: about for about in all_conversations(store)}
+    found = {}
+    for id in ids:
+        try:
+            about = tails.about(store, id)
+        except Unavailable:
+            raise
+        except RefoldError:
+            continue  # the exchange meets it again, and its reason is kept
+        if about is not None:
+            found[id] = about
+    return found
 
 
 def _is_same(here: Conversation | None, there: Conversation | None) -> bool:

@@ -25,6 +25,7 @@ from refold.stores.hybrid.moves import Moves
 from refold.stores.hybrid.rounds import Rounds, Timing
 from refold.stores.hybrid.worker import Worker
 from refold.stores.protocol import (
+    Hints,
     Recovery,
     Redact,
     Salvage,
@@ -36,6 +37,7 @@ from refold.stores.protocol import (
 )
 
 SILENCE_S = 30.0  # so long a far store that did not answer is not asked for what is unknown
+FAR_STORE = "far store"
 T = TypeVar("T")
 
 
@@ -51,6 +53,7 @@ class HybridStore:
         url: str,
         far_url: str = "",
         sync_s: float = 0.0,
+        listens: bool = False,
         redact: Redact = "",
         read_only: bool = False,
         timing: Timing | None = None,
@@ -58,13 +61,14 @@ class HybridStore:
         self.url, self.near, self.far_url = url, near, far_url
         self._append_near = near.append
         self._open_far = far
-        self._far: Store | None = None
         self.redact, self._timing = redact, timing
         self._check = partial(hold.check_events, near) if redact == "hold" else None
         self._read_only = read_only
         self.moves = Moves(near.derived_path("sync-moves.jsonl"), read_only=read_only)
         self._silent_until = 0.0
-        self._worker = Worker(self._sync_quietly, sync_s) if sync_s > 0 else None
+        listen = self._listen if listens else None
+        work = partial(Worker, self._sync_quietly, listen=listen, is_news=self._is_news)
+        self._worker = work(sync_s) if sync_s > 0 else None
 
     @property
     def recovered(self) -> Sequence[Recovery]:
@@ -77,9 +81,19 @@ class HybridStore:
 
     @property
     def far(self) -> Store:
-        if self._far is None:
-            self._far = self._open_far()
-        return self._far
+        if self._far is not None:
+            return self._far
+        opened = self._open_far()
+        # Another thread may have been faster.
+        far: Store = self.__dict__.setdefault(FAR_STORE, opened)
+        if far is not opened:
+            opened.close()
+        return far
+
+    @property
+    def _far(self) -> Store | None:
+        """The far store, if it was needed yet."""
+        return self.__dict__.get(FAR_STORE)
 
     # --- syncing ---
 
@@ -98,9 +112,21 @@ class HybridStore:
         rounds = Rounds(self.near, self.far, exchange, far_url=self.far_url, timing=self._timing)
         return rounds.run(ids, skip_blocked=skip_blocked)
 
-    def _sync_quietly(self) -> None:
+    def _sync_quietly(self, ids: Sequence[str]) -> bool:
         """A sync that nobody waits for; its reasons stand in the record."""
-        self.sync(skip_blocked=True)
+        return self.sync(ids, skip_blocked=True).is_done
+
+    def _listen(self, cursor: str) -> Hints:
+        listen: Callable[[str], Hints] = self.far.listen  # type: ignore[attr-defined]
+        return listen(cursor)
+
+    def _is_news(self, conversation: str, head: int) -> bool:
+        """Whether a head that the far store told of is unknown here, and of interest."""
+        try:
+            return self.near.conversation(conversation).head != head
+        except NotFound:
+            kept = record.read(self._record_path, self.far_url)
+            return conversation not in kept.deleted
 
     def sync_status(self, ids: Sequence[str] = ()) -> SyncStatus:
         """How these conversations stand, or all, without asking the far store."""
@@ -164,7 +190,7 @@ class HybridStore:
         finally:
             moves.leave()
         if self._worker is not None:
-            self._worker.wake()
+            self._worker.wake(conversation)
 
     def _check_top(self, conversation: str, events: Sequence[Event], expect: int) -> None:
         """Conflict if the events were not sealed on top of the log as it is now."""
@@ -175,6 +201,8 @@ class HybridStore:
                 raise checks.moved(conversation, expect, self.near.conversation(conversation).head)
 
     def bookmark(self, conversation: str) -> bytes | None:
+        if self._worker is not None:
+            self._worker.begin()  # whoever opens a conversation wants to hear of others
         return self.near.bookmark(conversation)
 
     def keep_bookmark(self, conversation: str, data: bytes) -> None:
@@ -191,10 +219,15 @@ class HybridStore:
         self._fetched(conversation, lambda: erase_events(self.near, conversation, seqs))
 
     def delete(self, conversation: str) -> None:
-        self._fetched(conversation, lambda: self.near.delete(conversation))
-        kept = record.read(self._record_path, self.far_url)
-        kept.deleted.append(conversation)
-        record.write(self._record_path, kept)
+        self._fetched(conversation, lambda: self._delete_near(conversation))
+
+    def _delete_near(self, conversation: str) -> None:
+        """Deletes, and notes it, so that no sync fetches it again."""
+        with record.locked(self._record_path):
+            self.near.delete(conversation)
+            kept = record.read(self._record_path, self.far_url)
+            kept.deleted.append(conversation)
+            record.write(self._record_path, kept)
 
     def salvage(self, conversation: str) -> Salvage:
         return self._fetched(conversation, lambda: self.near.salvage(conversation))
