@@ -12,6 +12,7 @@ import copy
 import os
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -273,6 +274,7 @@ class Device:
             self.is_syncing = False
 
     def die(self, *, by_power: bool) -> None:
+        self.world.happened["deaths of devices"] += 1
         if by_power:
             self.disk.cut_power(self.world.chance)
         self.start()
@@ -293,6 +295,7 @@ class World:
         self.acknowledged: dict[str, tuple[bytes, str]] = {}
         self.erased: set[str] = set()
         self.late: list[Callable[[], object]] = []
+        self.happened: Counter[str] = Counter()
         self.is_healed = False
         self.reports: list[SyncReport | None] = []
         self.was_restored = False
@@ -307,6 +310,7 @@ class World:
         return self._count
 
     def acknowledge(self, events: list[Event]) -> None:
+        self.happened["events acknowledged"] += len(events)
         for event in events:
             self.acknowledged[event.id] = event.body, event.kind
 
@@ -330,6 +334,8 @@ class World:
         if device.is_cut_off:
             raise Unavailable("cut off")
         fate = self.chance.random() if not self.is_healed else 1.0
+        self.happened["calls"] += 1
+        self.happened["calls lost, doubled or late"] += fate < 3 * self.plague
         if fate < self.plague:
             if self.chance.random() < 0.5:
                 self.late.append(work)
@@ -398,6 +404,7 @@ class World:
                 work()
 
     def clone(self, device: Device) -> None:
+        self.happened["clones of devices"] += 1
         disk = Disk()
         disk.restore(device.disk.backup())
         disk._contents = dict(device.disk._contents)
@@ -407,6 +414,7 @@ class World:
         """The server goes back to a moment in the past; those who synced since still have it."""
         saved = getattr(self, "saved", None)
         if saved is not None and not any(one.is_gone for one in self.devices):
+            self.happened["backups put back"] += 1
             self.server.restore(saved)
             self.was_restored = True
         self.saved = self.server.backup()
