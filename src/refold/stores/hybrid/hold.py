@@ -1,7 +1,7 @@
 """Keeps a conversation with secrets near: `redact=hold` in the URL of a synced store.
 
 What is about to leave is looked at, events and the contents that they name; the first secret stops
-the conversation, which is then blocked with its place and stays as it is. Nothing is changed on the
+the conversation, which is then held with its place and stays as it is. Nothing is changed on the
 way, because the chain covers the body. Neighbours: `exchange` asks before it sends.
 """
 
@@ -18,11 +18,16 @@ from refold.redaction import found
 from refold.stores.hybrid import tails
 from refold.stores.protocol import Store
 
+
+class Held(Denied):
+    """A conversation stays near, because it has a secret."""
+
+
 HINT = "refold scan shows what was found; erase it, or sync without redact=hold"
 
 
 def check_events(near: Store, events: Sequence[Event]) -> None:
-    """Denied if an event, or a content that one names, holds a secret."""
+    """Held if an event, or a content that one names, holds a secret."""
     for event in events:
         for text in _texts(event):
             _check(text, f"event {event.seq}")
@@ -38,7 +43,7 @@ def _check(text: str, place: str) -> None:
     for secret in found(text):
         if secret.sure:
             said = f"{place} holds what looks like a secret ({secret.kind}), and is held back"
-            raise Denied(said, hint=HINT)
+            raise Held(said, hint=HINT)
 
 
 def _texts(event: Event) -> Iterator[str]:

@@ -17,13 +17,14 @@ import msgspec
 from msgspec import Struct, field
 
 from refold.errors import RefoldError, sentence
-from refold.stores.protocol import SyncState
+from refold.stores.protocol import SyncMark, SyncState
 from refold.system import disk
 
 
 class ConversationState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a conversation stands: `pending` events that the far store has not, `synced`, `forked`
-    into `fork`, or `blocked` for a `reason`. `head` is where both sides were the same last."""
+    into `fork`, `blocked` for a `reason`, or `held` back because it has a secret. `head` is where
+    both sides were the same last."""
 
     state: SyncState
     pending: int = 0
@@ -85,6 +86,15 @@ def _kept(path: str | None) -> Record | None:
             return msgspec.json.decode(file.read(), type=Record)
     except (OSError, RefoldError, msgspec.DecodeError, UnicodeDecodeError):
         return None
+
+
+def mark(path: str | None) -> SyncMark:
+    """Another value each time that the record was written."""
+    try:
+        found = os.stat(path) if path is not None else None
+    except OSError:
+        found = None
+    return (found.st_mtime_ns, found.st_ino) if found is not None else (0, 0)
 
 
 def write(path: str | None, record: Record) -> str:

@@ -4,8 +4,9 @@ The lists of both sides say which conversations differ; only those cost calls, a
 named only those are asked for. A conversation that
 fails keeps its reason and delays no other: what may pass is tried again after a pause that grows,
 never the same twice, and at least as long as the far store asks; what will not pass is blocked and
-shown, and tried again when somebody asks for it. A far store that does not answer three times in a
-row is left for the next sync. Neighbours: `exchange` does one conversation, `record` remembers.
+shown, and tried again when somebody asks for it, or when it has changed. A far store that does not
+answer three times in a row is left for the next sync. Neighbours: `exchange` does one conversation,
+`record` remembers.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from refold.core.model import Conversation
 from refold.errors import RefoldError, Unavailable, sentence
 from refold.stores.hybrid import record, tails
 from refold.stores.hybrid.exchange import Exchange, Exchanged, all_conversations
+from refold.stores.hybrid.hold import Held
 from refold.stores.hybrid.record import ConversationState, Record
-from refold.stores.protocol import Store, Synced, SyncReport, SyncState
+from refold.stores.protocol import WAITING, Store, Synced, SyncReport, SyncState
 from refold.system import disk
 
 TRIES_MAX = 3
@@ -94,7 +96,8 @@ class Rounds:
         try:
             there = self._patiently(lambda: _known(self._far, ids))
         except RefoldError as error:
-            waiting = [self._waiting(kept, about, "") for about in here.values()]
+            free = [about for about in here.values() if not _is_stuck(kept, about.id)]
+            waiting = [self._waiting(kept, about, "") for about in free]
             found = [one for one in waiting if one.pending]
             return SyncReport(synced=tuple(found), reason=str(error))
         done: list[Synced] = []
@@ -103,7 +106,7 @@ class Rounds:
             if _is_same(here.get(id), there.get(id)):
                 self._keep_same(kept, here[id])
                 same += 1
-            elif not (skip_blocked and _is_blocked(kept, id)):
+            elif not (skip_blocked and _is_stuck(kept, id, here.get(id))):
                 done.append(self._one(kept, id, here.get(id)))
         return SyncReport(synced=tuple(done), same=same)
 
@@ -120,7 +123,7 @@ class Rounds:
     def _keep_same(self, kept: Record, about: Conversation) -> None:
         """Notes that both sides are the same; a fork stays visible as one."""
         known = kept.conversations.get(about.id)
-        if known is None or known.state in ("pending", "blocked") or known.head != about.head:
+        if known is None or known.state in WAITING or known.head != about.head:
             self._keep(kept, Synced(conversation=about.id, state="synced"), about.head)
 
     def _one(self, kept: Record, id: str, about: Conversation | None) -> Synced:
@@ -135,7 +138,8 @@ class Rounds:
             self._silent += 1
             return self._waiting(kept, about, sentence(error), id)
         except RefoldError as error:
-            return self._blocked(kept, id, about, sentence(error))
+            state: SyncState = "held" if isinstance(error, Held) else "blocked"
+            return self._stuck(kept, id, about, state, sentence(error))
         return self._done(kept, exchanged)
 
     def _done(self, kept: Record, exchanged: Exchanged) -> Synced:
@@ -163,11 +167,13 @@ class Rounds:
         waiting = Synced(conversation=id, state=state, pending=pending, reason=reason)
         return self._keep(kept, waiting, head)
 
-    def _blocked(self, kept: Record, id: str, about: Conversation | None, reason: str) -> Synced:
+    def _stuck(
+        self, kept: Record, id: str, about: Conversation | None, state: SyncState, reason: str
+    ) -> Synced:
         known = kept.conversations.get(id)
         head = known.head if known else 0
         pending = max(0, about.head - head) if about else 0
-        done = Synced(conversation=id, state="blocked", pending=pending, reason=reason)
+        done = Synced(conversation=id, state=state, pending=pending, reason=reason)
         return self._keep(kept, done, head)
 
     def _keep(self, kept: Record, done: Synced, head: int) -> Synced:
@@ -243,6 +249,9 @@ def _is_same(here: Conversation | None, there: Conversation | None) -> bool:
     return (here.head, here.chain) == (there.head, there.chain)
 
 
-def _is_blocked(kept: Record, id: str) -> bool:
+def _is_stuck(kept: Record, id: str, about: Conversation | None = None) -> bool:
+    """Whether a conversation is blocked or held, and nothing was done about it here since."""
     known = kept.conversations.get(id)
-    return known is not None and known.state == "blocked"
+    if known is None or known.state not in ("blocked", "held"):
+        return False
+    return about is None or about.head == known.head + known.pending

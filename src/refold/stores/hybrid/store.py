@@ -25,6 +25,7 @@ from refold.stores.hybrid.moves import Moves
 from refold.stores.hybrid.rounds import Rounds, Timing
 from refold.stores.hybrid.worker import Worker
 from refold.stores.protocol import (
+    WAITING,
     Hints,
     Recovery,
     Redact,
@@ -32,6 +33,7 @@ from refold.stores.protocol import (
     Store,
     Synced,
     SyncListener,
+    SyncMark,
     SyncReport,
     SyncStatus,
 )
@@ -140,6 +142,22 @@ class HybridStore:
             at_ms=kept.at_ms,
             reason=kept.reason,
             conversations=tuple(found),
+        )
+
+    def sync_mark(self) -> SyncMark:
+        return record.mark(self._record_path)
+
+    def stood(self, conversation: str) -> Synced | None:
+        kept = record.read(self._record_path, self.far_url)
+        known = kept.conversations.get(conversation)
+        if known is None:
+            return None
+        return Synced(
+            conversation=conversation,
+            state=known.state,
+            pending=known.pending,
+            fork=known.fork,
+            reason=known.reason or kept.reason,
         )
 
     @property
@@ -307,7 +325,7 @@ def _standing(about: Conversation, kept: record.Record) -> Synced:
     """How a conversation stands by the record, and by what was appended since."""
     known = kept.conversations.get(about.id) or record.ConversationState(state="pending")
     pending = max(0, about.head - known.head)
-    state = "pending" if pending and known.state != "blocked" else known.state
+    state = "pending" if pending and known.state not in WAITING else known.state
     return Synced(
         conversation=about.id, state=state, pending=pending, fork=known.fork, reason=known.reason
     )
