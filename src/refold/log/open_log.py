@@ -72,11 +72,11 @@ class OpenLog:
         self.store, self._configured = store, config
         self.is_read_only = is_read_only(store)
         synced = synced_of(store)
-        self.redacts = synced is not None and synced.redact == "append"
         self._sync_news = SyncNews(synced) if synced is not None else None
         self.notices = Notices(redactor(config.redact, "logs"))
         self.guard = Guard(self.notices.tell)
         self.log = Log(store, conversation)
+        self.redacts = self.log.redacts
         self._counter_given = counter
         self._miscount_told = False
         self.count_for(model or self.state.meta.model)

@@ -64,7 +64,7 @@ class HybridStore:
         self._append_near = near.append
         self._open_far = far
         self.redact, self._timing = redact, timing
-        self._check = partial(hold.check_events, near) if redact == "hold" else None
+        self._check = partial(hold.check_events, near) if redact else None
         self._read_only = read_only
         self.moves = Moves(near.derived_path("sync-moves.jsonl"), read_only=read_only)
         self._silent_until = 0.0
@@ -199,6 +199,8 @@ class HybridStore:
             )
 
     def append(self, conversation: str, events: Sequence[Event], *, expect: int) -> None:
+        if not expect and self.redact:
+            hold.check_id(conversation)
         moves = self.moves
         is_replaced = moves.enter(conversation)
         try:
@@ -227,6 +229,8 @@ class HybridStore:
         self.near.keep_bookmark(conversation, data)
 
     def fork(self, conversation: str, at: int, new: str) -> None:
+        if self.redact:
+            hold.check_id(new)
         self._fetched(conversation, lambda: self.near.fork(conversation, at, new))
 
     def erase(self, conversation: str, seq: int) -> None:
