@@ -2,8 +2,8 @@
 
     python -m bench [turns|compaction|fidelity|probes|peers|all …] [--quick] [--data FOLDER] [--date DATE]
 
-Sections that are not run keep their former text. `peers` (it installs other libraries) and
-`likelihood` (a small model reads every page) take long and are not in `all`.
+Sections that are not run keep their former text. `peers` (it installs other libraries), `likelihood`
+(a small model reads every page) and `schedules` take long and are not in `all`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from bench import (
     peers,
     probes,
     recall,
+    schedules,
     search,
     server,
     sync,
@@ -103,10 +104,11 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[Table] | str]] = {
     "mirror": lambda given: mirror.run(500, 300) if given.quick else mirror.run(),
     "server": lambda given: server.run(1_600, 50) if given.quick else server.run(),
     "sync": lambda given: sync.run(1_000, 500) if given.quick else sync.run(),
+    "schedules": lambda given: schedules.run(100) if given.quick else schedules.run(),
     "hostile": lambda given: hostile.run(200) if given.quick else hostile.run(),
     "terminal": lambda given: terminal.run(1_000, runs=5) if given.quick else terminal.run(),
 }
-LONG = ("peers", "likelihood")
+LONG = ("peers", "likelihood", "schedules")
 ALL = [name for name in SECTIONS if name not in LONG]
 
 
@@ -140,7 +142,7 @@ def main(arguments: list[str] | None = None) -> None:
         "what",
         nargs="*",
         choices=[*SECTIONS, "all", []],
-        help=f"default: all, which leaves out {' and '.join(LONG)}",
+        help=f"default: all, which leaves out {', '.join(LONG)}",
     )
     parser.add_argument(
         "--quick", action="store_true", help="small sizes, to see that it runs; writes no file"

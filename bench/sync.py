@@ -1,5 +1,6 @@
 """What a sync costs: an append near, with a far store that answers or not; a first sync of 10,000
-messages to a server on this machine; a sync that finds nothing to do.
+messages to a server on this machine; a sync that finds nothing to do; listening to the server, and
+how soon another device has what was said.
 
 The append is measured against the same store without a far one, turn by turn, so that both meet the
 same disk. The server runs in a process of its own; its users and tokens live in a folder that goes.
@@ -28,7 +29,8 @@ from refold.stores import open_store, synced_of
 from refold.stores.protocol import Store
 
 MESSAGES, APPENDS, IDLE = 10_000, 4_000, 20
-SYNC_S_MAX, APPEND_MAX, IDLE_S_MAX = 5.0, 1.1, 1.0
+SYNC_S_MAX, APPEND_MAX, IDLE_S_MAX, HEARD_S_MAX = 5.0, 1.1, 1.0, 2.0
+LISTENED_S, SETTLED_S, HEARD = 62.0, 3.0, 10
 BODY = b'{"role":"user","blocks":[{"type":"text","text":"' + b"words " * 80 + b'"}]}'
 START_S = 15.0
 HEAD = ["what", "times", "goal", ""]
@@ -158,6 +160,43 @@ def idle_cpu_s(url: str, times: int) -> float:
     return took * 60
 
 
+def listening_cpu_s(url: str, seconds: float) -> float:
+    """The CPU time of an hour in which a device hears nothing from the server."""
+    store = open_store(f"{url}&sync_s=3600")
+    store.bookmark("talk")  # as an opening does, with which the listening begins
+    time.sleep(SETTLED_S)
+    started = time.process_time()
+    time.sleep(seconds)
+    took = time.process_time() - started
+    store.close()
+    return took * 3_600 / seconds
+
+
+def heard_s(place: str, root: Path, times: int) -> float:
+    """How long after one device spoke another that listens has it, in the median."""
+    one, other = (
+        open_store(f"hybrid:sqlite:{root}/{name}.db?far={place}&sync_s=3600")
+        for name in ("speaks", "listens")
+    )
+    other.bookmark("heard")
+    time.sleep(SETTLED_S)
+    took = []
+    for event in sealed(times):
+        started = time.perf_counter()
+        one.append("heard", [event], expect=event.seq - 1)
+        while not _has(other, event) and time.perf_counter() - started < START_S:
+            time.sleep(0.005)
+        took.append(time.perf_counter() - started)
+    one.close()
+    other.close()
+    return statistics.median(took)
+
+
+def _has(store: Store, event: Event) -> bool:
+    heads = {about.id: about.head for about in store.conversations()}
+    return heads.get("heard", 0) >= event.seq
+
+
 def run(messages: int = MESSAGES, appends: int = APPENDS) -> list[Table]:
     with tempfile.TemporaryDirectory() as folder, _own_folders(Path(folder)):
         root = Path(folder)
@@ -211,7 +250,12 @@ def _syncs(root: Path, place: str, messages: int) -> Table:
     table.at_most("first, from here to the server", synced_s(url), SYNC_S_MAX)
     other = f"hybrid:sqlite:{root}/second.db?far={place}"
     table.at_most("first, from the server to another device", synced_s(other), SYNC_S_MAX)
-    table.at_most("CPU of an idle hour, a sync a minute", idle_cpu_s(url, IDLE), IDLE_S_MAX)
+    idle = idle_cpu_s(url, IDLE)
+    listening = listening_cpu_s(url, LISTENED_S)
+    table.at_most("CPU of an idle hour, a sync a minute", idle, IDLE_S_MAX)
+    table.at_most("the same, and the feed listened to", idle + listening, IDLE_S_MAX)
+    heard = heard_s(place, root, HEARD)
+    table.at_most("said on one device, there on another that listens", heard, HEARD_S_MAX)
     return table
 
 

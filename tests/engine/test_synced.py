@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import refold
 from refold.stores import open_store
+from tests.turns import checked
 
 
 def device(root: Path, name: str, kind: str = "sqlite") -> str:
@@ -101,6 +106,77 @@ def test_m_46_a_decision_made_here_stands_on_top_of_what_others_said(devices):
         assert mine.id == "c"
         sync(two)
         assert texts(theirs) == texts(mine)
+
+
+# --- both sides go on, in any way ---
+
+
+def _tool(context, number: int, *, answered: bool) -> None:
+    call = {"id": f"t{number}", "type": "function", "function": {"name": "cat", "arguments": "{}"}}
+    context.append({"role": "assistant", "content": None, "tool_calls": [call]})
+    if answered:
+        context.append_result(f"t{number}", f"output {number}")
+
+
+def _undo(context) -> None:
+    if context.view.undoable:
+        context.undo()
+
+
+def _restore(context) -> None:
+    points = context.log.points()
+    if points:
+        context.restore(points[0].seq)
+
+
+ACTS = {
+    "talk": lambda context, number: said(context, f"words {number}"),
+    "ask": lambda context, number: context.append({"role": "user", "content": f"ask {number}"}),
+    "tool": lambda context, number: _tool(context, number, answered=True),
+    "open call": lambda context, number: _tool(context, number, answered=False),
+    "hide": lambda context, number: context.hide(2, 3),
+    "pin": lambda context, number: context.pin(2),
+    "clear": lambda context, number: context.clear(),
+    "compact": lambda context, number: context.compact("hide", target=40),
+    "undo": lambda context, number: _undo(context),
+    "checkpoint": lambda context, number: context.checkpoint(f"point {number}"),
+    "restore": lambda context, number: _restore(context),
+    "title": lambda context, number: context.update(title=f"title {number}"),
+}
+LIFE = st.lists(st.sampled_from(sorted(ACTS)), max_size=6)
+
+
+def live(url: str, acts: list[str], first: int) -> None:
+    with refold.open("c", store=url, model="gpt-4o") as context:
+        for number, act in enumerate(acts, first):
+            # What cannot be done to this page is refused, and that is fine.
+            with contextlib.suppress(refold.RefoldError):
+                ACTS[act](context, number)
+
+
+def pages(url: str) -> dict[str, list]:
+    """The page of every conversation of a device, which every provider would take."""
+    found = {}
+    for about in refold.conversations.list(url):
+        with refold.open(about.id, store=url, model="gpt-4o") as context:
+            # An empty page, as after `clear`, is asked for nothing.
+            names = ("openai_chat", "anthropic") if context.view.slots else ()
+            found[about.id] = [checked(context, name) for name in names]
+    return found
+
+
+@given(before=LIFE, mine=LIFE, theirs=LIFE)
+@settings(max_examples=30, deadline=None)
+def test_i10_every_conversation_of_every_device_renders_to_a_valid_request(before, mine, theirs):
+    with tempfile.TemporaryDirectory() as folder:
+        one, two = (device(Path(folder), name) for name in ("one", "two"))
+        live(one, ["talk", "talk", *before], 0)
+        sync(one), sync(two)
+        live(one, mine, 100)
+        live(two, theirs, 200)
+        for url in (one, two, one, two):
+            assert sync(url).is_done
+        assert pages(one) == pages(two)
 
 
 def test_a_memory_of_two_devices_becomes_one(devices):

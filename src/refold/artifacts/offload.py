@@ -25,7 +25,8 @@ from refold.core.arguments import canonical_arguments
 from refold.core.codec import artifact_id
 from refold.core.model import Artifact, Origin, ToolCall
 from refold.errors import Invalid
-from refold.redaction import Redact
+from refold.log.redacted import bytes_redacted, is_redacting, value_redacted
+from refold.redaction import Redact, redacted
 from refold.stores.protocol import Store
 
 TYPES = get_args(get_type_hints(Artifact)["type"])
@@ -53,7 +54,10 @@ def keep(
 ) -> Artifact:
     """Keeps the content in the store as an artifact, streamed, never copied whole. Without a
     `mime` it is what its bytes and its name say. Raises Invalid, before anything is kept, if it
-    cannot be an artifact."""
+    cannot be an artifact. A store that takes secrets out gets none."""
+    if is_redacting(store):
+        mime = mime or (JSON if isinstance(content, Written) else None)
+        content = _redacted(content)
     chars, lines = _measures(content)
     artifact = _checked_artifact(
         type=type,
@@ -66,6 +70,20 @@ def keep(
     )
     digest = store.put(_chunks(content), suffix=suffix_of(artifact))
     return replace(artifact, id=artifact_id(digest), digest=digest)
+
+
+def _redacted(content: Content) -> Content:
+    """The content without secrets. Bytes that are no text stay as they are."""
+    match content:
+        case str():
+            return redacted(content)
+        case bytes():
+            return bytes_redacted(content)
+        case Written():
+            text = b"".join(_chunks(content)).decode()
+            plain = msgspec.json.decode(text)
+            clean = value_redacted(plain)
+            return content if clean == plain else msgspec.json.encode(clean).decode()
 
 
 def _checked_artifact(**fields: object) -> Artifact:

@@ -13,10 +13,8 @@ Neighbours: `exporter` writes it, `redaction` finds secrets, `scanner` walks the
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -24,16 +22,47 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.conversations.markdown import is_text
-from refold.conversations.scanner import ENCODED, KEY_CHARS, is_token, json_body, texts
+from refold.conversations.scanner import json_body, texts
 from refold.core import codec
 from refold.core.model import Artifact, Conversation, Event
 from refold.errors import NotFound
 from refold.log.reading import artifact_of, events_of
-from refold.redaction import KnownSecrets, found, pieces, redacted
+from refold.redaction import KnownSecrets, Redact, pieces, redacted
+from refold.redaction.plain import PlainRedactor
 from refold.stores.protocol import Store
 
 GIST, NAMES = "gist", "names"  # fields of a summary, and of its notes
 MEASURES = ("id", "digest", "size_bytes", "size_chars", "lines")
+
+
+class _Values(PlainRedactor):
+    """The values of one log: what is known as a secret is one everywhere, and artifacts have the
+    ids of what they became."""
+
+    def __init__(self, redact: Redact, known: KnownSecrets, ids: Mapping[str, str]) -> None:
+        super().__init__(redact)
+        self._known, self._ids = known, ids
+
+    def object(self, value: dict[str, Any]) -> dict[str, Any]:
+        clean = super().object(value)
+        if isinstance(clean.get(GIST), dict):
+            return {**clean, GIST: self._gist_notes(clean[GIST])}
+        return clean
+
+    def _gist_notes(self, notes: dict[str, Any]) -> dict[str, Any]:
+        """The notes of a gist, without names that were part of a secret."""
+        names = notes.get(NAMES)
+        if not isinstance(names, dict):
+            return notes
+        kept = {name: row for name, row in names.items() if not self._known.is_part(name)}
+        return {**notes, NAMES: kept}
+
+    def string(self, text: str, name: str) -> str:
+        renamed = codec.ARTIFACT_ID.sub(lambda match: self._ids.get(match[0], match[0]), text)
+        return super().string(renamed, name)
+
+    def unsure(self, text: str) -> str:
+        return self._known.redacted(text)
 
 
 class RedactedCopy:
@@ -51,6 +80,7 @@ class RedactedCopy:
         # The digest that a content had, by the one it has now.
         self._digests: dict[str, str] = {}
         self._ids: dict[str, str] = {}
+        self._values = _Values(self._redact, self._known, self._ids)
         # Needed before anything is written, as the secrets are: a text may name an artifact before
         # the event that makes it known.
         for event in events_of(store, self._about):
@@ -103,72 +133,8 @@ class RedactedCopy:
     def _body(self, event: Event) -> bytes:
         """The body of an event without secrets; the very same bytes if it has none."""
         body = json_body(event)
-        clean = self._artifact(body) if event.kind == "artifact" else self._value(body)
+        clean = self._artifact(body) if event.kind == "artifact" else self._values.value(body)
         return event.body if clean == body else msgspec.json.encode(clean)
-
-    def _value(self, value: Any, name: str = "") -> Any:
-        match value:
-            case str():
-                return self._string(value, name)
-            case list():
-                return [self._value(item, name) for item in value]
-            case dict():
-                return self._object(value)
-            case _:
-                return value
-
-    def _object(self, value: dict[str, Any]) -> dict[str, Any]:
-        clean = {self._key(key): self._value(item, key) for key, item in value.items()}
-        if isinstance(clean.get(GIST), dict):
-            clean[GIST] = self._gist_notes(clean[GIST])
-        if value.get("type") == "opaque" and isinstance(value.get("data"), str):
-            clean["data"] = self._encoded(value["data"])
-        return clean if clean == value else _unsigned(clean)
-
-    def _gist_notes(self, notes: dict[str, Any]) -> dict[str, Any]:
-        """The notes of a gist, without names that were part of a secret."""
-        names = notes.get(NAMES)
-        if not isinstance(names, dict):
-            return notes
-        kept = {name: row for name, row in names.items() if not self._known.is_part(name)}
-        return {**notes, NAMES: kept}
-
-    def _key(self, key: str) -> str:
-        return self._redact(key) if len(key) >= KEY_CHARS else key
-
-    def _string(self, value: str, name: str) -> str:
-        text = codec.ARTIFACT_ID.sub(lambda match: self._ids.get(match[0], match[0]), value)
-        if name in ENCODED:
-            # Bytes may look like a key that nobody can be sure of; a note in them would make them
-            # unreadable.
-            is_secret = any(one.sure for one in found(text))
-            return self._redact(text) if is_secret else self._known.redacted(text)
-        if name == "arguments" and text[:1] in ("{", "["):
-            return self._arguments(text)
-        if not name or not is_token(text):
-            return self._redact(text)
-        start = f'{name}: "'
-        return self._redact(f'{start}{text}"').removeprefix(start).removesuffix('"')
-
-    def _arguments(self, text: str) -> str:
-        """The arguments of a call, which stay JSON if they are."""
-        try:
-            given = msgspec.json.decode(text)
-        except (msgspec.DecodeError, ValueError, RecursionError):
-            return self._redact(text)
-        clean = self._value(given)
-        return text if clean == given else msgspec.json.encode(clean).decode()
-
-    def _encoded(self, data: str) -> str:
-        """Text that JSON cannot hold is kept as bytes, in base64."""
-        try:
-            text = base64.b64decode(data, validate=True).decode("utf-8", "surrogatepass")
-        except (binascii.Error, UnicodeDecodeError):
-            return data
-        clean = self._redact(text)
-        if clean == text:
-            return data
-        return base64.b64encode(clean.encode("utf-8", "surrogatepass")).decode()
 
     # --- artifacts ---
 
@@ -176,7 +142,7 @@ class RedactedCopy:
         """What an artifact's event says, with the measures of the content that it has now."""
         new = self._artifacts[body["digest"]]
         rest = {name: value for name, value in body.items() if name not in MEASURES}
-        clean = {**body, **self._value(rest)}
+        clean = {**body, **self._values.value(rest)}
         for name in MEASURES:
             if name in body:
                 clean[name] = getattr(new, name)
@@ -253,12 +219,6 @@ def _texts(store: Store, digest: str) -> Iterator[tuple[str, str]]:
         chunks = (chunk.decode("latin-1").encode() for chunk in chunks)
     for piece in pieces(chunks):
         yield piece, coding
-
-
-def _unsigned(clean: dict[str, Any]) -> dict[str, Any]:
-    """The object without hashes of what it was: nobody signed what it is now."""
-    hashes = ("signature", "arguments_hash")
-    return {name: value for name, value in clean.items() if name not in hashes}
 
 
 def _new_salt(salt: bytes) -> bytes:

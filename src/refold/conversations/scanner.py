@@ -20,13 +20,10 @@ from refold.core.model import Artifact, Conversation, Event, is_cleanup
 from refold.errors import Corrupt, NotFound
 from refold.log.reading import READ_EVENTS, artifact_of, conversations, readable
 from refold.redaction import found, masked, pieces
+from refold.redaction.plain import ENCODED, KEY_CHARS, is_token
 from refold.stores.protocol import Store
 
 FINDINGS_MAX = 10_000
-NAMED_CHARS = 400
-KEY_CHARS = 8  # a shorter key of an object is a name
-# Fields whose texts are bytes in base64, or hashes.
-ENCODED = ("data", "signature", "digest", "arguments_hash")
 
 # Hears the conversation, how many of its events are done, and how many it has.
 ScanListener = Callable[[str, int, int], None]
@@ -193,9 +190,3 @@ def texts(value: Any, name: str = "") -> Iterator[str]:
             stack.extend((name, inner) for inner in reversed(value))
         elif isinstance(value, str) and value:
             yield f'{name}: "{value}"' if name and is_token(value) else value
-
-
-def is_token(text: str) -> bool:
-    """Whether a text is short and without spaces: then the name of its field may make it a
-    secret."""
-    return len(text) <= NAMED_CHARS and not any(character.isspace() for character in text)

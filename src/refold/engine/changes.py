@@ -15,11 +15,14 @@ from refold.core.fold import merged
 from refold.core.model import Meta
 from refold.log.draft import Draft
 from refold.log.open_log import OpenLog
+from refold.log.redacted import meta_redacted, value_redacted
 from refold.tokens.counter import count_system, count_tools
 
 
 def changes(log: OpenLog, given: Meta, system: Any, tools: list[Any] | None) -> list[Draft]:
     """The drafts that make the log say what was given, with those that were pending."""
+    if log.redacts:
+        given, system, tools = meta_redacted(given), value_redacted(system), value_redacted(tools)
     state, drafts = log.state, list(log.pending)
     known = log.known
     if merged(known, given) != known:

@@ -20,7 +20,7 @@ from refold.artifacts.artifacts import Artifacts
 from refold.artifacts.reader import ArtifactReader
 from refold.checked import checked, quoted
 from refold.core.model import Origin
-from refold.errors import Corrupt, Invalid, NotFound, RefoldError
+from refold.errors import Corrupt, Denied, Invalid, NotFound, RefoldError
 from refold.log.file_versions import (
     FILE_NOTE,
     ChangeOfFile,
@@ -32,6 +32,7 @@ from refold.log.keys import NOW, Keys
 from refold.log.notes import write_note
 from refold.log.open_log import OpenLog
 from refold.log.points import Restored
+from refold.log.redacted import bytes_redacted
 from refold.log.undo import Undone
 from refold.system.inside import FileContent, Place, place_in, read, remove, write
 
@@ -58,6 +59,7 @@ class FileVersions:
         content = read(place)
         id = ""
         if content is not None:
+            self._check_whole(place, content)
             origin = Origin(tool=TOOL, description=str(place))
             kept = self._artifacts.put(content.data, name=str(place), type="file", origin=origin)
             id = kept.id
@@ -66,6 +68,13 @@ class FileVersions:
         data = to_builtins(version)
         write_note(self._log, self._keys, FILE_NOTE, data, by="refold", stamp=NOW)
         return version
+
+    def _check_whole(self, place: Place, content: FileContent) -> None:
+        """Denied where the log would keep the file without its secrets: put back, it would be
+        another."""
+        if self._log.redacts and bytes_redacted(content.data) != content.data:
+            said = f"{quoted(str(place))} holds what looks like a secret, and is not kept"
+            raise Denied(said, hint="this store takes secrets out (redact=append)")
 
     @checked
     def diff(

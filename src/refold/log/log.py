@@ -54,6 +54,7 @@ class Log:
         self.store = store
         self.clock = clock or now_ms
         self._synced = synced_of(store)
+        self.redacts = self._synced is not None and self._synced.redact == "append"
         self.openings = 0  # how often a log was opened, the same or another
         self.open(conversation)
 
@@ -208,6 +209,10 @@ class Log:
         """Writes the drafts on top of the log, all or nothing, dated `at_ms` or now. `fresh` is
         asked again after other writers' events were read: False means that the drafts no longer
         fit, and nothing is written."""
+        if self.redacts:
+            from refold.log.redacted import draft_redacted
+
+            drafts = [draft_redacted(draft) for draft in drafts]
         events = self._sealed(drafts, _bounded_ms(self.clock() if at_ms is None else at_ms))
         for _ in range(TRIES_MAX):
             ahead = self._folded_ahead(events)

@@ -53,7 +53,11 @@ NoticeName = Literal[
     "overflow-recovered",
     "setting-unused",
     "storage-recovered",
+    "sync-blocked",
     "sync-forked",
+    "sync-held",
+    "sync-pending",
+    "sync-synced",
     "unknown-model",
     "usage-ignored",
 ]

@@ -25,6 +25,7 @@ from refold.log.draft import Draft
 from refold.log.log import Fresh, Log
 from refold.log.notices import Notice, NoticeName, Notices
 from refold.log.reading import open_id_checked
+from refold.log.sync_news import SyncNews
 from refold.log.undo import checkpointing
 from refold.redaction import redactor
 from refold.stores import is_read_only, synced_of
@@ -71,10 +72,11 @@ class OpenLog:
         self.store, self._configured = store, config
         self.is_read_only = is_read_only(store)
         synced = synced_of(store)
-        self.redacts = synced is not None and synced.redact == "append"
+        self._sync_news = SyncNews(synced) if synced is not None else None
         self.notices = Notices(redactor(config.redact, "logs"))
         self.guard = Guard(self.notices.tell)
         self.log = Log(store, conversation)
+        self.redacts = self.log.redacts
         self._counter_given = counter
         self._miscount_told = False
         self.count_for(model or self.state.meta.model)
@@ -86,6 +88,7 @@ class OpenLog:
         self._recovered_told = 0
         self._report_recovered()
         self._report_shorter()
+        self._report_sync()
 
     @property
     def state(self) -> Fold:
@@ -148,6 +151,7 @@ class OpenLog:
         grew = self.log.catch_up()
         self._follow()
         self._report_recovered()
+        self._report_sync()
         if grew:
             self.settled()
 
@@ -285,6 +289,13 @@ class OpenLog:
         fault, self.log.bookmark_fault = self.log.bookmark_fault, ""
         if fault:
             self.notify("bookmark-failed", f"what was written is kept, but not a bookmark: {fault}")
+
+    def _report_sync(self) -> None:
+        """Says how a sync left this conversation, if it stands otherwise than before."""
+        if self._sync_news is not None:
+            notice = self._sync_news.notice(self.id)
+            if notice is not None:
+                self.notices.add(notice)
 
     def notify(self, name: NoticeName, reason: str, **details: Any) -> None:
         """Queues a plain notice."""

@@ -200,7 +200,8 @@ class MemoryStore:
             log = self._log(conversation)
             if self.salvage(conversation) != seen:
                 raise checks.written_meanwhile(conversation, log.head)
-            new = _Log(log.parent if after else "", after, log.at_ms)
+            begun_ms = log.at_ms if after or not events else events[0].at_ms
+            new = _Log(log.parent if after else "", after, begun_ms)
             new.events = list(events)
             self._logs[conversation] = new
             for id in self._readers(conversation):

@@ -145,14 +145,17 @@ class Overtaken(Unavailable):
 # --- a store that is synced with another ---
 
 
-SyncState = Literal["pending", "synced", "forked", "blocked"]
+SyncState = Literal["pending", "synced", "forked", "blocked", "held"]
+WAITING = ("pending", "blocked", "held")  # the states in which both sides are not the same
+SyncMark = tuple[int, int]  # another one after every sync of a store, by whomever
 Redact = Literal["", "append", "hold"]  # what becomes of secrets in a log that is shared
 SyncListener = Callable[[str, int], None]  # a conversation, and how many more events went over
 
 
 class Synced(Struct, frozen=True, kw_only=True):
     """How a conversation stands: `pending` events that the far store has not, `synced`, `forked`
-    into `fork`, or `blocked` for a `reason`; and what a sync did for it."""
+    into `fork`, `blocked` for a `reason`, or `held` back because it has a secret; and what a sync
+    did for it."""
 
     conversation: str
     state: SyncState
@@ -178,7 +181,7 @@ class SyncReport(Struct, frozen=True, kw_only=True):
     @property
     def is_done(self) -> bool:
         """Whether both sides are the same."""
-        waiting = any(one.state in ("pending", "blocked") for one in self.synced)
+        waiting = any(one.state in WAITING for one in self.synced)
         return not (waiting or self.is_under_way or self.reason)
 
 
@@ -192,6 +195,26 @@ class SyncStatus(Struct, frozen=True, kw_only=True):
     at_ms: int = 0
     reason: str = ""
     conversations: tuple[Synced, ...] = ()
+
+
+class Hint(Struct, frozen=True, kw_only=True):
+    """What a far store says has changed: new heads by conversation, or `is_all` where it cannot
+    say, and all heads are to be compared."""
+
+    heads: dict[str, int]
+    is_all: bool = False
+
+
+class Hints(Protocol):
+    """What a far store says while somebody listens; `cursor` is where another listening goes on."""
+
+    cursor: str
+
+    def __iter__(self) -> Iterator[Hint]: ...
+
+    def end(self) -> None:
+        """Ends the listening, from any thread."""
+        ...
 
 
 class SyncedStore(Protocol):
@@ -212,6 +235,14 @@ class SyncedStore(Protocol):
 
     def sync_status(self, ids: Sequence[str] = ()) -> SyncStatus:
         """How these conversations stand, or all, as far as that is known here."""
+        ...
+
+    def sync_mark(self) -> SyncMark:
+        """Another value after every sync of this store, by whomever."""
+        ...
+
+    def stood(self, conversation: str) -> Synced | None:
+        """How the last sync left a conversation; None if none has."""
         ...
 
     def goes_on(self, conversation: str, head: int, chain: bytes) -> str:

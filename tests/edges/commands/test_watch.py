@@ -16,6 +16,7 @@ import refold
 from refold.edges.commands.session import Session
 from refold.edges.commands.watch import COMMAND
 from refold.edges.displays.width import width
+from refold.stores import open_store, synced_of
 from tests.edges.cli.rooms import PROGRAM, as_json, on_terminal, run
 
 WRITER = """
@@ -42,6 +43,22 @@ def test_what_another_process_writes_comes_as_updates(url: str) -> None:
     [compacted] = [text for text in seen if text.startswith("compacted ")]
     assert re.search(r"[\d,]+ -> [\d,]+ tokens, by hide \(\d+ edits?\)", compacted)
     assert update.current < first.current
+
+
+def test_a_sync_is_shown_though_nothing_was_written(tmp_path) -> None:
+    place = f"hybrid:files:{tmp_path}/near?far=files:{tmp_path}/far"
+    with refold.open("talk", store=place) as context:
+        context.append({"role": "user", "content": "hello"})
+    command = [*PROGRAM, "watch", "talk", "--store", place, "--every", "0.05", "--seconds", "60"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        shown = iter(watching.stdout.readline, "")
+        assert any("event to sync" in line for line in shown)
+        store = open_store(place)
+        synced_of(store).sync()
+        store.close()
+        assert next(shown).rstrip().endswith(", synced")
+        watching.kill()
 
 
 def test_in_a_pipe_every_event_is_a_line_and_json_one_object(url: str) -> None:

@@ -188,17 +188,15 @@ class Server:
     def kill(self) -> None:
         """kill -9 of the server and of all its processes, as if the machine were gone."""
         if self.process is not None:
+            # Backends have sessions of their own: they are the children of the server, which makes
+            # no more of them once it stands still.
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self._kill_backends()
+                self.process.send_signal(signal.SIGSTOP)
+            for pid in (*self.children(), self.process.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             self.process.wait(30)
             self.process = None
-
-    def _kill_backends(self) -> None:
-        """Backends have sessions of their own: they are the children of the server."""
-        for pid in self.children():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
 
     def children(self) -> list[int]:
         assert self.process is not None

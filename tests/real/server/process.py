@@ -43,11 +43,20 @@ class Team:
         return f"{'https' if self.is_secure else 'http'}://127.0.0.1:{self.port}"
 
     def start(self) -> None:
+        self.launch()
+        self.wait()
+
+    def launch(self) -> None:
+        """Starts the server, and does not wait for it."""
         command = (*PROGRAM, "serve", "--store", self.store, "--port", str(self.port))
         with open(self.root / "log", "ab") as log:
             self.process = subprocess.Popen(
                 (*command, *self._options), stdout=log, stderr=log, start_new_session=True
             )
+
+    def wait(self) -> None:
+        """Returns once the server is ready."""
+        assert self.process is not None
         end = time.monotonic() + START_S
         while not self.is_ready():
             assert self.process.poll() is None, (self.root / "log").read_text()[-2_000:]

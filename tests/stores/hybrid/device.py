@@ -1,5 +1,8 @@
-"""A device as a process: it talks in one conversation and syncs, until it is killed. Every message
-that was acknowledged is printed."""
+"""A device as a process: it talks in two conversations, one of all devices and one of its own, and
+syncs, until it is killed. Every message that was acknowledged is printed.
+
+`python -m tests.stores.hybrid.device URL NAME SECONDS`: a name is `device.life`.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +13,29 @@ import refold
 from refold.errors import RefoldError
 from refold.stores import open_store, synced_of
 
+LARGE = "a line of an output that is too large for a page\n" * 40
+
 
 def main(url: str, name: str, seconds: float) -> None:
     store = open_store(url)
     synced = synced_of(store)
-    context = refold.open("talk", store=store, model="gpt-4o", window=10**6)
+    assert synced is not None
+    own = f"own-{name.partition('.')[0]}"
+    opened = {
+        id: refold.open(id, store=store, model="gpt-4o", window=10**6) for id in ("talk", own)
+    }
     end, number = time.monotonic() + seconds, 0
     while time.monotonic() < end:
         number += 1
         text = f"{name} {number}"
+        context = opened[own if number % 4 == 0 else "talk"]
         context.append({"role": "user", "content": text})
-        store.flush()
         print(text, flush=True)
-        if number % 3 == 0:
+        if number % 7 == 0:
+            context.artifacts.put(f"{text}\n{LARGE}", name=text)
+        if number % 5 == 0:
+            context.note("progress", {"at": text})
+        if number % 8 == 0:
             try:
                 synced.sync()
             except RefoldError as error:

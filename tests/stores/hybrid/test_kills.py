@@ -38,14 +38,14 @@ def messages(url: str) -> dict[str, list[str]]:
 
 
 def run(root: Path, seconds: float) -> list[str]:
-    """Lets devices live and die; gives what was acknowledged."""
+    """Lets devices live and die, until they have said something; gives what was acknowledged."""
     chance = random.Random(5)
     urls = devices(root)
     module = "tests.stores.hybrid.device"
     living: dict[str, subprocess.Popen[str]] = {}
     printed: list[str] = []
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while time.monotonic() < end or (not printed and time.monotonic() < end + LIFE_S):
         for url in urls:
             # Two processes on the first device.
             for place in (0, 1) if url == urls[0] else (0,):

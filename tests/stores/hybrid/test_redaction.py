@@ -49,7 +49,7 @@ def test_a_secret_goes_only_where_it_may(redact: str, tmp_path: Path) -> None:
     ]
     if redact == "hold":
         [blocked] = report.synced
-        assert blocked.state == "blocked"
+        assert blocked.state == "held"
         assert "secret" in blocked.reason
         assert KEY not in blocked.reason
     else:

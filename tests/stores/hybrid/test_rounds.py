@@ -93,7 +93,7 @@ def test_a_far_store_that_does_not_answer_is_left_after_three() -> None:
     assert far.tries <= 5
 
 
-def test_an_answer_that_was_lost_does_not_send_twice() -> None:
+def test_i2_an_answer_that_was_lost_does_not_send_twice() -> None:
     far = Failing(lambda _, number: Unavailable("no answer") if number < 3 else None)
     far.is_after = True
     store = pair(far)

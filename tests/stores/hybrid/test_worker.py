@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pytest
+
+import refold
 from refold.stores import open_store
 from refold.stores.contract.kit import grown
+from refold.stores.hybrid.worker import Worker
+from refold.stores.protocol import Hint
+from tests.edges.server.running import Running
+
+WAIT_S = 30.0
 
 
-def threads() -> int:
-    return sum(thread.name == "refold-sync" for thread in threading.enumerate())
+def threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate()} & {"refold-sync", "refold-feed"}
+
+
+def wait_for(is_so: Callable[[], object]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_a_store_syncs_by_itself_only_where_that_was_asked_for(tmp_path: Path) -> None:
     quiet = open_store(f"hybrid:{tmp_path}/a.db?far=files:{tmp_path}/far")
     grown(quiet, "quiet", 1)
-    assert threads() == 0
+    assert not threads()
     store = open_store(f"hybrid:{tmp_path}/b.db?far=files:{tmp_path}/far&sync_s=60")
-    assert threads() == 0
+    assert not threads()
     events = grown(store, "c", 3)
-    assert threads() == 1
+    # A folder tells nobody of changes, so nobody listens.
+    assert threads() == {"refold-sync"}
     # Closing syncs what waits, and a second time does nothing.
     store.close()
     store.close()
-    assert threads() == 0
+    assert not threads()
     far = open_store(f"files:{tmp_path}/far")
     assert far.read("c") == events
     assert [about.id for about in far.conversations()] == ["c"]
@@ -37,9 +55,148 @@ def test_changes_are_sent_soon(tmp_path: Path) -> None:
     store = open_store(f"hybrid:{tmp_path}/b.db?far=files:{tmp_path}/far&sync_s=3600")
     grown(store, "c", 3)
     far = open_store(f"files:{tmp_path}/far")
-    deadline = time.monotonic() + 30
-    while not far.conversations() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for(far.conversations)
     assert [about.id for about in far.conversations()] == ["c"]
     far.close()
     store.close()
+
+
+# --- what is synced when ---
+
+
+class Work:
+    """Syncs as it is told to, and remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, ...]] = []
+        self.answers: list[bool] = []
+
+    def __call__(self, ids) -> bool:
+        self.asked.append(tuple(ids))
+        return self.answers.pop(0) if self.answers else True
+
+
+def test_what_changed_is_synced_alone_and_everything_at_the_beginning() -> None:
+    work = Work()
+    worker = Worker(work, 3_600.0)
+    worker.begin()
+    wait_for(lambda: work.asked == [()])
+    for id in ("a", "b", "a"):
+        worker.wake(id)
+    wait_for(lambda: len(work.asked) == 2)
+    assert work.asked[1] == ("a", "b")
+    worker.close()
+    # Nothing waits, so closing syncs nothing.
+    assert len(work.asked) == 2
+
+
+def test_a_sync_that_did_not_end_is_followed_by_one_of_everything() -> None:
+    work = Work()
+    work.answers = [True, False]
+    worker = Worker(work, 0.2)
+    worker.begin()
+    wait_for(lambda: len(work.asked) == 1)
+    worker.wake("a")
+    wait_for(lambda: len(work.asked) >= 3)
+    worker.close()
+    assert work.asked[2] == ()
+
+
+def test_a_store_that_was_only_opened_syncs_nothing_when_it_closes() -> None:
+    work = Work()
+    worker = Worker(work, 3_600.0)
+    worker.begin()
+    worker.close()
+    assert work.asked == []
+
+
+class Told:
+    """A far store that tells of a change once everything was synced."""
+
+    def __init__(self, hint: Hint, work: Work) -> None:
+        self.cursor = "1"
+        self._hint, self._work, self._ended = hint, work, threading.Event()
+
+    def __iter__(self) -> Iterator[Hint]:
+        wait_for(lambda: self._work.asked)
+        yield self._hint
+        self._ended.wait(WAIT_S)
+
+    def end(self) -> None:
+        self._ended.set()
+
+
+def test_only_what_is_not_here_yet_is_news() -> None:
+    work = Work()
+    heads = {"here": 3, "longer": 2}
+    told = Told(Hint(heads={"here": 3, "new": 1, "longer": 4}), work)
+    worker = Worker(
+        work,
+        3_600.0,
+        listen=lambda cursor: told,
+        is_news=lambda id, head: heads.get(id) != head,
+    )
+    worker.begin()
+    wait_for(lambda: len(work.asked) == 2)
+    worker.close()
+    assert work.asked == [(), ("new", "longer")]
+    assert not threads()
+
+
+# --- a server that tells ---
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "server").mkdir()
+    server = Running(tmp_path / "server")
+    yield server.place(dict(os.environ))
+    server.stop()
+
+
+def test_what_another_device_says_arrives_without_asking(place: str, tmp_path: Path) -> None:
+    # Nothing but the feed can be the reason: the safety net is an hour away.
+    urls = [f"hybrid:sqlite:{tmp_path}/{n}.db?far={place}&sync_s=3600" for n in ("one", "two")]
+    stores = [open_store(url) for url in urls]
+    contexts = [refold.open("talk", store=store, model="gpt-4o") for store in stores]
+    contexts[0].append({"role": "user", "content": "hello"})
+    wait_for(lambda: contexts[1].view.slots)
+    contexts[1].append({"role": "assistant", "content": "hello you"})
+    wait_for(lambda: len(contexts[0].view.slots) == 2)
+    assert contexts[0].view.slots[1].message.blocks[0].text == "hello you"
+    assert threads() == {"refold-sync", "refold-feed"}
+    for context, store in zip(contexts, stores):
+        context.close()
+        store.close()
+    assert not threads()
+
+
+def test_what_was_deleted_here_is_not_fetched_by_a_hint(place: str, tmp_path: Path) -> None:
+    one = open_store(f"hybrid:sqlite:{tmp_path}/one.db?far={place}&sync_s=3600")
+    other = open_store(place)
+    events = grown(other, "gone", 2)
+    one.bookmark("begin")
+    wait_for(lambda: "gone" in {about.id for about in one.conversations()})
+    one.delete("gone")
+    grown(other, "gone", 1, before=events[-1])
+    grown(other, "later", 1)
+    wait_for(lambda: "later" in {about.id for about in one.conversations()})
+    assert [about.id for about in one.conversations()] == ["later"]
+    one.close()
+    other.close()
+
+
+def test_listening_goes_on_after_the_server_was_away(tmp_path: Path, place: str) -> None:
+    one = open_store(f"hybrid:sqlite:{tmp_path}/one.db?far={place}&sync_s=3600")
+    one.bookmark("begin")
+    other = open_store(place)
+    grown(other, "first", 1)
+    wait_for(one.conversations)
+    # The connection ends as it does when a server goes away.
+    one._worker._follower._hints.end()
+    grown(other, "second", 1)
+    wait_for(lambda: len(one.conversations()) == 2)
+    one.close()
+    other.close()

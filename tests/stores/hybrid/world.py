@@ -9,14 +9,18 @@ come twice or late, and other devices may act. One seed gives one history, and i
 from __future__ import annotations
 
 import copy
+import os
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 
+from refold.conversations.exporter import json_chunks
 from refold.core import codec
 from refold.core.model import Artifact, Conversation, Erase, Event, Message, Note, Text
 from refold.edges.server import contents, logs
@@ -49,6 +53,7 @@ class Disk(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self._versions: list[dict[str, Any]] = [{}]
+        self.freed: set[str] = set()  # forks that became logs of their own
 
     def _changed(self) -> None:
         self._versions.append({id: _copied(log) for id, log in self._logs.items()})
@@ -62,6 +67,8 @@ class Disk(MemoryStore):
         self._changed()
 
     def rewrite(self, conversation: str, events: Any, *, after: int, seen: Any) -> str:
+        if seen.parent and not after:
+            self.freed.add(conversation)
         kept = super().rewrite(conversation, events, after=after, seen=seen)
         self._changed()
         return kept
@@ -267,6 +274,7 @@ class Device:
             self.is_syncing = False
 
     def die(self, *, by_power: bool) -> None:
+        self.world.happened["deaths of devices"] += 1
         if by_power:
             self.disk.cut_power(self.world.chance)
         self.start()
@@ -287,6 +295,7 @@ class World:
         self.acknowledged: dict[str, tuple[bytes, str]] = {}
         self.erased: set[str] = set()
         self.late: list[Callable[[], object]] = []
+        self.happened: Counter[str] = Counter()
         self.is_healed = False
         self.reports: list[SyncReport | None] = []
         self.was_restored = False
@@ -301,6 +310,7 @@ class World:
         return self._count
 
     def acknowledge(self, events: list[Event]) -> None:
+        self.happened["events acknowledged"] += len(events)
         for event in events:
             self.acknowledged[event.id] = event.body, event.kind
 
@@ -324,6 +334,8 @@ class World:
         if device.is_cut_off:
             raise Unavailable("cut off")
         fate = self.chance.random() if not self.is_healed else 1.0
+        self.happened["calls"] += 1
+        self.happened["calls lost, doubled or late"] += fate < 3 * self.plague
         if fate < self.plague:
             if self.chance.random() < 0.5:
                 self.late.append(work)
@@ -392,6 +404,7 @@ class World:
                 work()
 
     def clone(self, device: Device) -> None:
+        self.happened["clones of devices"] += 1
         disk = Disk()
         disk.restore(device.disk.backup())
         disk._contents = dict(device.disk._contents)
@@ -401,14 +414,16 @@ class World:
         """The server goes back to a moment in the past; those who synced since still have it."""
         saved = getattr(self, "saved", None)
         if saved is not None and not any(one.is_gone for one in self.devices):
+            self.happened["backups put back"] += 1
             self.server.restore(saved)
             self.was_restored = True
         self.saved = self.server.backup()
 
     def run(self, actions: int) -> None:
-        for _ in range(actions):
-            self.act(self.chance.choice(self.devices))
-        self.heal()
+        with drawn_by(self.seed):
+            for _ in range(actions):
+                self.act(self.chance.choice(self.devices))
+            self.heal()
 
     def heal(self) -> None:
         """Faults stop, and everybody syncs until nothing is left to do."""
@@ -423,8 +438,22 @@ class World:
                 device.is_gone = False
                 self.reports.append(device.sync())
 
+    @property
+    def freed(self) -> set[str]:
+        """Forks that still share what they shared with a parent that is another log now."""
+        return set().union(*(device.disk.freed for device in self.devices))
+
     def stores(self) -> list[MemoryStore]:
         return [self.server, *(device.disk for device in self.devices)]
+
+
+@contextmanager
+def drawn_by(seed: int) -> Iterator[None]:
+    """Ids and salts follow from a seed: the names of forks do too, and so does their order."""
+    chance = random.Random(f"bytes {seed}")
+    os_bytes = patch.object(os, "urandom", chance.randbytes)
+    with os_bytes, patch.object(random, "_urandom", chance.randbytes):
+        yield
 
 
 # --- what must hold ---
@@ -472,31 +501,32 @@ def check_erased(world: World) -> None:
 
 def check_nothing_doubled(world: World) -> None:
     for store in world.stores():
-        owners: dict[str, str] = {}
+        owners: dict[str, tuple[str, bytes]] = {}
         for about in all_conversations(store):
             ids = [event.id for event in log_of(store, about)]
             assert len(set(ids)) == len(ids), f"I2: seed {world.seed}: {about.id} says it twice"
             for event in log_of(store, about)[about.parent_seq :]:
                 if event.kind == "message":
-                    other = owners.setdefault(event.id, about.id)
+                    other, chain = owners.setdefault(event.id, (about.id, event.chain))
                     said = f"I2: seed {world.seed}: {event.id} in {other} and {about.id}"
-                    assert world.was_restored or other == about.id, said
+                    is_shared = chain == event.chain and not world.freed.isdisjoint(
+                        (other, about.id)
+                    )
+                    assert world.was_restored or other == about.id or is_shared, said
         if not world.was_restored:
             words = [
-                event.body
+                (event.chain, event.body)
                 for about in all_conversations(store)
-                for event in log_of(store, about)[about.parent_seq :]
+                for event in log_of(store, about)
                 if event.kind == "message" and not event.erased
             ]
-            assert len(set(words)) == len(words), f"I2: seed {world.seed}: words are doubled"
+            told = {body for _, body in words}
+            assert len(told) == len(set(words)), f"I2: seed {world.seed}: words are doubled"
 
 
 def check_converged(world: World) -> None:
     first, *others = [
-        {
-            about.id: [codec.to_line(event) for event in log_of(store, about)]
-            for about in all_conversations(store)
-        }
+        {about.id: b"".join(json_chunks(store, about.id)) for about in all_conversations(store)}
         for store in world.stores()
     ]
     for other in others:

@@ -11,7 +11,7 @@ from refold.edges.commands.session import Session
 from refold.edges.commands.text import number, short_line
 from refold.errors import Invalid
 from refold.stores import synced_of
-from refold.stores.protocol import Synced, SyncedStore, SyncListener
+from refold.stores.protocol import WAITING, Synced, SyncedStore, SyncListener
 
 STATUS = "status"
 NAMES = Meta(
@@ -19,7 +19,13 @@ NAMES = Meta(
     extra={"positional": True, "metavar": "ID"},
 )
 FAR = Meta(description="The far store, where the store asked for names none.")
-STYLES = {"synced": "green", "forked": "yellow", "pending": "yellow", "blocked": "red"}
+STYLES = {
+    "synced": "green",
+    "forked": "yellow",
+    "pending": "yellow",
+    "blocked": "red",
+    "held": "red",
+}
 
 
 class SyncArguments(Arguments, frozen=True, kw_only=True):
@@ -47,7 +53,7 @@ class SyncResult(Result, frozen=True, kw_only=True):
             return "ok"
         if self.reason or any(one.state == "pending" for one in self.conversations):
             return "unavailable"
-        is_blocked = any(one.state == "blocked" for one in self.conversations)
+        is_blocked = any(one.state in ("blocked", "held") for one in self.conversations)
         return "conflict" if is_blocked or self.is_under_way else "ok"
 
 
@@ -134,7 +140,7 @@ def _done(one: Synced) -> str:
 
 
 def _sum(result: SyncResult) -> str:
-    waiting = sum(one.state in ("pending", "blocked") for one in result.conversations)
+    waiting = sum(one.state in WAITING for one in result.conversations)
     same = result.same + len(result.conversations) - waiting
     said = f"{number(same, 'conversation')} the same in {result.near} and {result.far}"
     return f"{said}, {waiting} not yet." if waiting else f"{said}."

@@ -121,7 +121,8 @@ def _sync_state(store: Store, id: str) -> str:
     [one] = synced.sync_status([id]).conversations
     if one.state == "pending":
         return f"{number(one.pending, 'event')} to sync"
-    return f"{one.state}: {one.reason}" if one.reason else one.state
+    said = one.reason or (f"what was said here is {one.fork}" if one.fork else "")
+    return f"{one.state}: {said}" if said else one.state
 
 
 def _batches(context: Context, events: Sequence[Event]) -> tuple[Batch, ...]:
@@ -139,10 +140,12 @@ def show(watched: Watched, screen: Screen) -> None:
     if screen.draws:
         _draw(watched, screen)
         return
+    sync = ""
     for update in watched.updates:
         for one in update.happened:
             screen.line(*_event_line(one, PLAIN_COLUMNS))
-        if update.events:
+        if update.events or update.sync != sync:
+            sync = update.sync
             told = f", {update.sync}" if update.sync else ""
             screen.line(f"Context: {tokens_of(update.current, update.window)}{told}")
             screen.out.flush()

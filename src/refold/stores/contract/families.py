@@ -8,6 +8,7 @@ import msgspec
 from refold.core import codec
 from refold.errors import Conflict, Invalid, NotFound
 from refold.stores.contract.kit import (
+    AT_MS,
     TEXT,
     collector,
     grown,
@@ -294,6 +295,16 @@ def a_log_is_rewritten_whole_or_not_at_all(store: Store) -> None:
     assert store.bookmark("trunk") is None
     again = grown(store, "trunk", 1, before=trunk[1])
     assert store.read("trunk") == trunk[:2] + again
+
+
+@clause
+@on_new_store
+def a_rewritten_log_is_as_old_as_its_first_event(store: Store) -> None:
+    grown(store, "log", 3)
+    [first] = sealed(None, [TEXT], at_ms=AT_MS + 500)
+    store.rewrite("log", [first], after=0, seen=store.salvage("log"))
+    about = store.conversation("log")
+    assert (about.at_ms, about.updated_ms) == (first.at_ms, first.at_ms)
 
 
 @clause

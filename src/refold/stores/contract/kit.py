@@ -61,16 +61,21 @@ def on_new_store(check: Callable[[Store], None]) -> Clause:
 
 
 def sealed(
-    before: Event | None, bodies: Sequence[bytes], *, kind: str = "message", by: str = "user"
+    before: Event | None,
+    bodies: Sequence[bytes],
+    *,
+    kind: str = "message",
+    by: str = "user",
+    at_ms: int = AT_MS,
 ) -> list[Event]:
     """New events with these bodies on top of the event `before`."""
     events: list[Event] = []
     for body in bodies:
         seq, chain = (before.seq + 1, before.chain) if before else (1, codec.ZERO)
-        id = codec.uuid7(AT_MS + seq, secrets.token_bytes(10))
+        id = codec.uuid7(at_ms + seq, secrets.token_bytes(10))
         salt = secrets.token_bytes(codec.SALT_BYTES)
         before = codec.seal(
-            chain, seq, id=id, at_ms=AT_MS + seq, by=by, kind=kind, body=body, salt=salt, tokens=seq
+            chain, seq, id=id, at_ms=at_ms + seq, by=by, kind=kind, body=body, salt=salt, tokens=seq
         )
         events.append(before)
     return events

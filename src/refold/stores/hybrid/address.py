@@ -110,6 +110,7 @@ def opened(rest: str, read_only: bool) -> Store:
         url=url + (f"&redact={address.redact}" if address.redact else ""),
         far_url=address.far,
         sync_s=0.0 if read_only else address.sync_s,
+        listens=address.far.startswith(("http:", "https:")),
         redact=address.redact,
         read_only=read_only,
     )

@@ -33,9 +33,10 @@ SUFFIX = ".bin"
 
 class Exchanged(Struct, kw_only=True):
     """What was done for one conversation: events and contents that came and went, and the fork that
-    a near tail became."""
+    a near tail became. One that `was_here` and is gone was deleted: it is not fetched again."""
 
     conversation: str
+    was_here: bool = False
     pulled: int = 0
     pushed: int = 0
     contents: int = 0
@@ -74,9 +75,10 @@ class Exchange:
         self.device_name = device_name
         self._present: set[str] = set()  # contents that are known to be far
 
-    def sync(self, id: str) -> Exchanged:
-        """Exchanges what is missing on either side. Conflict if others were faster too often."""
-        done = Exchanged(conversation=id)
+    def sync(self, id: str, *, is_here: bool = False) -> Exchanged:
+        """Exchanges what is missing on either side. Conflict if others were faster too often.
+        `is_here` says that it was here a moment ago."""
+        done = Exchanged(conversation=id, was_here=is_here)
         for _ in range(ROUNDS_MAX):
             try:
                 if self._step(id, done):
@@ -92,8 +94,11 @@ class Exchange:
         if here is None and there is None:
             raise NotFound(f"there is no conversation {id!r}, near or far", hint="refold list")
         if here is None:
+            if done.was_here:
+                return True
             assert there is not None
             self._begin(self.far, self.near, there, done)
+            done.was_here = True
         elif there is None:
             self._begin(self.near, self.far, here, done)
         elif (here.head, here.chain) == (there.head, there.chain):

@@ -1,10 +1,12 @@
 """A whole sync: every conversation of both sides, one after the other, one sync at a time.
 
-The lists of both sides say which conversations differ; only those cost calls. A conversation that
+The lists of both sides say which conversations differ; only those cost calls, and where few are
+named only those are asked for. A conversation that
 fails keeps its reason and delays no other: what may pass is tried again after a pause that grows,
 never the same twice, and at least as long as the far store asks; what will not pass is blocked and
-shown, and tried again when somebody asks for it. A far store that does not answer three times in a
-row is left for the next sync. Neighbours: `exchange` does one conversation, `record` remembers.
+shown, and tried again when somebody asks for it, or when it has changed. A far store that does not
+answer three times in a row is left for the next sync. Neighbours: `exchange` does one conversation,
+`record` remembers.
 """
 
 from __future__ import annotations
@@ -23,12 +25,14 @@ from refold.core.model import Conversation
 from refold.errors import RefoldError, Unavailable, sentence
 from refold.stores.hybrid import record, tails
 from refold.stores.hybrid.exchange import Exchange, Exchanged, all_conversations
+from refold.stores.hybrid.hold import Held
 from refold.stores.hybrid.record import ConversationState, Record
-from refold.stores.protocol import Store, Synced, SyncReport, SyncState
+from refold.stores.protocol import WAITING, Store, Synced, SyncReport, SyncState
 from refold.system import disk
 
 TRIES_MAX = 3
 PAUSE_S, PAUSE_S_MAX = 1.0, 60.0
+ASKED_MAX = 20  # so many conversations are asked for one by one
 SILENT_MAX = 3  # so many conversations without an answer, and the far store is down
 T = TypeVar("T")
 
@@ -64,24 +68,36 @@ class Rounds:
         with self._alone() as is_alone:
             if not is_alone:
                 return SyncReport(is_under_way=True)
-            kept = record.read(self._path, self._far_url)
+            with record.locked(self._path):
+                kept = record.read(self._path, self._far_url)
+                here = _known(self._near, ids)
+            deleted = frozenset(kept.deleted)
             self._exchange.device_name = kept.device
-            report = self._run(kept, ids, skip_blocked)
+            report = self._run(kept, here, ids, skip_blocked)
             kept.at_ms, kept.reason = self._timing.now_ms(), report.reason
-            record.write(self._path, kept)
+            with record.locked(self._path):
+                now = record.read(self._path, self._far_url).deleted
+                kept.deleted += [id for id in now if id not in deleted]
+                record.write(self._path, kept)
             return report
 
     @property
     def _path(self) -> str | None:
         return self._near.derived_path("sync.json")
 
-    def _run(self, kept: Record, ids: Sequence[str], skip_blocked: bool) -> SyncReport:
+    def _run(
+        self,
+        kept: Record,
+        here: Mapping[str, Conversation],
+        ids: Sequence[str],
+        skip_blocked: bool,
+    ) -> SyncReport:
         self._silent = 0
-        here = {about.id: about for about in all_conversations(self._near)}
         try:
-            there = self._patiently(lambda: {one.id: one for one in all_conversations(self._far)})
+            there = self._patiently(lambda: _known(self._far, ids))
         except RefoldError as error:
-            waiting = [self._waiting(kept, about, "") for about in here.values()]
+            free = [about for about in here.values() if not _is_stuck(kept, about.id)]
+            waiting = [self._waiting(kept, about, "") for about in free]
             found = [one for one in waiting if one.pending]
             return SyncReport(synced=tuple(found), reason=str(error))
         done: list[Synced] = []
@@ -90,7 +106,7 @@ class Rounds:
             if _is_same(here.get(id), there.get(id)):
                 self._keep_same(kept, here[id])
                 same += 1
-            elif not (skip_blocked and _is_blocked(kept, id)):
+            elif not (skip_blocked and _is_stuck(kept, id, here.get(id))):
                 done.append(self._one(kept, id, here.get(id)))
         return SyncReport(synced=tuple(done), same=same)
 
@@ -107,7 +123,7 @@ class Rounds:
     def _keep_same(self, kept: Record, about: Conversation) -> None:
         """Notes that both sides are the same; a fork stays visible as one."""
         known = kept.conversations.get(about.id)
-        if known is None or known.state in ("pending", "blocked") or known.head != about.head:
+        if known is None or known.state in WAITING or known.head != about.head:
             self._keep(kept, Synced(conversation=about.id, state="synced"), about.head)
 
     def _one(self, kept: Record, id: str, about: Conversation | None) -> Synced:
@@ -115,13 +131,15 @@ class Rounds:
         if self._silent >= SILENT_MAX:
             return self._waiting(kept, about, "the far store does not answer", id)
         try:
-            exchanged = self._patiently(lambda: self._exchange.sync(id))
+            is_here = about is not None
+            exchanged = self._patiently(lambda: self._exchange.sync(id, is_here=is_here))
             self._silent = 0
         except Unavailable as error:
             self._silent += 1
             return self._waiting(kept, about, sentence(error), id)
         except RefoldError as error:
-            return self._blocked(kept, id, about, sentence(error))
+            state: SyncState = "held" if isinstance(error, Held) else "blocked"
+            return self._stuck(kept, id, about, state, sentence(error))
         return self._done(kept, exchanged)
 
     def _done(self, kept: Record, exchanged: Exchanged) -> Synced:
@@ -149,11 +167,13 @@ class Rounds:
         waiting = Synced(conversation=id, state=state, pending=pending, reason=reason)
         return self._keep(kept, waiting, head)
 
-    def _blocked(self, kept: Record, id: str, about: Conversation | None, reason: str) -> Synced:
+    def _stuck(
+        self, kept: Record, id: str, about: Conversation | None, state: SyncState, reason: str
+    ) -> Synced:
         known = kept.conversations.get(id)
         head = known.head if known else 0
         pending = max(0, about.head - head) if about else 0
-        done = Synced(conversation=id, state="blocked", pending=pending, reason=reason)
+        done = Synced(conversation=id, state=state, pending=pending, reason=reason)
         return self._keep(kept, done, head)
 
     def _keep(self, kept: Record, done: Synced, head: int) -> Synced:
@@ -202,12 +222,25 @@ def _file_lock(path: str | None) -> Iterator[bool]:
         yield True
         return
     disk.make_folder(os.path.dirname(path))
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        raise disk.os_failure(error, f"cannot open {path}") from error
-    with disk.closing(fd):
+    with record.lock_file(path) as fd:
         yield disk.try_lock(fd)
+
+
+def _known(store: Store, ids: Sequence[str]) -> dict[str, Conversation]:
+    """What a store knows of these conversations, or of all where they are none, or many."""
+    if not ids or len(ids) > ASKED_MAX:
+        return {about.id: about for about in all_conversations(store)}
+    found = {}
+    for id in ids:
+        try:
+            about = tails.about(store, id)
+        except Unavailable:
+            raise
+        except RefoldError:
+            continue  # the exchange meets it again, and its reason is kept
+        if about is not None:
+            found[id] = about
+    return found
 
 
 def _is_same(here: Conversation | None, there: Conversation | None) -> bool:
@@ -216,6 +249,9 @@ def _is_same(here: Conversation | None, there: Conversation | None) -> bool:
     return (here.head, here.chain) == (there.head, there.chain)
 
 
-def _is_blocked(kept: Record, id: str) -> bool:
+def _is_stuck(kept: Record, id: str, about: Conversation | None = None) -> bool:
+    """Whether a conversation is blocked or held, and nothing was done about it here since."""
     known = kept.conversations.get(id)
-    return known is not None and known.state == "blocked"
+    if known is None or known.state not in ("blocked", "held"):
+        return False
+    return about is None or about.head == known.head + known.pending

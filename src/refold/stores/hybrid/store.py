@@ -25,17 +25,21 @@ from refold.stores.hybrid.moves import Moves
 from refold.stores.hybrid.rounds import Rounds, Timing
 from refold.stores.hybrid.worker import Worker
 from refold.stores.protocol import (
+    WAITING,
+    Hints,
     Recovery,
     Redact,
     Salvage,
     Store,
     Synced,
     SyncListener,
+    SyncMark,
     SyncReport,
     SyncStatus,
 )
 
 SILENCE_S = 30.0  # so long a far store that did not answer is not asked for what is unknown
+FAR_STORE = "far store"
 T = TypeVar("T")
 
 
@@ -51,6 +55,7 @@ class HybridStore:
         url: str,
         far_url: str = "",
         sync_s: float = 0.0,
+        listens: bool = False,
         redact: Redact = "",
         read_only: bool = False,
         timing: Timing | None = None,
@@ -58,13 +63,14 @@ class HybridStore:
         self.url, self.near, self.far_url = url, near, far_url
         self._append_near = near.append
         self._open_far = far
-        self._far: Store | None = None
         self.redact, self._timing = redact, timing
-        self._check = partial(hold.check_events, near) if redact == "hold" else None
+        self._check = partial(hold.check_events, near) if redact else None
         self._read_only = read_only
         self.moves = Moves(near.derived_path("sync-moves.jsonl"), read_only=read_only)
         self._silent_until = 0.0
-        self._worker = Worker(self._sync_quietly, sync_s) if sync_s > 0 else None
+        listen = self._listen if listens else None
+        work = partial(Worker, self._sync_quietly, listen=listen, is_news=self._is_news)
+        self._worker = work(sync_s) if sync_s > 0 else None
 
     @property
     def recovered(self) -> Sequence[Recovery]:
@@ -77,9 +83,19 @@ class HybridStore:
 
     @property
     def far(self) -> Store:
-        if self._far is None:
-            self._far = self._open_far()
-        return self._far
+        if self._far is not None:
+            return self._far
+        opened = self._open_far()
+        # Another thread may have been faster.
+        far: Store = self.__dict__.setdefault(FAR_STORE, opened)
+        if far is not opened:
+            opened.close()
+        return far
+
+    @property
+    def _far(self) -> Store | None:
+        """The far store, if it was needed yet."""
+        return self.__dict__.get(FAR_STORE)
 
     # --- syncing ---
 
@@ -98,9 +114,21 @@ class HybridStore:
         rounds = Rounds(self.near, self.far, exchange, far_url=self.far_url, timing=self._timing)
         return rounds.run(ids, skip_blocked=skip_blocked)
 
-    def _sync_quietly(self) -> None:
+    def _sync_quietly(self, ids: Sequence[str]) -> bool:
         """A sync that nobody waits for; its reasons stand in the record."""
-        self.sync(skip_blocked=True)
+        return self.sync(ids, skip_blocked=True).is_done
+
+    def _listen(self, cursor: str) -> Hints:
+        listen: Callable[[str], Hints] = self.far.listen  # type: ignore[attr-defined]
+        return listen(cursor)
+
+    def _is_news(self, conversation: str, head: int) -> bool:
+        """Whether a head that the far store told of is unknown here, and of interest."""
+        try:
+            return self.near.conversation(conversation).head != head
+        except NotFound:
+            kept = record.read(self._record_path, self.far_url)
+            return conversation not in kept.deleted
 
     def sync_status(self, ids: Sequence[str] = ()) -> SyncStatus:
         """How these conversations stand, or all, without asking the far store."""
@@ -114,6 +142,22 @@ class HybridStore:
             at_ms=kept.at_ms,
             reason=kept.reason,
             conversations=tuple(found),
+        )
+
+    def sync_mark(self) -> SyncMark:
+        return record.mark(self._record_path)
+
+    def stood(self, conversation: str) -> Synced | None:
+        kept = record.read(self._record_path, self.far_url)
+        known = kept.conversations.get(conversation)
+        if known is None:
+            return None
+        return Synced(
+            conversation=conversation,
+            state=known.state,
+            pending=known.pending,
+            fork=known.fork,
+            reason=known.reason or kept.reason,
         )
 
     @property
@@ -155,6 +199,8 @@ class HybridStore:
             )
 
     def append(self, conversation: str, events: Sequence[Event], *, expect: int) -> None:
+        if not expect and self.redact:
+            hold.check_id(conversation)
         moves = self.moves
         is_replaced = moves.enter(conversation)
         try:
@@ -164,7 +210,7 @@ class HybridStore:
         finally:
             moves.leave()
         if self._worker is not None:
-            self._worker.wake()
+            self._worker.wake(conversation)
 
     def _check_top(self, conversation: str, events: Sequence[Event], expect: int) -> None:
         """Conflict if the events were not sealed on top of the log as it is now."""
@@ -175,12 +221,16 @@ class HybridStore:
                 raise checks.moved(conversation, expect, self.near.conversation(conversation).head)
 
     def bookmark(self, conversation: str) -> bytes | None:
+        if self._worker is not None:
+            self._worker.begin()  # whoever opens a conversation wants to hear of others
         return self.near.bookmark(conversation)
 
     def keep_bookmark(self, conversation: str, data: bytes) -> None:
         self.near.keep_bookmark(conversation, data)
 
     def fork(self, conversation: str, at: int, new: str) -> None:
+        if self.redact:
+            hold.check_id(new)
         self._fetched(conversation, lambda: self.near.fork(conversation, at, new))
 
     def erase(self, conversation: str, seq: int) -> None:
@@ -191,10 +241,15 @@ class HybridStore:
         self._fetched(conversation, lambda: erase_events(self.near, conversation, seqs))
 
     def delete(self, conversation: str) -> None:
-        self._fetched(conversation, lambda: self.near.delete(conversation))
-        kept = record.read(self._record_path, self.far_url)
-        kept.deleted.append(conversation)
-        record.write(self._record_path, kept)
+        self._fetched(conversation, lambda: self._delete_near(conversation))
+
+    def _delete_near(self, conversation: str) -> None:
+        """Deletes, and notes it, so that no sync fetches it again."""
+        with record.locked(self._record_path):
+            self.near.delete(conversation)
+            kept = record.read(self._record_path, self.far_url)
+            kept.deleted.append(conversation)
+            record.write(self._record_path, kept)
 
     def salvage(self, conversation: str) -> Salvage:
         return self._fetched(conversation, lambda: self.near.salvage(conversation))
@@ -274,7 +329,7 @@ def _standing(about: Conversation, kept: record.Record) -> Synced:
     """How a conversation stands by the record, and by what was appended since."""
     known = kept.conversations.get(about.id) or record.ConversationState(state="pending")
     pending = max(0, about.head - known.head)
-    state = "pending" if pending and known.state != "blocked" else known.state
+    state = "pending" if pending and known.state not in WAITING else known.state
     return Synced(
         conversation=about.id, state=state, pending=pending, fork=known.fork, reason=known.reason
     )

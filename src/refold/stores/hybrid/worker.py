@@ -1,8 +1,11 @@
-"""A thread that syncs by itself: soon after a change, and every so often as a safety net.
+"""A thread that syncs by itself: soon after a change here or there, and every so often as a safety
+net.
 
-It is made only where a store was opened with `sync_s`, and begins with the first append. Closing
-syncs once more what waits, within a limit. A process that forks leaves the thread to its parent.
-Neighbours: `store` wakes it.
+It is made only where a store was opened with `sync_s`, and begins when a conversation is opened or
+appended to. What changed is synced alone; everything is at the beginning, every `sync_s` seconds,
+and after a sync that did not reach its end, which is tried again sooner. Closing syncs once more
+what waits, within a limit. A process that forks leaves its threads to its parent.
+Neighbours: `store` wakes it, `follower` listens to the far store.
 """
 
 from __future__ import annotations
@@ -10,51 +13,104 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 
 from refold.errors import RefoldError
+from refold.stores.hybrid.follower import Follower, Listen
+from refold.stores.protocol import Hint
 
 SOON_S = 0.3  # changes that come within this time go in one sync
+AGAIN_S = 5.0
 CLOSE_S = 5.0
+ALL = ""  # in the place of a conversation: compare everything
 
 
 class Worker:
-    """Calls `work` after a change, and at the latest after `every_s`."""
+    """Calls `work` for what changed, and at the latest after `every_s` for everything. It says
+    whether both sides are the same. `listen` hears of far changes, where the far store tells."""
 
-    def __init__(self, work: Callable[[], object], every_s: float) -> None:
+    def __init__(
+        self,
+        work: Callable[[Sequence[str]], bool],
+        every_s: float,
+        *,
+        listen: Listen | None = None,
+        is_news: Callable[[str, int], bool] = lambda conversation, head: True,
+    ) -> None:
         self._work, self._every_s = work, every_s
-        self._changed, self._ended = threading.Event(), threading.Event()
+        self._listen, self._is_news = listen, is_news
+        self._woken, self._ended = threading.Event(), threading.Event()
+        self._changed: deque[str] = deque()
         self._thread: threading.Thread | None = None
+        self._follower: Follower | None = None
         self._pid = 0
 
-    def wake(self) -> None:
-        """Says that something changed."""
-        self._changed.set()
+    def begin(self) -> None:
+        """Syncs from here on."""
         if self._thread is None or self._pid != os.getpid():
             self._start()
 
+    def wake(self, conversation: str) -> None:
+        """Says that a conversation changed."""
+        self._changed.append(conversation)
+        self._woken.set()
+        self.begin()
+
     def _start(self) -> None:
         self._pid = os.getpid()
-        self._changed, self._ended = threading.Event(), threading.Event()
-        self._changed.set()
+        self._woken, self._ended = threading.Event(), threading.Event()
+        self._changed.append(ALL)
+        self._woken.set()
         self._thread = threading.Thread(target=self._run, name="refold-sync", daemon=True)
         self._thread.start()
+        if self._listen is not None:
+            self._follower = Follower(self._listen, self._heard)
+
+    def _heard(self, hint: Hint) -> None:
+        news = [id for id, head in hint.heads.items() if self._is_news(id, head)]
+        if news or hint.is_all:
+            self._changed.extend([ALL] if hint.is_all else news)
+            self._woken.set()
 
     def _run(self) -> None:
-        is_last = False
-        while not is_last:
-            if self._changed.wait(self._every_s):
+        is_done, pause_s = True, AGAIN_S
+        while True:
+            wait_s = self._every_s if is_done else min(self._every_s, pause_s)
+            is_due = not self._woken.wait(wait_s)
+            if not is_due:
                 self._ended.wait(SOON_S)
             is_last = self._ended.is_set()
-            self._changed.clear()
-            # What failed stands in the record, and the next round tries it again.
-            with contextlib.suppress(RefoldError):
-                self._work()
+            self._woken.clear()
+            changed = self._taken()
+            if is_last and is_done and not any(changed):
+                return
+            is_all = is_due or not is_done or ALL in changed
+            is_done = self._synced(() if is_all else changed)
+            pause_s = AGAIN_S if is_done else min(self._every_s, 2 * pause_s)
+            if is_last:
+                return
+
+    def _taken(self) -> list[str]:
+        """What changed, each once, in the order in which it did."""
+        taken: dict[str, None] = {}
+        while self._changed:
+            taken[self._changed.popleft()] = None
+        return [*taken]
+
+    def _synced(self, ids: Sequence[str]) -> bool:
+        # What failed stands in the record, and the next round tries it again.
+        with contextlib.suppress(RefoldError):
+            return self._work(ids)
+        return False
 
     def close(self) -> None:
         """Syncs what waits, and ends; a far store that does not answer is not waited for."""
         thread, self._thread = self._thread, None
-        if thread is not None and self._pid == os.getpid():
-            self._ended.set()
-            self._changed.set()
-            thread.join(CLOSE_S)
+        if thread is None or self._pid != os.getpid():
+            return
+        if self._follower is not None:
+            self._follower.end(CLOSE_S)
+        self._ended.set()
+        self._woken.set()
+        thread.join(CLOSE_S)

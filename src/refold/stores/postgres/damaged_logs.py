@@ -78,6 +78,7 @@ def _settle(
         chain=newest.chain,
         parent=moved.parent,
         parent_seq=moved.parent_seq,
+        at_ms=about.at_ms if after else events[0].at_ms,
         updated_ms=newest.at_ms,
     )
     link.ask(statements.REPLACE_ROW, values)

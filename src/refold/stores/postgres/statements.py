@@ -37,7 +37,7 @@ ON CONFLICT DO NOTHING
 """
 REPLACE_ROW = f"""
 UPDATE {NAME}.conversations SET head = %(head)s, chain = %(chain)s, parent = %(parent)s,
-    parent_seq = %(parent_seq)s, updated_ms = %(updated_ms)s
+    parent_seq = %(parent_seq)s, at_ms = %(at_ms)s, updated_ms = %(updated_ms)s
 WHERE {_ONE_LOG}
 """
 RETITLE = f"UPDATE {NAME}.conversations SET title = %(title)s WHERE {_ONE_LOG}"

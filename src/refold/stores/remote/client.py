@@ -34,6 +34,7 @@ from refold.errors import (
     Unavailable,
 )
 from refold.settings import logins
+from refold.stores.remote.feed import Feed
 from refold.system import process_fork
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 CONNECT_S, READ_S, DEADLINE_S, CHECK_S = 5.0, 30.0, 30.0, 5.0
 PAUSE_S, PAUSE_S_MAX = 0.2, 5.0
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
+ANY, EVENTS = "*/*", "text/event-stream"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 T = TypeVar("T")
 
@@ -138,6 +140,16 @@ class Client:
                 self._checked(response)
         return self._streamed(response)
 
+    def listen(self, path: str, cursor: str) -> Feed:
+        """The changes that the server tells of from a cursor on, as they come."""
+        query = {"after": cursor}
+        response = self._request("GET", path, query, None, stream=True, accept=EVENTS)
+        if response.status_code != 200:
+            with closing(response):
+                self._translated(response.read)
+                self._checked(response)
+        return Feed(response, cursor, self._translated)
+
     def _streamed(self, response: httpx.Response) -> Iterator[bytes]:
         with closing(response):
             parts = response.iter_bytes(256 * 1024)
@@ -154,11 +166,11 @@ class Client:
         return self._checked(self._request(method, path, query, body, stream=False))
 
     def _request(
-        self, method: str, path: str, query: Any, content: Any, *, stream: bool
+        self, method: str, path: str, query: Any, content: Any, *, stream: bool, accept: str = ANY
     ) -> httpx.Response:
         """The response, of a second try if the user has logged in again since the first."""
         token = self._known_token()
-        response = self._sent(token, method, path, query, content, stream)
+        response = self._sent(token, method, path, query, content, stream, accept)
         if response.status_code != 401 or not isinstance(content, bytes | None):
             return response
         self._token = None
@@ -166,10 +178,17 @@ class Client:
         if newer == token:
             return response
         response.close()
-        return self._sent(newer, method, path, query, content, stream)
+        return self._sent(newer, method, path, query, content, stream, accept)
 
     def _sent(
-        self, token: str, method: str, path: str, query: Any, content: Any, stream: bool
+        self,
+        token: str,
+        method: str,
+        path: str,
+        query: Any,
+        content: Any,
+        stream: bool,
+        accept: str,
     ) -> httpx.Response:
         client = self._opened()
         request = client.build_request(
@@ -177,7 +196,7 @@ class Client:
             f"{self._base}/{path}",
             params=query,
             content=content,
-            headers={"Authorization": f"Bearer {token}"},
+            headers={"Authorization": f"Bearer {token}", "Accept": accept},
         )
         return self._translated(lambda: client.send(request, stream=stream))
 

@@ -27,6 +27,10 @@ SELECT place, at_ms, chain, tokens, CAST(kind AS BLOB), CAST("by" AS BLOB), CAST
        CAST(counter AS BLOB), digest, salt, body
 FROM events WHERE place > ? AND place <= ? ORDER BY place
 """
+_BEGIN_ANEW = """
+UPDATE conversations SET parent = NULL, parent_seq = 0, parent_chain = x'', at_ms = ?
+WHERE number = ?
+"""
 _IS_TEXT = (False, False, False, False, True, True, True, True, False, False, False)
 
 
@@ -62,8 +66,7 @@ def rewrite(
     row = log.known(connection, conversation)
     log.delete_events(connection, row)
     if not after:
-        orphan = "UPDATE conversations SET parent = NULL, parent_seq = 0, parent_chain = x'' "
-        connection.execute(orphan + "WHERE number = ?", (row.number,))
+        connection.execute(_BEGIN_ANEW, (events[0].at_ms if events else 0, row.number))
     if events:
         log.insert(connection, row.number, events)
     elif not after:
