@@ -7,8 +7,8 @@ store is imported when its URL is opened, so that a program that uses none of th
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, cast
 
 from refold.checked import checked
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Store", "asked_token", "batch_of", "erase_events", "events_in", "is_on_this_disk",
-    "is_read_only", "is_same_place", "is_there", "open_org", "open_store", "reading_store",
+    "is_read_only", "is_same_place", "is_there", "open_orgs", "open_store", "reading_store",
     "server_place", "synced_of", "telling", "terms_of", "together",
 ]  # fmt: skip
 
@@ -104,27 +104,21 @@ def is_same_place(first: Store, second: Store) -> bool:
     return first is second or (first.url == second.url and first.url != "memory:")
 
 
-def open_org(url: str, org: str) -> Store:
-    """The store of an organization, in a place for many."""
-    place = _place_of_org(url, org)
-    scheme, _, path = place.partition(":")
-    if scheme != "sqlite":
-        return open_store(place)
-    from refold.stores.sqlite import SqliteStore
-
-    return SqliteStore(path, shared=True)
-
-
-def _place_of_org(url: str, org: str) -> str:
-    """Where an organization has its own store, in a place for many: a file or a folder each on
-    this disk, the organization's rows in a database."""
+def open_orgs(url: str, *, processes: int = 1) -> Callable[[str], Store]:
+    """Opens the store of an organization, in a place for many: a file or a folder each on this
+    disk, the organization's rows in a database. What the place allows at once is divided among so
+    many processes."""
     scheme, _, rest = url.partition(":")
-    if scheme == "memory":
-        return url
-    if scheme in ("sqlite", "files"):
-        name = f"{org}.db" if scheme == "sqlite" else org
-        return f"{scheme}:{os.path.join(os.path.expanduser(rest), name)}"
-    return f"{url}{'&' if '?' in url else '?'}org={org}"
+    if scheme in ("postgresql", "postgres"):
+        return _postgres_orgs(url, processes)
+    folder = os.path.expanduser(rest)
+    if scheme == "sqlite":
+        from refold.stores.sqlite import SqliteStore
+
+        return lambda org: SqliteStore(os.path.join(folder, f"{org}.db"), shared=True)
+    if scheme == "files":
+        return lambda org: open_store(f"files:{os.path.join(folder, org)}")
+    return lambda org: open_store(url)
 
 
 def server_place(url: str) -> str:
@@ -197,16 +191,29 @@ def _files(path: str, read_only: bool) -> Store:
 
 def _postgres(scheme: str) -> Callable[[str, bool], Store]:
     def opened(rest: str, read_only: bool) -> Store:
-        try:
-            from refold.stores.postgres.store import PostgresStore
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] != "psycopg":
-                raise
-            said = "a store in PostgreSQL needs the package psycopg"
-            raise Invalid(said, hint="pip install 'refold[postgres]'") from error
-        return PostgresStore(f"{scheme}:{rest}", read_only=read_only)
+        with _psycopg_named():
+            from refold.stores.postgres import store
+        return store.opened(f"{scheme}:{rest}", read_only=read_only)
 
     return opened
+
+
+def _postgres_orgs(url: str, processes: int) -> Callable[[str], Store]:
+    with _psycopg_named():
+        from refold.stores.postgres import store
+    return store.orgs_at(url, processes=processes)
+
+
+@contextmanager
+def _psycopg_named() -> Iterator[None]:
+    """Says which package is missing, if it is."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "psycopg":
+            raise
+        said = "a store in PostgreSQL needs the package psycopg"
+        raise Invalid(said, hint="pip install 'refold[postgres]'") from error
 
 
 def _remote(scheme: str) -> Callable[[str, bool], Store]:

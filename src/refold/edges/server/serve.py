@@ -168,7 +168,7 @@ def application() -> Server:
     # What is here at the start stays for good: no collection has to look at it again.
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 20)
-    return Server(Orgs(given.store), given.limits, hosts=_hosts(given))
+    return Server(Orgs(given.store, workers=given.workers), given.limits, hosts=_hosts(given))
 
 
 def _listening(given: Given) -> socket.socket:
