@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from refold.checked import checked
 from refold.display import is_text
 from refold.errors import Invalid
-from refold.stores.protocol import Store, SyncedStore, Terms
+from refold.stores.protocol import Hints, Store, SyncedStore, Terms
 from refold.stores.read_only import ReadOnlyStore
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from refold.stores.remote.client import TokenAbout
 
 __all__ = [
-    "Store", "asked_token", "batch_of", "erase_events", "events_in", "is_on_this_disk",
+    "Store", "asked_token", "batch_of", "erase_events", "events_in", "hints_of", "is_on_this_disk",
     "is_read_only", "is_same_place", "is_there", "open_orgs", "open_store", "reading_store",
     "server_place", "synced_of", "telling", "terms_of", "together",
 ]  # fmt: skip
@@ -91,6 +91,16 @@ def terms_of(store: Store) -> Terms | None:
     behind = getattr(behind, "near", behind)
     terms: Terms | None = getattr(behind, "terms", None)
     return terms
+
+
+def hints_of(store: Store, direct: str = "") -> Hints | None:
+    """How all who use the store's place tell each other of changes; None where they cannot. The
+    `direct` address leads there without a pooler. Invalid if it is none for this store."""
+    of: Callable[[str], Hints] | None = getattr(store, "hints", None)
+    if of is None and direct:
+        said = "only a store in PostgreSQL has a direct address"
+        raise Invalid(said, hint="leave out --direct")
+    return None if of is None else of(direct)
 
 
 def synced_of(store: Store) -> SyncedStore | None:

@@ -13,8 +13,13 @@ from msgspec import Meta
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
 from refold.edges.commands.token import STORE
-from refold.settings.sources import server_store
+from refold.settings.sources import server_direct, server_store
 
+DIRECT = Meta(
+    description="An address of the same database without a pooler, for the change feed;"
+    " REFOLD_SERVER_DIRECT says it as well.",
+    extra={"metavar": "URL"},
+)
 HOST = Meta(description="The address to listen on; 127.0.0.1 is this machine alone.")
 PORT = Meta(description="The port to listen on.", ge=1, le=65_535)
 NAME = Meta(description="A name by which clients call this server; can be repeated.")
@@ -27,6 +32,7 @@ CHECK = Meta(description="Say whether it could start, and end.")
 
 class ServeArguments(Arguments, frozen=True, kw_only=True):
     store: Annotated[str, STORE] | None = None
+    direct: Annotated[str, DIRECT] | None = None
     host: Annotated[str, HOST] = "127.0.0.1"
     port: Annotated[int, PORT] = 8_741
     name: Annotated[tuple[str, ...], NAME] = ()
@@ -50,6 +56,7 @@ def run(session: Session, arguments: ServeArguments) -> Served:
 
     given = Given(
         store=arguments.store or server_store(),
+        direct=arguments.direct or server_direct(),
         host=arguments.host,
         port=arguments.port,
         names=arguments.name,

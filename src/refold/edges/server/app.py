@@ -37,6 +37,7 @@ from refold.edges.server.route import Call, Route, asked_of, query_of
 from refold.edges.server.routes import APPEND, FeedQuery, feed_route, table
 from refold.edges.server.tokens import Token, Tokens
 from refold.errors import Denied, NotFound, RefoldError, Unavailable
+from refold.stores import hints_of
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -64,13 +65,21 @@ class NotAllowed(RefoldError):
 class Server:
     """One process of the team server."""
 
-    def __init__(self, orgs: Orgs, limits: Limits, *, hosts: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        orgs: Orgs,
+        limits: Limits,
+        *,
+        hosts: frozenset[str] = frozenset(),
+        direct: str = "",
+    ) -> None:
         self.orgs, self.limits = orgs, limits
         self.tokens, self.audit = Tokens(orgs.own), Audit(orgs.own)
         self.metrics = Metrics()
         self.gate = Gate(self.tokens, limits, self.metrics, hosts)
         self.bodies = Bodies(limits)
-        self.listening = Listening(orgs.store, self.in_thread, self.gate, limits.listeners)
+        hints = hints_of(orgs.own, direct)
+        self.listening = Listening(orgs.store, self.in_thread, self.gate, limits.listeners, hints)
         self._running = 0
         self._looked_at = 0.0  # when the tokens were last looked at for an unknown one
         self._lines: list[str] = []
@@ -142,6 +151,7 @@ class Server:
         if not any(token.state(now_ms) == "valid" for token in self.tokens.list()):
             hint = "refold token create --org NAME --scope write"
             raise Denied("there is no valid token, so nobody could call this server", hint=hint)
+        self.listening.start()
         self._task = asyncio.create_task(self._each_second())
 
     async def stop(self) -> None:
@@ -211,6 +221,8 @@ class Server:
             if call.token is not None and route.audit:
                 await self._tell_audit(route, call, call.token)
             value = await self._timed(partial(route.run, call))
+        if call.token is not None and route.method != "GET":
+            self.listening.tell(call.token.org, "", 0)
         return answer_of(value, route.status, self.in_thread)
 
     @contextmanager
@@ -290,6 +302,7 @@ class Server:
         return {
             "calls_running": self._running,
             "appends_waiting": sum(one.waiting for one in self._commits.values()),
+            "feed_hears": int(self.listening.hears),
             "feed_listeners": self.listening.listeners,
             "held_bytes": self.bodies.held_bytes,
         }

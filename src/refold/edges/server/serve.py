@@ -25,6 +25,7 @@ from refold.edges.server.limits import Limits
 from refold.edges.server.orgs import Orgs
 from refold.edges.server.tokens import Tokens
 from refold.errors import Denied, Invalid, Unavailable
+from refold.stores import hints_of
 
 if TYPE_CHECKING:
     import uvicorn
@@ -41,9 +42,11 @@ GARBAGE = 20_000  # objects between two collections; what a call makes is gone w
 
 
 class Given(Struct, frozen=True, kw_only=True):
-    """What a server is told. `names` are those by which clients call it; empty means any."""
+    """What a server is told. `names` are those by which clients call it; empty means any. `direct`
+    leads to the database of the store without a pooler."""
 
     store: str
+    direct: str = ""
     host: str = "127.0.0.1"
     port: int = 8_741
     names: tuple[str, ...] = ()
@@ -59,14 +62,20 @@ class Given(Struct, frozen=True, kw_only=True):
 
 def checked(given: Given) -> str:
     """The place that would be served, without its password. An error says what is missing: a
-    package, a name, a certificate, a token."""
+    package, a name, a certificate, a token, a way to hear of changes that was asked for."""
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         said = f"the team server needs {' and '.join(missing)}"
         raise Unavailable(said, hint="pip install 'refold[server]'")
     _check_name(given)
     _check_certificate(given)
-    return _place_with_a_token(given.store)
+    orgs = Orgs(given.store)
+    try:
+        _check_token(orgs)
+        _check_direct(orgs, given.direct)
+        return orgs.shown_place
+    finally:
+        orgs.close()
 
 
 def _check_name(given: Given) -> None:
@@ -94,16 +103,25 @@ def _check_certificate(given: Given) -> None:
         raise Invalid(said, hint="give a certificate and its own key, both as PEM") from error
 
 
-def _place_with_a_token(place: str) -> str:
-    orgs = Orgs(place)
+def _check_token(orgs: Orgs) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    if not any(token.state(now_ms) == "valid" for token in Tokens(orgs.own).list()):
+        hint = f"refold token create --org NAME --store {orgs.shown_place}"
+        raise Denied("there is no valid token, so nobody could call this server", hint=hint)
+
+
+def _check_direct(orgs: Orgs, direct: str) -> None:
+    """An address that was given must be one at which changes can be heard. One that is away for a
+    moment does not keep the server from starting."""
+    hints = hints_of(orgs.own, direct)
+    if hints is None or not direct:
+        return
     try:
-        now_ms = time.time_ns() // 1_000_000
-        if not any(token.state(now_ms) == "valid" for token in Tokens(orgs.own).list()):
-            hint = f"refold token create --org NAME --store {orgs.shown_place}"
-            raise Denied("there is no valid token, so nobody could call this server", hint=hint)
-        return orgs.shown_place
-    finally:
-        orgs.close()
+        with hints.hearing():
+            return
+    except Unavailable as error:
+        if error.retry_after_s is None:
+            raise
 
 
 def url_of(given: Given) -> str:
@@ -168,7 +186,8 @@ def application() -> Server:
     # What is here at the start stays for good: no collection has to look at it again.
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 20)
-    return Server(Orgs(given.store, workers=given.workers), given.limits, hosts=_hosts(given))
+    orgs = Orgs(given.store, workers=given.workers)
+    return Server(orgs, given.limits, hosts=_hosts(given), direct=given.direct)
 
 
 def _listening(given: Given) -> socket.socket:

@@ -20,6 +20,7 @@ from refold.stores import checks
 from refold.stores.postgres import contents, damaged_logs, families, log, statements
 from refold.stores.postgres.address import SERVER_CONNECTIONS_MAX, Address, parsed
 from refold.stores.postgres.connections import Connections
+from refold.stores.postgres.hints import PostgresHints
 from refold.stores.postgres.link import Link, Way
 from refold.stores.postgres.log import Place
 from refold.stores.postgres.pool import Pool
@@ -41,6 +42,10 @@ class PostgresStore:
         self._connections = connections
         self.url, self.org = at.url, at.org
         self.terms = PostgresTerms(connections, self.org)
+
+    def hints(self, direct: str) -> PostgresHints:
+        """What all who use this database tell each other, whichever org they ask for."""
+        return PostgresHints(self._connections, direct)
 
     # --- logs ---
 
