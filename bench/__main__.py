@@ -101,7 +101,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[Table] | str]] = {
     "memory": lambda given: memory.run(data_folder(given.data), quick=given.quick),
     "copies": lambda given: copies.run(data_folder(given.data), quick=given.quick),
     "mirror": lambda given: mirror.run(500, 300) if given.quick else mirror.run(),
-    "server": lambda given: server.run(1_600, 50) if given.quick else server.run(),
+    "server": lambda given: server.run(3_200) if given.quick else server.run(),
     "sync": lambda given: sync.run(1_000, 500) if given.quick else sync.run(),
     "hostile": lambda given: hostile.run(200) if given.quick else hostile.run(),
     "terminal": lambda given: terminal.run(1_000, runs=5) if given.quick else terminal.run(),

@@ -187,11 +187,12 @@ class Server:
     async def _authorized(self, scope: Scope, route: Route, org: str) -> Token:
         """The token of a call. One that is not known may have been created a moment ago, so the
         tokens are looked at once more; how often, is bounded."""
-        now = time.monotonic()
-        if not self.gate.knows(scope) and now - self._looked_at > LOOK_AGAIN_S:
-            self._looked_at = now
+        token = self.gate.find(scope)
+        if token is None and time.monotonic() - self._looked_at > LOOK_AGAIN_S:
+            self._looked_at = time.monotonic()
             await self.in_thread(self.tokens.follow)
-        return self.gate.authorized(scope, route, org)
+            token = self.gate.find(scope)
+        return self.gate.allowed(token, scope, route, org)
 
     async def _serve(
         self, route: Route, path: dict[str, str], scope: Scope, receive: Receive

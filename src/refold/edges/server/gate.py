@@ -53,16 +53,15 @@ class Gate:
             self._metrics.refused["origin"] += 1
             raise Denied("calls from web pages are not served")
 
-    def knows(self, scope: Scope) -> bool:
-        """Whether the token of a call is one that was ever created."""
-        return self._tokens.find(_secret_of(scope)) is not None
+    def find(self, scope: Scope) -> Token | None:
+        """The token of a call, whatever its state; None if none like it was ever created."""
+        return self._tokens.find(_secret_of(scope))
 
-    def authorized(self, scope: Scope, route: Route, org: str) -> Token:
+    def allowed(self, token: Token | None, scope: Scope, route: Route, org: str) -> Token:
         """The token of a call, if it allows the route. One of another organization is told what a
         stranger is told: there is nothing."""
         client = (scope.get("client") or ("unknown",))[0]
         self._wrong.check(client)
-        token = self._tokens.find(_secret_of(scope))
         state = "unknown" if token is None else token.state(time.time_ns() // 1_000_000)
         if token is None or state != "valid":
             self._metrics.refused["token"] += 1

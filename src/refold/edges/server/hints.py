@@ -41,6 +41,11 @@ class Exchange:
         self._ending = threading.Event()
         self.is_hearing = False
 
+    @property
+    def is_there(self) -> bool:
+        """Whether there is anybody to tell."""
+        return self._hints is not None
+
     def start(self) -> None:
         if self._hints is not None:
             listen = partial(self._listen, self._hints, asyncio.get_running_loop())

@@ -56,9 +56,10 @@ class Listening:
     def tell(self, org: str, conversation: str, head: int) -> None:
         """Wakes those who listen to an organization, here and at other processes. Without a
         conversation, something has changed that has to be looked for."""
-        hint = Hint(org, conversation, head)
-        self._hear(hint)
-        self._exchange.tell(hint)
+        if org in self._feeds or self._exchange.is_there:
+            hint = Hint(org, conversation, head)
+            self._hear(hint)
+            self._exchange.tell(hint)
 
     def _hear(self, hint: Hint) -> None:
         if hint.org in self._feeds and hint.conversation:
