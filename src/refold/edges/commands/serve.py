@@ -24,6 +24,10 @@ HOST = Meta(description="The address to listen on; 127.0.0.1 is this machine alo
 PORT = Meta(description="The port to listen on.", ge=1, le=65_535)
 NAME = Meta(description="A name by which clients call this server; can be repeated.")
 WORKERS = Meta(description="How many processes share the port.", ge=1, le=64)
+LIMIT = Meta(
+    description="A limit for all workers together, such as calls_per_s=100; can be repeated.",
+    extra={"metavar": "NAME=NUMBER"},
+)
 CERTIFICATE = Meta(description="A file with the certificate, for TLS.", extra={"metavar": "FILE"})
 KEY = Meta(description="A file with the certificate's key.", extra={"metavar": "FILE"})
 LOG = Meta(description="What is logged to standard error: every call, or only what is wrong.")
@@ -37,6 +41,7 @@ class ServeArguments(Arguments, frozen=True, kw_only=True):
     port: Annotated[int, PORT] = 8_741
     name: Annotated[tuple[str, ...], NAME] = ()
     workers: Annotated[int, WORKERS] = 1
+    limit: Annotated[tuple[str, ...], LIMIT] = ()
     certificate: Annotated[str, CERTIFICATE] = ""
     key: Annotated[str, KEY] = ""
     log: Annotated[Literal["info", "warning", "error"], LOG] = "info"
@@ -52,6 +57,7 @@ class Served(Result, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: ServeArguments) -> Served:
+    from refold.edges.server.limits import limits_of
     from refold.edges.server.serve import Given, checked, serve, url_of
 
     given = Given(
@@ -61,6 +67,7 @@ def run(session: Session, arguments: ServeArguments) -> Served:
         port=arguments.port,
         names=arguments.name,
         workers=arguments.workers,
+        limits=limits_of(arguments.limit),
         certificate=arguments.certificate,
         key=arguments.key,
         log_level=arguments.log,

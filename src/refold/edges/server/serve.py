@@ -43,7 +43,7 @@ GARBAGE = 20_000  # objects between two collections; what a call makes is gone w
 
 class Given(Struct, frozen=True, kw_only=True):
     """What a server is told. `names` are those by which clients call it; empty means any. `direct`
-    leads to the database of the store without a pooler."""
+    leads to the database of the store without a pooler. `limits` are those of all workers."""
 
     store: str
     direct: str = ""
@@ -179,6 +179,7 @@ def uvicorn_config(given: Given) -> uvicorn.Config:
 
 def application() -> Server:
     """The application of one process, as the environment says."""
+    from refold.edges.server import connection
     from refold.edges.server.app import Server
 
     given = msgspec.json.decode(os.environ[GIVEN], type=Given)
@@ -186,8 +187,10 @@ def application() -> Server:
     # What is here at the start stays for good: no collection has to look at it again.
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 20)
+    connection.HEADER_S = given.limits.header_s
     orgs = Orgs(given.store, workers=given.workers)
-    return Server(orgs, given.limits, hosts=_hosts(given), direct=given.direct)
+    limits = given.limits.share(given.workers)
+    return Server(orgs, limits, hosts=_hosts(given), direct=given.direct)
 
 
 def _listening(given: Given) -> socket.socket:

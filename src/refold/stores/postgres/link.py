@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import psycopg
 
 from refold.errors import Unavailable
+from refold.stores.postgres import arrays
 from refold.stores.postgres.schema import ORG
 
 R = TypeVar("R")
@@ -108,6 +109,7 @@ def connected(conninfo: str, org: str) -> Link:
 
 def _configure(link: Link, org: str) -> None:
     """Sets the limits, where the session is ours: a pooler gives a process number of its own."""
+    arrays.teach(link)
     link.add_notice_handler(link.note)
     row = link.execute("SELECT pg_backend_pid()").fetchone()
     assert row is not None
