@@ -118,7 +118,10 @@ class Server:
             return failure_of(error, log)
 
     async def _routed(self, scope: Scope, receive: Receive) -> Answer:
-        """The answer of the route that the path and the method name."""
+        """The answer of the route that the path and the method name. A slash that is written as a
+        code divides the path for us, but not for whoever stands before us."""
+        if b"%2f" in (scope.get("raw_path") or b"").lower():
+            raise NotFound("there is no such route", hint="write / as it is")
         allowed: list[str] = []
         for route, matcher in zip(self.routes, self._matchers, strict=True):
             match, found = matcher.matches(scope)

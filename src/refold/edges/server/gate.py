@@ -19,9 +19,10 @@ from refold.errors import Denied, Invalid, NotFound, RefoldError
 
 Scope = MutableMapping[str, Any]
 HEADERS = "refold.headers"
-_DECIDING = frozenset(
-    {b"host", b"origin", b"authorization", b"accept", b"content-length", b"content-encoding"}
-)
+_DECIDING = frozenset({
+    b"host", b"origin", b"authorization", b"accept", b"content-length", b"content-encoding",
+    b"transfer-encoding",
+})  # fmt: skip
 _IN_URL = re.compile(rb"(?:^|&)[a-z_-]*token=|rft_[A-Za-z0-9_-]{20}", re.IGNORECASE)
 
 
@@ -85,14 +86,16 @@ class Gate:
 
 
 def headers_of(scope: Scope) -> dict[bytes, bytes]:
-    """The headers that something is decided by; Invalid if one of them stands twice: which one
-    counts is anybody's guess."""
+    """The headers that something is decided by; Invalid if one of them stands twice, or if two of
+    them say how long the body is: which one counts is anybody's guess."""
     found: dict[bytes, bytes] = {}
     for name, value in scope["headers"]:
         if name in _DECIDING:
             if name in found:
                 raise Invalid(f"{name.decode()} stands more than once")
             found[name] = value
+    if b"content-length" in found and b"transfer-encoding" in found:
+        raise Invalid("the length of the body is said twice", hint="send Content-Length alone")
     return found
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import json
 import logging
 import os
 import socket
@@ -219,9 +220,22 @@ def _is_loopback(host: str) -> bool:
     return host in ("127.0.0.1", "localhost", "::1")
 
 
+class OneLine(logging.Formatter):
+    """Our own lines are JSON already. Others' become one object, with the name of an exception but
+    not its text, which may quote what was sent."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        if record.name == "refold.server":
+            return record.getMessage()
+        raised = record.exc_info[0] if record.exc_info else None
+        told = {"event": record.name, "level": record.levelname, "message": record.getMessage()}
+        return json.dumps(told if raised is None else {**told, "error": raised.__name__})
+
+
 def _log_to_stderr(level: str) -> None:
     """Our lines, and uvicorn's warnings as lines of the same form."""
     handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(OneLine())
     for name, least in (("refold.server", level.upper()), ("uvicorn", "WARNING")):
         log = logging.getLogger(name)
         log.setLevel(least)
