@@ -242,12 +242,12 @@ def running(settings: dict[str, str] | None = None) -> Iterator[Server]:
 class Bouncer:
     """pgbouncer in transaction mode, in front of a server."""
 
-    def __init__(self, folder: Path, server: Server, pool: int = 4) -> None:
+    def __init__(self, folder: Path, server: Server, pool: int = 4, database: str = "work") -> None:
         self.port = free_port()
-        self.url = f"postgresql://refold@127.0.0.1:{self.port}/work"
+        self.url = f"postgresql://refold@127.0.0.1:{self.port}/{database}"
         ini = folder / f"pgbouncer-{self.port}.ini"
         ini.write_text(
-            f"[databases]\nwork = host=127.0.0.1 port={server.port} dbname=work user=refold\n"
+            f"[databases]\n{database} = host=127.0.0.1 port={server.port} user=refold\n"
             f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {self.port}\nauth_type = any\n"
             f"pool_mode = transaction\ndefault_pool_size = {pool}\nmax_client_conn = 200\n"
             "unix_socket_dir =\nserver_reset_query_always = 0\nserver_login_retry = 1\n"
