@@ -31,7 +31,7 @@ from refold.edges.server.gate import HEADERS, Gate, headers_of
 from refold.edges.server.limits import Busy, Limits
 from refold.edges.server.listening import Listening
 from refold.edges.server.logs import AppendQuery, append, events_checked
-from refold.edges.server.metrics import Metrics
+from refold.edges.server.metrics import Metrics, Shared, text_of
 from refold.edges.server.orgs import Orgs
 from refold.edges.server.route import Call, Route, asked_of, query_of
 from refold.edges.server.routes import APPEND, FeedQuery, feed_route, table
@@ -72,10 +72,11 @@ class Server:
         *,
         hosts: frozenset[str] = frozenset(),
         direct: str = "",
+        shared: Shared | None = None,
     ) -> None:
         self.orgs, self.limits = orgs, limits
         self.tokens, self.audit = Tokens(orgs.own), Audit(orgs.own)
-        self.metrics = Metrics()
+        self.metrics, self._shared = Metrics(), shared
         self.gate = Gate(self.tokens, limits, self.metrics, hosts)
         self.bodies = Bodies(limits)
         hints = hints_of(orgs.own, direct)
@@ -172,10 +173,14 @@ class Server:
         self.orgs.close()
 
     async def _each_second(self) -> None:
-        """Follows the tokens and writes the audit log. A store that is away is asked again."""
+        """Follows the tokens, writes the audit log, tells the other workers what was counted. A
+        store that is away is asked again."""
         while True:
             await asyncio.sleep(EACH_S)
             self.write_lines()
+            if self._shared is not None:
+                counts = self.metrics.counts(self.gauges())
+                await self.in_thread(partial(self._shared.write, counts))
             for work in (self.tokens.follow, self.audit.flush):
                 try:
                     await self.in_thread(work)
@@ -310,6 +315,11 @@ class Server:
             "feed_listeners": self.listening.listeners,
             "held_bytes": self.bodies.held_bytes,
         }
+
+    def metrics_text(self) -> str:
+        """What all workers of this machine counted."""
+        others = [] if self._shared is None else self._shared.others()
+        return text_of([self.metrics.counts(self.gauges()), *others])
 
     def _log(self, scope: Scope, status: int, took_s: float) -> None:
         """One line a call, without contents, names of conversations, or secrets."""

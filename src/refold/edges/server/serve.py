@@ -16,13 +16,16 @@ import os
 import socket
 import ssl
 import sys
+import tempfile
 import time
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from refold.edges.server.limits import Limits
+from refold.edges.server.metrics import Shared
 from refold.edges.server.orgs import Orgs
 from refold.edges.server.tokens import Tokens
 from refold.errors import Denied, Invalid, Unavailable
@@ -56,6 +59,7 @@ class Given(Struct, frozen=True, kw_only=True):
     key: str = ""
     log_level: str = "info"
     limits: Limits = field(default_factory=Limits)
+    folder: str = ""  # where several workers put down what they count
 
 
 # --- before anything listens ---
@@ -140,18 +144,24 @@ def serve(given: Given) -> None:
     import uvicorn
 
     listening = _listening(given)
-    os.environ[GIVEN] = msgspec.json.encode(given).decode()
     _log_to_stderr(given.log_level)
     config = uvicorn_config(given)
     if given.workers > 1:
         from uvicorn.supervisors import Multiprocess
 
-        Multiprocess(config, sockets=[listening]).run()
+        with tempfile.TemporaryDirectory(prefix="refold-serve-") as folder:
+            _tell_workers(replace(given, folder=folder))
+            Multiprocess(config, sockets=[listening]).run()
         return
+    _tell_workers(given)
     server = uvicorn.Server(config)
     server.run(sockets=[listening])
     if not server.started:
         raise Unavailable("the server could not start; its log says why")
+
+
+def _tell_workers(given: Given) -> None:
+    os.environ[GIVEN] = msgspec.json.encode(given).decode()
 
 
 def uvicorn_config(given: Given) -> uvicorn.Config:
@@ -191,7 +201,8 @@ def application() -> Server:
     connection.HEADER_S = given.limits.header_s
     orgs = Orgs(given.store, workers=given.workers)
     limits = given.limits.share(given.workers)
-    return Server(orgs, limits, hosts=_hosts(given), direct=given.direct)
+    shared = Shared(given.folder) if given.folder else None
+    return Server(orgs, limits, hosts=_hosts(given), direct=given.direct, shared=shared)
 
 
 def _listening(given: Given) -> socket.socket:
