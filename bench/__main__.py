@@ -102,7 +102,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[Table] | str]] = {
     "memory": lambda given: memory.run(data_folder(given.data), quick=given.quick),
     "copies": lambda given: copies.run(data_folder(given.data), quick=given.quick),
     "mirror": lambda given: mirror.run(500, 300) if given.quick else mirror.run(),
-    "server": lambda given: server.run(1_600, 50) if given.quick else server.run(),
+    "server": lambda given: server.run(3_200) if given.quick else server.run(),
     "sync": lambda given: sync.run(1_000, 500) if given.quick else sync.run(),
     "schedules": lambda given: schedules.run(100) if given.quick else schedules.run(),
     "hostile": lambda given: hostile.run(200) if given.quick else hostile.run(),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from refold.errors import Invalid
 from refold.stores import open_store
-from refold.stores.postgres.address import DEFAULT_ORG, parsed
+from refold.stores.postgres.address import DEFAULT_ORG, SERVER_CONNECTIONS_MAX, parsed
 
 
 def test_our_own_options_are_taken_out_and_the_rest_is_handed_on() -> None:
@@ -39,6 +39,30 @@ def test_every_wait_has_a_limit_unless_the_url_says_another() -> None:
 def test_without_an_org_there_is_a_default_one() -> None:
     found = parsed("postgres://host/work")
     assert (found.org, found.url) == (DEFAULT_ORG, "postgres://host/work")
+
+
+@given(org=st.from_regex(r"[a-z0-9][a-z0-9-]{0,20}", fullmatch=True), first=st.booleans())
+def test_an_address_of_another_org_is_that_of_its_url(org: str, first: bool) -> None:
+    url = "postgresql://ann@db1:1,db2:2/work?sslmode=require&connections_max=9"
+    other = parsed(f"{url}&org=acme" if first else url).of_org(org)
+    assert other == parsed(f"{url}&org={org}")
+
+
+@pytest.mark.parametrize(
+    "query, processes, share",
+    [
+        ("", 1, 16),
+        ("", 3, 5),
+        ("", 64, 1),
+        ("?connections_max=9", 2, 4),
+        ("?connections_max=1", 8, 1),
+    ],
+)
+def test_a_server_divides_its_connections_among_its_processes(
+    query: str, processes: int, share: int
+) -> None:
+    found = parsed(f"postgresql:///work{query}", SERVER_CONNECTIONS_MAX).divided(processes)
+    assert found.connections_max == share
 
 
 SECRET = st.text("abcXYZ019-._~!$ @:/?#%é", min_size=4, max_size=12).map(

@@ -102,6 +102,12 @@ def test_statements_about_our_tables_stand_in_one_place(path: Path) -> None:
     assert not any(schema.NAME in text for text in texts)
 
 
+def test_every_table_stands_behind_the_wall() -> None:
+    assert sorted(schema._WALLED) == sorted(TABLES)
+    for table in TABLES:
+        assert f"{schema.NAME}.{table} FORCE ROW LEVEL SECURITY" in schema.walls(schema.NAME)
+
+
 def test_every_version_has_its_step() -> None:
     assert sorted(schema.STEPS) == list(range(1, schema.VERSION))
     assert f"refold_{schema.VERSION}" == schema.NAME

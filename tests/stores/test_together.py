@@ -6,14 +6,14 @@ from __future__ import annotations
 import pytest
 
 from refold.errors import Conflict, RefoldError
-from refold.stores import open_org, open_store, together
+from refold.stores import open_orgs, open_store, together
 from refold.stores.contract.kit import sealed
 
 NOTES = [b'{"kind":"n","data":%d}' % number for number in range(6)]
 
 
 def stores(tmp_path):
-    return open_org(f"sqlite:{tmp_path}/orgs", "acme"), open_store(f"files:{tmp_path}/tree")
+    return open_orgs(f"sqlite:{tmp_path}/orgs")("acme"), open_store(f"files:{tmp_path}/tree")
 
 
 def test_what_is_appended_together_is_what_is_appended_alone(tmp_path):

@@ -84,7 +84,8 @@ _LENGTH = struct.Struct(">I").pack
 _PLACE = struct.Struct(">Q16sQI").pack  # seq, id, time, and the length of what follows
 _RESERVED = {"CON", "PRN", "AUX", "NUL", *(f"{d}{n}" for d in ("COM", "LPT") for n in range(1, 10))}
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# Written out: a repeated group would cost as much again, and every event is asked.
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 ARTIFACT_ID = re.compile(r"art-[a-z2-7]{12}")  # what `artifact_id` gives
 
@@ -250,20 +251,25 @@ def first_unsealed(events: Iterable[Event], before: bytes) -> Event | None:
     None if all are. It says what `check` says of a log, in one loop without calls: a server asks
     it for every event that it takes in."""
     blake2b, is_id, from_hex = hashlib.blake2b, _UUID.fullmatch, bytes.fromhex
+    by = kind = None
+    writer = named = b""
     for event in events:
         id, salt, digest = event.id, event.salt, event.digest
         if not is_id(id):
             return event
         if salt and blake2b(salt + event.body, digest_size=16).digest() != digest:
             return event
-        writer, tag = event.by.encode(), event.kind.encode()
+        if event.by != by or event.kind != kind:  # mostly those of the event before
+            by, kind = event.by, event.kind
+            writer, tag = by.encode(), kind.encode()
+            named = writer + _LENGTH(len(tag)) + tag
         try:
             place = _PLACE(event.seq, from_hex(id.replace("-", "")), event.at_ms, len(writer))
             size = _SIGNED(event.tokens)
         except struct.error:
             return event  # a time or a count that no event can have
-        envelope = before + place + writer + _LENGTH(len(tag)) + tag + digest + size
-        before = blake2b(envelope + event.counter.encode(), digest_size=16).digest()
+        envelope = b"".join((before, place, named, digest, size, event.counter.encode()))
+        before = blake2b(envelope, digest_size=16).digest()
         if before != event.chain:
             return event
     return None

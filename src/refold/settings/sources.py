@@ -30,6 +30,7 @@ from refold.settings.trust import data_folder
 PREFIX = "REFOLD_"
 STORE, USER_STORE = f"{PREFIX}STORE", f"{PREFIX}USER_STORE"
 SERVER_STORE = f"{PREFIX}SERVER_STORE"
+SERVER_DIRECT = f"{PREFIX}SERVER_DIRECT"
 WRITER = "writer"
 NEARLY = 0.82  # how alike two names are when one is the other misspelled
 FOLDER = ".refold"
@@ -213,6 +214,13 @@ def server_store(environ: Mapping[str, str] | None = None) -> str:
     if known.get(SERVER_STORE):
         return text_of(known, SERVER_STORE)
     return f"sqlite:{data_folder(known) / 'refold' / 'server'}"
+
+
+def server_direct(environ: Mapping[str, str] | None = None) -> str:
+    """`REFOLD_SERVER_DIRECT`: an address of a team server's database without a pooler; empty if
+    there is none."""
+    known = _environment(environ)
+    return text_of(known, SERVER_DIRECT) if known.get(SERVER_DIRECT) else ""
 
 
 def default_store(folder: Path | None = None) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from refold.checked import checked
 from refold.display import is_text
 from refold.errors import Invalid
-from refold.stores.protocol import Store, SyncedStore, Terms
+from refold.stores.protocol import Hints, Store, SyncedStore, Terms
 from refold.stores.read_only import ReadOnlyStore
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from refold.stores.remote.client import TokenAbout
 
 __all__ = [
-    "Store", "asked_token", "batch_of", "erase_events", "events_in", "gathering",
-    "is_on_this_disk", "is_read_only", "is_same_place", "is_there", "open_org", "open_store",
+    "Store", "asked_token", "batch_of", "erase_events", "events_in", "gathering", "hints_of",
+    "is_on_this_disk", "is_read_only", "is_same_place", "is_there", "open_orgs", "open_store",
     "reading_store", "server_place", "synced_of", "telling", "terms_of", "together",
 ]  # fmt: skip
 
@@ -93,6 +93,16 @@ def terms_of(store: Store) -> Terms | None:
     return terms
 
 
+def hints_of(store: Store, direct: str = "") -> Hints | None:
+    """How all who use the store's place tell each other of changes; None where they cannot. The
+    `direct` address leads there without a pooler. Invalid if it is none for this store."""
+    of: Callable[[str], Hints] | None = getattr(store, "hints", None)
+    if of is None and direct:
+        said = "only a store in PostgreSQL has a direct address"
+        raise Invalid(said, hint="leave out --direct")
+    return None if of is None else of(direct)
+
+
 def synced_of(store: Store) -> SyncedStore | None:
     """The same store as one that can be synced; None for one that cannot."""
     behind = store.store if isinstance(store, ReadOnlyStore) else store
@@ -104,27 +114,21 @@ def is_same_place(first: Store, second: Store) -> bool:
     return first is second or (first.url == second.url and first.url != "memory:")
 
 
-def open_org(url: str, org: str) -> Store:
-    """The store of an organization, in a place for many."""
-    place = _place_of_org(url, org)
-    scheme, _, path = place.partition(":")
-    if scheme != "sqlite":
-        return open_store(place)
-    from refold.stores.sqlite import SqliteStore
-
-    return SqliteStore(path, shared=True)
-
-
-def _place_of_org(url: str, org: str) -> str:
-    """Where an organization has its own store, in a place for many: a file or a folder each on
-    this disk, the organization's rows in a database."""
+def open_orgs(url: str, *, processes: int = 1) -> Callable[[str], Store]:
+    """Opens the store of an organization, in a place for many: a file or a folder each on this
+    disk, the organization's rows in a database. What the place allows at once is divided among so
+    many processes."""
     scheme, _, rest = url.partition(":")
-    if scheme == "memory":
-        return url
-    if scheme in ("sqlite", "files"):
-        name = f"{org}.db" if scheme == "sqlite" else org
-        return f"{scheme}:{os.path.join(os.path.expanduser(rest), name)}"
-    return f"{url}{'&' if '?' in url else '?'}org={org}"
+    if scheme in ("postgresql", "postgres"):
+        return _postgres_orgs(url, processes)
+    folder = os.path.expanduser(rest)
+    if scheme == "sqlite":
+        from refold.stores.sqlite import SqliteStore
+
+        return lambda org: SqliteStore(os.path.join(folder, f"{org}.db"), shared=True)
+    if scheme == "files":
+        return lambda org: open_store(f"files:{os.path.join(folder, org)}")
+    return lambda org: open_store(url)
 
 
 def server_place(url: str) -> str:
@@ -211,16 +215,29 @@ def _files(path: str, read_only: bool) -> Store:
 
 def _postgres(scheme: str) -> Callable[[str, bool], Store]:
     def opened(rest: str, read_only: bool) -> Store:
-        try:
-            from refold.stores.postgres.store import PostgresStore
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] != "psycopg":
-                raise
-            said = "a store in PostgreSQL needs the package psycopg"
-            raise Invalid(said, hint="pip install 'refold[postgres]'") from error
-        return PostgresStore(f"{scheme}:{rest}", read_only=read_only)
+        with _psycopg_named():
+            from refold.stores.postgres import store
+        return store.opened(f"{scheme}:{rest}", read_only=read_only)
 
     return opened
+
+
+def _postgres_orgs(url: str, processes: int) -> Callable[[str], Store]:
+    with _psycopg_named():
+        from refold.stores.postgres import store
+    return store.orgs_at(url, processes=processes)
+
+
+@contextmanager
+def _psycopg_named() -> Iterator[None]:
+    """Says which package is missing, if it is."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "psycopg":
+            raise
+        said = "a store in PostgreSQL needs the package psycopg"
+        raise Invalid(said, hint="pip install 'refold[postgres]'") from error
 
 
 def _remote(scheme: str) -> Callable[[str, bool], Store]:

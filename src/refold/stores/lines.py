@@ -23,6 +23,7 @@ from refold.errors import Corrupt, Invalid
 # whole.
 LINE_BYTES_MAX = 4 * codec.EVENT_BYTES_MAX // 3 + 64 * 1024
 _BYTES = b'"body":null,"bytes":"'
+_EMPTY = (b"null", b"")
 
 
 class _Bytes(msgspec.Struct):
@@ -73,7 +74,7 @@ def event_of(line: bytes) -> Event:
     event = codec.from_line(line)
     # Where the body is null, nothing but the envelope stands in the line, and there a quote is
     # always escaped.
-    if event.body in (b"null", b"") and _BYTES in line:
+    if event.body in _EMPTY and _BYTES in line:
         try:
             body = base64.b64decode(msgspec.json.decode(line, type=_Bytes).bytes, validate=True)
         except (msgspec.DecodeError, ValueError) as error:
@@ -88,12 +89,17 @@ def events_in(batch: bytes, *, most: int) -> list[Event]:
     count = batch.count(b"\n") + (not batch.endswith(b"\n") and batch != b"")
     if count > most:
         raise Invalid(f"{count:,} events in one batch", hint=f"send at most {most:,}")
-    if _BYTES not in batch:
-        with suppress(Corrupt):
-            events = codec.from_lines(batch)
-            if len(events) == count:
-                return events
+    with suppress(Corrupt):
+        events = codec.from_lines(batch)
+        if len(events) == count and not _has_bytes_beside(events, batch):
+            return events
     return _each_event(batch.removesuffix(b"\n").split(b"\n") if batch else [])
+
+
+def _has_bytes_beside(events: Sequence[Event], batch: bytes) -> bool:
+    """Whether a body may stand in base64 beside its event. The batch is looked through only where
+    an event leaves room for it."""
+    return any(event.body in _EMPTY for event in events) and _BYTES in batch
 
 
 def _each_event(lines: Sequence[bytes]) -> list[Event]:

@@ -9,6 +9,7 @@ several threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -197,7 +198,7 @@ class SyncStatus(Struct, frozen=True, kw_only=True):
     conversations: tuple[Synced, ...] = ()
 
 
-class Hint(Struct, frozen=True, kw_only=True):
+class NewHeads(Struct, frozen=True, kw_only=True):
     """What a far store says has changed: new heads by conversation, or `is_all` where it cannot
     say, and all heads are to be compared."""
 
@@ -205,12 +206,12 @@ class Hint(Struct, frozen=True, kw_only=True):
     is_all: bool = False
 
 
-class Hints(Protocol):
+class Listening(Protocol):
     """What a far store says while somebody listens; `cursor` is where another listening goes on."""
 
     cursor: str
 
-    def __iter__(self) -> Iterator[Hint]: ...
+    def __iter__(self) -> Iterator[NewHeads]: ...
 
     def end(self) -> None:
         """Ends the listening, from any thread."""
@@ -366,4 +367,35 @@ class Terms(Protocol):
 
     def entries(self, places: Sequence[TermPlace]) -> list[TermEntry]:
         """Those entries that there are, without their terms."""
+        ...
+
+
+class Hint(Struct, frozen=True):
+    """A log of an org may have a new head. Without a conversation: some log of the org may."""
+
+    org: str
+    conversation: str = ""
+    head: int = 0
+
+
+class Ear(Protocol):
+    """Hears hints, from when it was given."""
+
+    def heard(self, wait_s: float) -> list[Hint]:
+        """What others told, as soon as one did; nothing after so long. Unavailable once the way
+        is lost."""
+        ...
+
+
+class Hints(Protocol):
+    """What all who use one place tell each other. Nothing is promised: a hint says where to
+    look."""
+
+    def tell(self, hints: Sequence[Hint]) -> None:
+        """Tells everybody else who hears."""
+        ...
+
+    def hearing(self) -> AbstractContextManager[Ear]:
+        """An ear, for as long as the block lasts. Invalid if nothing can ever be heard this
+        way."""
         ...

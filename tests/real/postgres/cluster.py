@@ -1,7 +1,8 @@
 """A PostgreSQL of our own: made in a temporary folder, on loopback, ended with the test.
 
 The binaries are looked for on the PATH and in /usr/lib/postgresql; `apt.txt` has the packages.
-PostgreSQL refuses to run as root, so root starts it as the user `postgres`, or `nobody`.
+PostgreSQL refuses to run as root, so root starts it as the user `postgres`, or `nobody`. Stores open
+it as `refold`, an ordinary role: what row-level security keeps from them, it keeps from users.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 START_S = 30
+ADMIN = "postgres"
 # Small, but durable.
 SETTINGS = {
     "listen_addresses": "'127.0.0.1'",
@@ -102,6 +104,7 @@ class Server:
         self.data, self.port = data, port
         self.process: subprocess.Popen[bytes] | None = None
         self.url = f"postgresql://refold@127.0.0.1:{port}/work"
+        self.admin_url = f"postgresql://{ADMIN}@127.0.0.1:{port}/work"
 
     @classmethod
     def made(
@@ -110,18 +113,23 @@ class Server:
         """A new cluster, running, with the database `work`."""
         server = cls(folder / name, free_port())
         call(
-            binary("initdb"), "-D", str(server.data), "-U", "refold", "-A", "trust", "-E", "UTF8",
+            binary("initdb"), "-D", str(server.data), "-U", ADMIN, "-A", "trust", "-E", "UTF8",
             "--locale=C", "--no-sync",
         )  # fmt: skip
         server.configure({**SETTINGS, **(settings or {})})
         server.start()
-        server.psql("CREATE DATABASE work", database="postgres")
+        server.psql("CREATE ROLE refold LOGIN CREATEDB", database="postgres")
+        server.new_database("work")
         return server
+
+    def new_database(self, name: str, options: str = "") -> None:
+        """A database of the role `refold`."""
+        self.psql(f"CREATE DATABASE {name} OWNER refold {options}", database="postgres")
 
     def copied(self, folder: Path, name: str) -> Server:
         """A standby of this server, made by a base backup; not started yet."""
         standby = Server(folder / name, free_port())
-        source = f"host=127.0.0.1 port={self.port} user=refold application_name={name}"
+        source = f"host=127.0.0.1 port={self.port} user={ADMIN} application_name={name}"
         call(
             binary("pg_basebackup"), "-D", str(standby.data), "-R", "-X", "stream",
             "--checkpoint=fast", "--no-sync", "-d", source,
@@ -172,7 +180,7 @@ class Server:
         return done.stdout.strip()
 
     def _psql(self, query: str, database: str) -> Sequence[str]:
-        place = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "refold", "-d", database]
+        place = ["-h", "127.0.0.1", "-p", str(self.port), "-U", ADMIN, "-d", database]
         return [binary("psql"), "-XqAtw", *place, "-c", query]
 
     def log(self) -> str:
@@ -232,12 +240,12 @@ def running(settings: dict[str, str] | None = None) -> Iterator[Server]:
 class Bouncer:
     """pgbouncer in transaction mode, in front of a server."""
 
-    def __init__(self, folder: Path, server: Server, pool: int = 4) -> None:
+    def __init__(self, folder: Path, server: Server, pool: int = 4, database: str = "work") -> None:
         self.port = free_port()
-        self.url = f"postgresql://refold@127.0.0.1:{self.port}/work"
+        self.url = f"postgresql://refold@127.0.0.1:{self.port}/{database}"
         ini = folder / f"pgbouncer-{self.port}.ini"
         ini.write_text(
-            f"[databases]\nwork = host=127.0.0.1 port={server.port} dbname=work user=refold\n"
+            f"[databases]\n{database} = host=127.0.0.1 port={server.port} user=refold\n"
             f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {self.port}\nauth_type = any\n"
             f"pool_mode = transaction\ndefault_pool_size = {pool}\nmax_client_conn = 200\n"
             "unix_socket_dir =\nserver_reset_query_always = 0\nserver_login_retry = 1\n"

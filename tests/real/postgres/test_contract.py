@@ -56,21 +56,20 @@ def test_tables_that_are_placed_by_org_and_conversation_keep_the_contract(
 ) -> None:
     """Partitions stand for what a distributed engine does: rows are placed by the first columns of
     their keys, and every key must have them."""
-    server.psql("CREATE DATABASE parted", "postgres")
+    server.new_database("parted")
     monkeypatch.setattr(schema, "TABLES", parted(schema.TABLES))
     url = server.url.replace("/work", "/parted")
     for clause in PARTED:
         if contract.name(clause) not in LONG:
             clause(lambda: PostgresPlace(url))
-    spread = "SELECT count(DISTINCT tableoid) FROM refold_1.events"
+    spread = f"SELECT count(DISTINCT tableoid) FROM {schema.NAME}.events"
     assert server.psql(spread, "parted") == "4"
 
 
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1", "EUC_JP"])
 def test_the_encoding_of_the_database_does_not_matter(encoding: str, server: Server) -> None:
     name = f"in_{encoding.lower()}"
-    made = f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0 LOCALE 'C'"
-    server.psql(made, "postgres")
+    server.new_database(name, f"ENCODING '{encoding}' TEMPLATE template0 LOCALE 'C'")
     place = PostgresPlace(server.url.replace("/work", f"/{name}"))
     for clause in contract.logs.CLAUSES:
         clause(lambda: PostgresPlace(server.url.replace("/work", f"/{name}")))

@@ -9,6 +9,7 @@ import pytest
 
 from refold.search.searcher import Searcher
 from refold.stores import Store, open_store
+from refold.stores.postgres import schema
 from refold.stores.protocol import Phrases, Sought
 from tests.real.postgres.cluster import Server
 from tests.real.postgres.conftest import fresh_org
@@ -132,7 +133,7 @@ def test_what_is_erased_or_deleted_leaves_the_index_at_once(server: Server, plac
     store.erase("a", 1)
     store.delete("b")
     left = server.psql(
-        f"SELECT count(*) FROM refold_1.search_entries WHERE org = '{store.org}' AND terms::text LIKE '%secretword%'"
+        f"SELECT count(*) FROM {schema.NAME}.search_entries WHERE org = '{store.org}' AND terms::text LIKE '%secretword%'"
     )
     assert left == "0" and full_text(store).search("secretword") == []
     assert seqs(full_text(store).search("zebra")) == [2]

@@ -31,7 +31,7 @@ def store(url: str):
 
 def new_database(server: Server) -> str:
     name = fresh_org().replace("-", "_")
-    server.psql(f"CREATE DATABASE {name}", "postgres")
+    server.new_database(name)
     return f"postgresql://refold@127.0.0.1:{server.port}/{name}"
 
 
@@ -46,7 +46,7 @@ def test_a_reader_never_skips_a_number_that_commits_late(
     org = url.partition("org=")[2]
     first, second = sealed(events[0], [b"first"])[0], sealed(events[0], [b"second"])[0]
     seen: list[list[int]] = []
-    with psycopg.connect(server.url) as slow:
+    with psycopg.connect(server.admin_url) as slow:
         slow.execute(
             f"UPDATE {schema.NAME}.conversations SET head = 2, chain = %s WHERE org = %s",
             (first.chain, org),
@@ -111,7 +111,7 @@ def test_a_lock_that_is_not_released_ends_in_unavailable(
     monkeypatch.setattr(link, "_LIMITS", link._LIMITS.replace("'5s'", "'100ms'"))
     store = open_store(f"{url}&wait_s=0.3")
     events = grown(store, "log", 1)
-    with psycopg.connect(server.url) as holder:
+    with psycopg.connect(server.admin_url) as holder:
         holder.execute(f"SELECT 1 FROM {schema.NAME}.conversations FOR UPDATE")
         began = time.monotonic()
         with pytest.raises(Unavailable) as refusal:
@@ -254,9 +254,10 @@ def test_parent_and_child_of_a_fork_go_on_with_connections_of_their_own(url: str
 NEXT_VERSION = """
 import sys
 from refold.stores.postgres import schema
-schema.VERSION, schema.NAME = 2, "refold_2"
-schema.STEPS = {1: "ALTER TABLE refold_2.conversations ADD COLUMN star boolean NOT NULL DEFAULT false"}
-schema.TABLES = schema.TABLES.replace("refold_1", "refold_2")
+old, new = schema.VERSION, schema.VERSION + 1
+schema.VERSION, schema.NAME = new, f"refold_{new}"
+schema.STEPS = {old: f"ALTER TABLE refold_{new}.conversations ADD COLUMN star boolean DEFAULT false"}
+schema.TABLES = schema.TABLES.replace(f"refold_{old}", f"refold_{new}")
 from refold.stores import open_store
 store = open_store(sys.argv[1])
 print(store.conversation("log").head)
@@ -279,7 +280,10 @@ def test_a_store_of_the_version_before_meets_the_new_one_and_says_so(server: Ser
         ):
             with pytest.raises(Invalid) as refusal:
                 ask()
-            assert "version 2" in str(refusal.value) and "upgrade" in refusal.value.hint
+            assert (
+                f"version {schema.VERSION + 1}" in str(refusal.value)
+                and "upgrade" in refusal.value.hint
+            )
     for store in (old, reader):
         store.close()
 

@@ -4,6 +4,8 @@ TLS, with a certificate made here."""
 from __future__ import annotations
 
 import os
+import re
+import signal
 import socket
 import subprocess
 import threading
@@ -81,6 +83,26 @@ def test_every_worker_knows_of_a_revocation_within_two_seconds(team):
     time.sleep(2.0)
     statuses = {team.get("orgs/acme/context/token", secret).status_code for _ in range(20)}
     assert statuses == {401}
+
+
+def test_every_worker_tells_the_counts_of_all_also_of_one_that_was_killed(tmp_path):
+    with running(tmp_path) as team:
+        _, secret = team.token("acme", "admin")
+        team.wait_for("acme", secret)
+
+        def calls() -> set[int]:
+            texts = [team.get("orgs/acme/context/metrics", secret).text for _ in range(12)]
+            named = r'refold_calls_total{route="get-conversations",status="200"} (\d+)'
+            return {int(re.findall(named, text)[0]) for text in texts}
+
+        for _ in range(40):
+            assert team.get("orgs/acme/context/conversations", secret).is_success
+        time.sleep(2.5)
+        assert calls() == {40}
+        os.kill(team.workers()[0], signal.SIGKILL)
+        time.sleep(0.5)
+        team.wait_for("acme", secret)
+        assert calls() == {40}
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import refold
 from refold.stores import open_store
 from refold.stores.contract.kit import grown
 from refold.stores.hybrid.worker import Worker
-from refold.stores.protocol import Hint
+from refold.stores.protocol import NewHeads
 from tests.edges.server.running import Running
 
 WAIT_S = 30.0
@@ -113,11 +113,11 @@ def test_a_store_that_was_only_opened_syncs_nothing_when_it_closes() -> None:
 class Told:
     """A far store that tells of a change once everything was synced."""
 
-    def __init__(self, hint: Hint, work: Work) -> None:
+    def __init__(self, hint: NewHeads, work: Work) -> None:
         self.cursor = "1"
         self._hint, self._work, self._ended = hint, work, threading.Event()
 
-    def __iter__(self) -> Iterator[Hint]:
+    def __iter__(self) -> Iterator[NewHeads]:
         wait_for(lambda: self._work.asked)
         yield self._hint
         self._ended.wait(WAIT_S)
@@ -129,7 +129,7 @@ class Told:
 def test_only_what_is_not_here_yet_is_news() -> None:
     work = Work()
     heads = {"here": 3, "longer": 2}
-    told = Told(Hint(heads={"here": 3, "new": 1, "longer": 4}), work)
+    told = Told(NewHeads(heads={"here": 3, "new": 1, "longer": 4}), work)
     worker = Worker(
         work,
         3_600.0,

@@ -13,12 +13,21 @@ from msgspec import Meta
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
 from refold.edges.commands.token import STORE
-from refold.settings.sources import server_store
+from refold.settings.sources import server_direct, server_store
 
+DIRECT = Meta(
+    description="An address of the same database without a pooler, for the change feed;"
+    " REFOLD_SERVER_DIRECT says it as well.",
+    extra={"metavar": "URL"},
+)
 HOST = Meta(description="The address to listen on; 127.0.0.1 is this machine alone.")
 PORT = Meta(description="The port to listen on.", ge=1, le=65_535)
 NAME = Meta(description="A name by which clients call this server; can be repeated.")
 WORKERS = Meta(description="How many processes share the port.", ge=1, le=64)
+LIMIT = Meta(
+    description="A limit for all workers together, such as calls_per_s=100; can be repeated.",
+    extra={"metavar": "NAME=NUMBER"},
+)
 CERTIFICATE = Meta(description="A file with the certificate, for TLS.", extra={"metavar": "FILE"})
 KEY = Meta(description="A file with the certificate's key.", extra={"metavar": "FILE"})
 LOG = Meta(description="What is logged to standard error: every call, or only what is wrong.")
@@ -27,10 +36,12 @@ CHECK = Meta(description="Say whether it could start, and end.")
 
 class ServeArguments(Arguments, frozen=True, kw_only=True):
     store: Annotated[str, STORE] | None = None
+    direct: Annotated[str, DIRECT] | None = None
     host: Annotated[str, HOST] = "127.0.0.1"
     port: Annotated[int, PORT] = 8_741
     name: Annotated[tuple[str, ...], NAME] = ()
     workers: Annotated[int, WORKERS] = 1
+    limit: Annotated[tuple[str, ...], LIMIT] = ()
     certificate: Annotated[str, CERTIFICATE] = ""
     key: Annotated[str, KEY] = ""
     log: Annotated[Literal["info", "warning", "error"], LOG] = "info"
@@ -46,14 +57,17 @@ class Served(Result, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: ServeArguments) -> Served:
+    from refold.edges.server.limits import limits_of
     from refold.edges.server.serve import Given, checked, serve, url_of
 
     given = Given(
         store=arguments.store or server_store(),
+        direct=arguments.direct or server_direct(),
         host=arguments.host,
         port=arguments.port,
         names=arguments.name,
         workers=arguments.workers,
+        limits=limits_of(arguments.limit),
         certificate=arguments.certificate,
         key=arguments.key,
         log_level=arguments.log,

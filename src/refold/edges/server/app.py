@@ -31,12 +31,13 @@ from refold.edges.server.gate import HEADERS, Gate, headers_of
 from refold.edges.server.limits import Busy, Limits
 from refold.edges.server.listening import Listening
 from refold.edges.server.logs import AppendQuery, append, events_checked
-from refold.edges.server.metrics import Metrics
+from refold.edges.server.metrics import Metrics, Shared, text_of
 from refold.edges.server.orgs import Orgs
 from refold.edges.server.route import Call, Route, asked_of, query_of
 from refold.edges.server.routes import APPEND, FeedQuery, feed_route, table
 from refold.edges.server.tokens import Token, Tokens
 from refold.errors import Denied, NotFound, RefoldError, Unavailable
+from refold.stores import hints_of
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -64,13 +65,22 @@ class NotAllowed(RefoldError):
 class Server:
     """One process of the team server."""
 
-    def __init__(self, orgs: Orgs, limits: Limits, *, hosts: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        orgs: Orgs,
+        limits: Limits,
+        *,
+        hosts: frozenset[str] = frozenset(),
+        direct: str = "",
+        shared: Shared | None = None,
+    ) -> None:
         self.orgs, self.limits = orgs, limits
         self.tokens, self.audit = Tokens(orgs.own), Audit(orgs.own)
-        self.metrics = Metrics()
+        self.metrics, self._shared = Metrics(), shared
         self.gate = Gate(self.tokens, limits, self.metrics, hosts)
         self.bodies = Bodies(limits)
-        self.listening = Listening(orgs.store, self.in_thread, self.gate, limits.listeners)
+        hints = hints_of(orgs.own, direct)
+        self.listening = Listening(orgs.store, self.in_thread, self.gate, limits.listeners, hints)
         self._running = 0
         self._looked_at = 0.0  # when the tokens were last looked at for an unknown one
         self._lines: list[str] = []
@@ -109,7 +119,10 @@ class Server:
             return failure_of(error, log)
 
     async def _routed(self, scope: Scope, receive: Receive) -> Answer:
-        """The answer of the route that the path and the method name."""
+        """The answer of the route that the path and the method name. A slash that is written as a
+        code divides the path for us, but not for whoever stands before us."""
+        if b"%2f" in (scope.get("raw_path") or b"").lower():
+            raise NotFound("there is no such route", hint="write / as it is")
         allowed: list[str] = []
         for route, matcher in zip(self.routes, self._matchers, strict=True):
             match, found = matcher.matches(scope)
@@ -142,6 +155,7 @@ class Server:
         if not any(token.state(now_ms) == "valid" for token in self.tokens.list()):
             hint = "refold token create --org NAME --scope write"
             raise Denied("there is no valid token, so nobody could call this server", hint=hint)
+        self.listening.start()
         self._task = asyncio.create_task(self._each_second())
 
     async def stop(self) -> None:
@@ -159,10 +173,14 @@ class Server:
         self.orgs.close()
 
     async def _each_second(self) -> None:
-        """Follows the tokens and writes the audit log. A store that is away is asked again."""
+        """Follows the tokens, writes the audit log, tells the other workers what was counted. A
+        store that is away is asked again."""
         while True:
             await asyncio.sleep(EACH_S)
             self.write_lines()
+            if self._shared is not None:
+                counts = self.metrics.counts(self.gauges())
+                await self.in_thread(partial(self._shared.write, counts))
             for work in (self.tokens.follow, self.audit.flush):
                 try:
                     await self.in_thread(work)
@@ -177,11 +195,12 @@ class Server:
     async def _authorized(self, scope: Scope, route: Route, org: str) -> Token:
         """The token of a call. One that is not known may have been created a moment ago, so the
         tokens are looked at once more; how often, is bounded."""
-        now = time.monotonic()
-        if not self.gate.knows(scope) and now - self._looked_at > LOOK_AGAIN_S:
-            self._looked_at = now
+        token = self.gate.find(scope)
+        if token is None and time.monotonic() - self._looked_at > LOOK_AGAIN_S:
+            self._looked_at = time.monotonic()
             await self.in_thread(self.tokens.follow)
-        return self.gate.authorized(scope, route, org)
+            token = self.gate.find(scope)
+        return self.gate.allowed(token, scope, route, org)
 
     async def _serve(
         self, route: Route, path: dict[str, str], scope: Scope, receive: Receive
@@ -211,6 +230,8 @@ class Server:
             if call.token is not None and route.audit:
                 await self._tell_audit(route, call, call.token)
             value = await self._timed(partial(route.run, call))
+        if call.token is not None and route.method != "GET":
+            self.listening.tell(call.token.org, "", 0)
         return answer_of(value, route.status, self.in_thread)
 
     @contextmanager
@@ -290,9 +311,15 @@ class Server:
         return {
             "calls_running": self._running,
             "appends_waiting": sum(one.waiting for one in self._commits.values()),
+            "feed_hears": int(self.listening.hears),
             "feed_listeners": self.listening.listeners,
             "held_bytes": self.bodies.held_bytes,
         }
+
+    def metrics_text(self) -> str:
+        """What all workers of this machine counted."""
+        others = [] if self._shared is None else self._shared.others()
+        return text_of([self.metrics.counts(self.gauges()), *others])
 
     def _log(self, scope: Scope, status: int, took_s: float) -> None:
         """One line a call, without contents, names of conversations, or secrets."""

@@ -2,9 +2,10 @@
 
 It promises nothing: a client that missed a hint finds out by comparing heads, and must. A cursor is
 the place in this process' own count; a client that comes with another process' cursor, or one that
-is too old, is told to compare all heads (`rescan`). What other processes write is found by looking
-at the heads each second, from before the first cursor is given until nobody has listened for a
-while; then all cursors are forgotten. Neighbours: `app` tells of appends, `listening` answers.
+is too old, is told to compare all heads (`rescan`). What other processes write is heard of where
+they can tell (`hints`), and found by looking at the heads: each second, or every few seconds where
+it is also heard of, from before the first cursor is given until nobody has listened for a while;
+then all cursors are forgotten. Neighbours: `app` tells of appends, `listening` answers.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from refold.stores.protocol import Store
 
 KEPT_MAX = 10_000
 POLL_S = 1.0
+HEARD_POLL_S = 5.0  # where others tell, but not everybody who writes is a server
+AGAIN_S = 0.2  # between two looks that were asked for
 SHARE_MAX = 0.1  # of the time that looking at the heads may take
 LINGER_S = 60.0
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -110,10 +113,18 @@ class Feed:
 
 
 class Follower:
-    """Tells a feed what other processes write."""
+    """Tells a feed what other processes write. `hears` says whether they tell it themselves."""
 
-    def __init__(self, feed: Feed, store: Callable[[], Store], in_thread: InThread) -> None:
+    def __init__(
+        self,
+        feed: Feed,
+        store: Callable[[], Store],
+        in_thread: InThread,
+        hears: Callable[[], bool],
+    ) -> None:
         self._feed, self._store, self._in_thread = feed, store, in_thread
+        self._hears = hears
+        self._asked = asyncio.Event()
         self._heads: dict[str, int] | None = None
         self._looking = asyncio.Lock()
         self._took_s = 0.0
@@ -123,11 +134,15 @@ class Follower:
         if self._heads is None:
             await self._look()
 
+    def look_soon(self) -> None:
+        """Something has changed, and it is not known what."""
+        self._asked.set()
+
     async def follow(self) -> None:
         """Looks at the heads, again and again, while anybody listens."""
         listened = time.monotonic()
         while True:
-            await asyncio.sleep(max(POLL_S, self._took_s / SHARE_MAX))
+            await self._pause()
             now = time.monotonic()
             if self._feed.listeners:
                 listened = now
@@ -136,6 +151,17 @@ class Follower:
             elif self._heads is not None:
                 self._heads = None
                 self._feed.forget()
+
+    async def _pause(self) -> None:
+        """Until it is time to look again, or somebody asks; never so short that looking would take
+        much of the time."""
+        await asyncio.sleep(max(AGAIN_S, self._took_s / SHARE_MAX))
+        try:
+            async with asyncio.timeout(HEARD_POLL_S if self._hears() else POLL_S):
+                await self._asked.wait()
+        except TimeoutError:
+            pass
+        self._asked.clear()
 
     async def _try_look(self) -> None:
         try:

@@ -19,9 +19,10 @@ from refold.errors import Denied, Invalid, NotFound, RefoldError
 
 Scope = MutableMapping[str, Any]
 HEADERS = "refold.headers"
-_DECIDING = frozenset(
-    {b"host", b"origin", b"authorization", b"accept", b"content-length", b"content-encoding"}
-)
+_DECIDING = frozenset({
+    b"host", b"origin", b"authorization", b"accept", b"content-length", b"content-encoding",
+    b"transfer-encoding",
+})  # fmt: skip
 _IN_URL = re.compile(rb"(?:^|&)[a-z_-]*token=|rft_[A-Za-z0-9_-]{20}", re.IGNORECASE)
 
 
@@ -53,16 +54,15 @@ class Gate:
             self._metrics.refused["origin"] += 1
             raise Denied("calls from web pages are not served")
 
-    def knows(self, scope: Scope) -> bool:
-        """Whether the token of a call is one that was ever created."""
-        return self._tokens.find(_secret_of(scope)) is not None
+    def find(self, scope: Scope) -> Token | None:
+        """The token of a call, whatever its state; None if none like it was ever created."""
+        return self._tokens.find(_secret_of(scope))
 
-    def authorized(self, scope: Scope, route: Route, org: str) -> Token:
+    def allowed(self, token: Token | None, scope: Scope, route: Route, org: str) -> Token:
         """The token of a call, if it allows the route. One of another organization is told what a
         stranger is told: there is nothing."""
         client = (scope.get("client") or ("unknown",))[0]
         self._wrong.check(client)
-        token = self._tokens.find(_secret_of(scope))
         state = "unknown" if token is None else token.state(time.time_ns() // 1_000_000)
         if token is None or state != "valid":
             self._metrics.refused["token"] += 1
@@ -86,14 +86,16 @@ class Gate:
 
 
 def headers_of(scope: Scope) -> dict[bytes, bytes]:
-    """The headers that something is decided by; Invalid if one of them stands twice: which one
-    counts is anybody's guess."""
+    """The headers that something is decided by; Invalid if one of them stands twice, or if two of
+    them say how long the body is: which one counts is anybody's guess."""
     found: dict[bytes, bytes] = {}
     for name, value in scope["headers"]:
         if name in _DECIDING:
             if name in found:
                 raise Invalid(f"{name.decode()} stands more than once")
             found[name] = value
+    if b"content-length" in found and b"transfer-encoding" in found:
+        raise Invalid("the length of the body is said twice", hint="send Content-Length alone")
     return found
 
 

@@ -1,20 +1,27 @@
 """How much one caller may ask, and how much this server takes in at once.
 
 A bucket per token refills at a steady rate; wrong tokens empty a bucket per address, so that nobody
-can guess. A server that is full says so at once (`Busy`), before memory grows. All of it is in this
-process: behind several servers each has its share.
+can guess. A server that is full says so at once (`Busy`), before memory grows. What is set is for
+one machine: its processes divide it (`share`), and each counts its own. Neighbours: `serve` is told
+the limits, `gate`, `bodies`, `listening` and `app` keep them.
 """
 
 from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from collections.abc import Sequence
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from refold.errors import Unavailable
+from refold.checked import quoted
+from refold.display import suggestion
+from refold.errors import Invalid, Unavailable
 
 BUCKETS_MAX = 10_000
+LEAST, MOST = 1, 1 << 40
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -34,6 +41,45 @@ class Limits(Struct, frozen=True, kw_only=True):
     upload_s: float = 600.0
     header_s: float = 15.0
     call_s: float = 60.0
+
+    def share(self, workers: int) -> Limits:
+        """What one of so many processes may take. Every one has room for a body."""
+        return replace(
+            self,
+            calls_per_s=self.calls_per_s / workers,
+            burst=max(1, self.burst // workers),
+            wrong_tokens_per_minute=max(1, self.wrong_tokens_per_minute // workers),
+            calls_at_once=max(1, self.calls_at_once // workers),
+            listeners=max(1, self.listeners // workers),
+            held_bytes=max(self.body_bytes, self.held_bytes // workers),
+        )
+
+
+def limits_of(texts: Sequence[str]) -> Limits:
+    """The limits with those that are said otherwise, each as NAME=NUMBER."""
+    given = dict(_limit_of(text) for text in texts)
+    limits = msgspec.convert(given, Limits)
+    if limits.held_bytes < limits.body_bytes:
+        said = (
+            f"held_bytes of {limits.held_bytes:,} has no room for a body of {limits.body_bytes:,}"
+        )
+        raise Invalid(said, hint="give body_bytes and held_bytes together")
+    return limits
+
+
+def _limit_of(text: str) -> tuple[str, float]:
+    name, _, value = text.partition("=")
+    types = {field.name: field.type for field in msgspec.structs.fields(Limits)}
+    if name not in types:
+        raise Invalid(f"{quoted(name)} is not a limit", hint=suggestion(name, types))
+    try:
+        number: float = msgspec.convert(value, types[name], strict=False)
+    except msgspec.ValidationError:
+        number = 0
+    if not LEAST <= number <= MOST:
+        whole = "a whole number" if types[name] is int else "a number"
+        raise Invalid(f"{name} cannot be {quoted(value)}", hint=f"{whole} from {LEAST} up")
+    return name, number
 
 
 class Busy(Unavailable):

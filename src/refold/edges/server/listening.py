@@ -2,7 +2,8 @@
 stays.
 
 A listener costs no thread and is not counted as work. Whether its token is still valid is asked
-again every few seconds. Neighbours: `feed` knows the changes, `app` answers.
+again every few seconds. Neighbours: `feed` knows the changes, `hints` tells other processes and
+hears from them, `app` answers.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import msgspec
 
 from refold.edges.server.feed import Changes, Feed, Follower, InThread
 from refold.edges.server.gate import Gate, Unauthorized
+from refold.edges.server.hints import Exchange
 from refold.edges.server.limits import Busy
 from refold.edges.server.tokens import Token
-from refold.stores.protocol import Store
+from refold.stores.protocol import Hint, Hints, Store
 
 # Longer than a token is asked for, so that a revoked one ends its stream within five seconds.
 STEP_S = 3.0
@@ -29,9 +31,15 @@ class Listening:
     """The feeds of one process, one for each organization, and those who listen."""
 
     def __init__(
-        self, store: Callable[[str], Store], in_thread: InThread, gate: Gate, most: int
+        self,
+        store: Callable[[str], Store],
+        in_thread: InThread,
+        gate: Gate,
+        most: int,
+        hints: Hints | None,
     ) -> None:
         self._store, self._in_thread, self._gate, self._most = store, in_thread, gate, most
+        self._exchange = Exchange(hints, in_thread, self._hear)
         self._feeds: dict[str, Feed] = {}
         self._followers: dict[str, Follower] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -40,10 +48,27 @@ class Listening:
     def listeners(self) -> int:
         return sum(feed.listeners for feed in self._feeds.values())
 
+    @property
+    def hears(self) -> bool:
+        """Whether other processes are heard, so that looking is only the safety net."""
+        return self._exchange.is_hearing
+
     def tell(self, org: str, conversation: str, head: int) -> None:
-        """Wakes those who listen to an organization."""
-        if org in self._feeds:
-            self._feeds[org].tell(conversation, head)
+        """Wakes those who listen to an organization, here and at other processes. Without a
+        conversation, something has changed that has to be looked for."""
+        if org in self._feeds or self._exchange.is_there:
+            hint = Hint(org, conversation, head)
+            self._hear(hint)
+            self._exchange.tell(hint)
+
+    def _hear(self, hint: Hint) -> None:
+        if hint.org in self._feeds and hint.conversation:
+            self._feeds[hint.org].tell(hint.conversation, hint.head)
+        elif hint.org in self._feeds:
+            self._followers[hint.org].look_soon()
+
+    def start(self) -> None:
+        self._exchange.start()
 
     async def poll(self, token: Token, after: str, wait_s: float) -> Changes:
         """What changed, as soon as something does, or nothing after so long."""
@@ -90,7 +115,8 @@ class Listening:
             raise Busy("too many listen already", retry_after_s=5.0)
         if org not in self._feeds:
             feed = self._feeds[org] = Feed()
-            follower = Follower(feed, partial(self._store, org), self._in_thread)
+            store = partial(self._store, org)
+            follower = Follower(feed, store, self._in_thread, lambda: self.hears)
             self._followers[org] = follower
             self._tasks.append(asyncio.create_task(follower.follow()))
         await self._followers[org].ready()
@@ -100,3 +126,4 @@ class Listening:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._exchange.stop()

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from refold.core.model import Conversation, Event
 from refold.edges.server.route import Call, Lines, Plain, Route
-from refold.errors import Invalid, NotFound, RefoldError
+from refold.errors import Corrupt, Invalid, NotFound
 from refold.stores import batch_of, events_in
 from refold.stores.protocol import Salvage
 
@@ -147,10 +147,9 @@ def events_checked(batch: bytes) -> list[Event]:
     """The events of a body; Invalid where it holds something else."""
     try:
         return events_in(batch, most=BATCH_MAX)
-    except RefoldError as error:
-        raise Invalid(
-            error.message, hint="one event a line, as `refold export` has them"
-        ) from error
+    except Corrupt as error:
+        hint = "one event a line, as `refold export` has them"
+        raise Invalid(error.message, hint=hint) from error
 
 
 def read_bookmark(call: Call) -> Plain:

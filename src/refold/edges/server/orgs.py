@@ -15,7 +15,7 @@ from refold.checked import quoted
 from refold.edges.server.ends import Ends
 from refold.errors import Invalid
 from refold.redaction import redacted
-from refold.stores import is_on_this_disk, open_org
+from refold.stores import is_on_this_disk, open_orgs
 from refold.stores.protocol import Store
 
 SCHEMES = ("sqlite", "files", "postgresql", "postgres")
@@ -45,10 +45,12 @@ def place_checked(place: str) -> str:
 
 class Orgs:
     """Opens the store of an organization when it is first asked for: only somebody with a token
-    of that organization comes so far, so there are never more than were created."""
+    of that organization comes so far, so there are never more than were created. `workers` are the
+    processes of this server: each has its share of the connections that the place allows."""
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, *, workers: int = 1) -> None:
         self.place = place_checked(place)
+        self._opener = open_orgs(self.place, processes=workers)
         self._lock = threading.Lock()
         self._open: dict[str, Store] = {}
         self._ends: dict[str, Ends] = {}
@@ -82,7 +84,7 @@ class Orgs:
         with self._lock:
             store = self._open.get(org)
             if store is None:
-                store = self._open[org] = open_org(self.place, org)
+                store = self._open[org] = self._opener(org)
             return store
 
     def known(self) -> list[str]:

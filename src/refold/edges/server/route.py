@@ -131,7 +131,8 @@ def query_of(raw: bytes) -> dict[str, Any]:
     from urllib.parse import parse_qsl
 
     try:
-        pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, strict_parsing=bool(raw))
+        text = raw.decode("ascii")
+        pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=bool(raw), errors="strict")
     except ValueError as error:
         raise Invalid(f"the query cannot be read: {error}") from error
     names = [name for name, _ in pairs]

@@ -98,7 +98,7 @@ def table(server: Server) -> list[Route]:
     ]
 
     def metrics(call: Call) -> Plain:
-        return Plain(server.metrics.text(server.gauges()).encode())
+        return Plain(server.metrics_text().encode())
 
     @cache
     def described() -> Plain:

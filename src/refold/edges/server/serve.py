@@ -10,21 +10,26 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import json
 import logging
 import os
 import socket
 import ssl
 import sys
+import tempfile
 import time
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from refold.edges.server.limits import Limits
+from refold.edges.server.metrics import Shared
 from refold.edges.server.orgs import Orgs
 from refold.edges.server.tokens import Tokens
 from refold.errors import Denied, Invalid, Unavailable
+from refold.stores import hints_of
 
 if TYPE_CHECKING:
     import uvicorn
@@ -41,9 +46,11 @@ GARBAGE = 20_000  # objects between two collections; what a call makes is gone w
 
 
 class Given(Struct, frozen=True, kw_only=True):
-    """What a server is told. `names` are those by which clients call it; empty means any."""
+    """What a server is told. `names` are those by which clients call it; empty means any. `direct`
+    leads to the database of the store without a pooler. `limits` are those of all workers."""
 
     store: str
+    direct: str = ""
     host: str = "127.0.0.1"
     port: int = 8_741
     names: tuple[str, ...] = ()
@@ -52,6 +59,7 @@ class Given(Struct, frozen=True, kw_only=True):
     key: str = ""
     log_level: str = "info"
     limits: Limits = field(default_factory=Limits)
+    folder: str = ""  # where several workers put down what they count
 
 
 # --- before anything listens ---
@@ -59,14 +67,20 @@ class Given(Struct, frozen=True, kw_only=True):
 
 def checked(given: Given) -> str:
     """The place that would be served, without its password. An error says what is missing: a
-    package, a name, a certificate, a token."""
+    package, a name, a certificate, a token, a way to hear of changes that was asked for."""
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         said = f"the team server needs {' and '.join(missing)}"
         raise Unavailable(said, hint="pip install 'refold[server]'")
     _check_name(given)
     _check_certificate(given)
-    return _place_with_a_token(given.store)
+    orgs = Orgs(given.store)
+    try:
+        _check_token(orgs)
+        _check_direct(orgs, given.direct)
+        return orgs.shown_place
+    finally:
+        orgs.close()
 
 
 def _check_name(given: Given) -> None:
@@ -94,16 +108,25 @@ def _check_certificate(given: Given) -> None:
         raise Invalid(said, hint="give a certificate and its own key, both as PEM") from error
 
 
-def _place_with_a_token(place: str) -> str:
-    orgs = Orgs(place)
+def _check_token(orgs: Orgs) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    if not any(token.state(now_ms) == "valid" for token in Tokens(orgs.own).list()):
+        hint = f"refold token create --org NAME --store {orgs.shown_place}"
+        raise Denied("there is no valid token, so nobody could call this server", hint=hint)
+
+
+def _check_direct(orgs: Orgs, direct: str) -> None:
+    """An address that was given must be one at which changes can be heard. One that is away for a
+    moment does not keep the server from starting."""
+    hints = hints_of(orgs.own, direct)
+    if hints is None or not direct:
+        return
     try:
-        now_ms = time.time_ns() // 1_000_000
-        if not any(token.state(now_ms) == "valid" for token in Tokens(orgs.own).list()):
-            hint = f"refold token create --org NAME --store {orgs.shown_place}"
-            raise Denied("there is no valid token, so nobody could call this server", hint=hint)
-        return orgs.shown_place
-    finally:
-        orgs.close()
+        with hints.hearing():
+            return
+    except Unavailable as error:
+        if error.retry_after_s is None:
+            raise
 
 
 def url_of(given: Given) -> str:
@@ -121,18 +144,24 @@ def serve(given: Given) -> None:
     import uvicorn
 
     listening = _listening(given)
-    os.environ[GIVEN] = msgspec.json.encode(given).decode()
     _log_to_stderr(given.log_level)
     config = uvicorn_config(given)
     if given.workers > 1:
         from uvicorn.supervisors import Multiprocess
 
-        Multiprocess(config, sockets=[listening]).run()
+        with tempfile.TemporaryDirectory(prefix="refold-serve-") as folder:
+            _tell_workers(replace(given, folder=folder))
+            Multiprocess(config, sockets=[listening]).run()
         return
+    _tell_workers(given)
     server = uvicorn.Server(config)
     server.run(sockets=[listening])
     if not server.started:
         raise Unavailable("the server could not start; its log says why")
+
+
+def _tell_workers(given: Given) -> None:
+    os.environ[GIVEN] = msgspec.json.encode(given).decode()
 
 
 def uvicorn_config(given: Given) -> uvicorn.Config:
@@ -161,6 +190,7 @@ def uvicorn_config(given: Given) -> uvicorn.Config:
 
 def application() -> Server:
     """The application of one process, as the environment says."""
+    from refold.edges.server import connection
     from refold.edges.server.app import Server
 
     given = msgspec.json.decode(os.environ[GIVEN], type=Given)
@@ -168,7 +198,11 @@ def application() -> Server:
     # What is here at the start stays for good: no collection has to look at it again.
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 20)
-    return Server(Orgs(given.store), given.limits, hosts=_hosts(given))
+    connection.HEADER_S = given.limits.header_s
+    orgs = Orgs(given.store, workers=given.workers)
+    limits = given.limits.share(given.workers)
+    shared = Shared(given.folder) if given.folder else None
+    return Server(orgs, limits, hosts=_hosts(given), direct=given.direct, shared=shared)
 
 
 def _listening(given: Given) -> socket.socket:
@@ -197,9 +231,22 @@ def _is_loopback(host: str) -> bool:
     return host in ("127.0.0.1", "localhost", "::1")
 
 
+class OneLine(logging.Formatter):
+    """Our own lines are JSON already. Others' become one object, with the name of an exception but
+    not its text, which may quote what was sent."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        if record.name == "refold.server":
+            return record.getMessage()
+        raised = record.exc_info[0] if record.exc_info else None
+        told = {"event": record.name, "level": record.levelname, "message": record.getMessage()}
+        return json.dumps(told if raised is None else {**told, "error": raised.__name__})
+
+
 def _log_to_stderr(level: str) -> None:
     """Our lines, and uvicorn's warnings as lines of the same form."""
     handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(OneLine())
     for name, least in (("refold.server", level.upper()), ("uvicorn", "WARNING")):
         log = logging.getLogger(name)
         log.setLevel(least)

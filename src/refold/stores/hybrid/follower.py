@@ -13,18 +13,18 @@ import threading
 from collections.abc import Callable
 
 from refold.errors import RefoldError
-from refold.stores.protocol import Hint, Hints
+from refold.stores.protocol import Listening, NewHeads
 
 PAUSE_S, PAUSE_S_MAX = 1.0, 60.0
-Listen = Callable[[str], Hints]
+Listen = Callable[[str], Listening]
 
 
 class Follower:
     """Gives every hint of the far store to `told`, until it is ended."""
 
-    def __init__(self, listen: Listen, told: Callable[[Hint], None]) -> None:
+    def __init__(self, listen: Listen, told: Callable[[NewHeads], None]) -> None:
         self._listen, self._told = listen, told
-        self._hints: Hints | None = None
+        self._hints: Listening | None = None
         self._cursor = ""
         self._heard = False
         self._ended = threading.Event()

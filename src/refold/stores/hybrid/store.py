@@ -26,7 +26,7 @@ from refold.stores.hybrid.rounds import Rounds, Timing
 from refold.stores.hybrid.worker import Worker
 from refold.stores.protocol import (
     WAITING,
-    Hints,
+    Listening,
     Recovery,
     Redact,
     Salvage,
@@ -118,8 +118,8 @@ class HybridStore:
         """A sync that nobody waits for; its reasons stand in the record."""
         return self.sync(ids, skip_blocked=True).is_done
 
-    def _listen(self, cursor: str) -> Hints:
-        listen: Callable[[str], Hints] = self.far.listen  # type: ignore[attr-defined]
+    def _listen(self, cursor: str) -> Listening:
+        listen: Callable[[str], Listening] = self.far.listen  # type: ignore[attr-defined]
         return listen(cursor)
 
     def _is_news(self, conversation: str, head: int) -> bool:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 
 from refold.errors import RefoldError
 from refold.stores.hybrid.follower import Follower, Listen
-from refold.stores.protocol import Hint
+from refold.stores.protocol import NewHeads
 
 SOON_S = 0.3  # changes that come within this time go in one sync
 AGAIN_S = 5.0
@@ -67,7 +67,7 @@ class Worker:
         if self._listen is not None:
             self._follower = Follower(self._listen, self._heard)
 
-    def _heard(self, hint: Hint) -> None:
+    def _heard(self, hint: NewHeads) -> None:
         news = [id for id, head in hint.heads.items() if self._is_news(id, head)]
         if news or hint.is_all:
             self._changed.extend([ALL] if hint.is_all else news)

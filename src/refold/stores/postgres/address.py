@@ -13,6 +13,7 @@ from __future__ import annotations
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.checked import quoted
 from refold.core import codec
@@ -20,6 +21,7 @@ from refold.errors import Invalid
 
 DEFAULT_ORG = "default"
 CONNECTIONS_MAX, WAIT_S = 4, 30.0
+SERVER_CONNECTIONS_MAX = 16  # for all orgs together, and all processes of a server
 # Of libpq. By the last four a server that vanished without a word is given up within a minute.
 DEFAULTS = {
     "connect_timeout": "5",
@@ -44,22 +46,36 @@ class Address(Struct, frozen=True, kw_only=True):
     connections_max: int = CONNECTIONS_MAX
     wait_s: float = WAIT_S
 
+    def of_org(self, org: str) -> Address:
+        """The same database, for another org."""
+        base, _, query = self.url.partition("?")
+        options = dict(parse_qsl(query, keep_blank_values=True))
+        options.pop("org", None)
+        if org != DEFAULT_ORG:
+            options["org"] = org
+        url = _with_options(base, options)
+        return replace(self, url=url, org=codec.conversation_checked(org))
 
-def parsed(url: str) -> Address:
-    """The address that a URL names, or Invalid."""
+    def divided(self, processes: int) -> Address:
+        """The share of one of so many processes."""
+        return replace(self, connections_max=max(1, self.connections_max // processes))
+
+
+def parsed(url: str, connections_max: int = CONNECTIONS_MAX) -> Address:
+    """The address that a URL names, or Invalid; it may leave out how many connections."""
     base, _, query = url.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     if base.partition("://")[2].strip("/") == "" and not options:
         raise Invalid(f"{_shown(base, {})!r} names no database", hint=_HINT)
     org = codec.conversation_checked(options.pop("org", DEFAULT_ORG))
-    connections_max = _number(options, "connections_max", CONNECTIONS_MAX, 1, 1_000)
+    most = _number(options, "connections_max", connections_max, 1, 1_000)
     wait_s = _number(options, "wait_s", WAIT_S, 0, 3_600)
     shown = options if org == DEFAULT_ORG else {**options, "org": org}
     return Address(
         url=_shown(base, shown),
         conninfo=_with_options(base, {**DEFAULTS, **options}),
         org=org,
-        connections_max=int(connections_max),
+        connections_max=int(most),
         wait_s=wait_s,
     )
 

@@ -16,11 +16,11 @@ from typing import TypeVar
 import psycopg
 
 from refold.errors import RefoldError, Unavailable
+from refold.stores import checks
 from refold.stores.postgres import failures, schema
 from refold.stores.postgres.address import Address
 from refold.stores.postgres.link import Link, Way, bounded
 from refold.stores.postgres.pool import Pool
-from refold.system import process_fork
 
 R = TypeVar("R")
 
@@ -28,17 +28,19 @@ PAUSE_S, PAUSE_S_MAX = 0.05, 1.0
 
 
 class Connections:
-    """The way of one store to its database: `run` does work there."""
+    """The way of one store to its database: `run` does work there, in the org of its address.
+    Stores of other orgs may share the pool."""
 
-    def __init__(self, address: Address, *, read_only: bool = False) -> None:
-        self.address = address
+    def __init__(self, address: Address, pool: Pool, *, read_only: bool = False) -> None:
+        self.address, self.pool = address, pool
         self._read_only = read_only
-        self._pool = Pool(address)
-        self._is_ready = False
-        process_fork.watch(self._pool)
+        self._is_ready = self._is_closed = False
+        pool.join()
 
     def close(self) -> None:
-        self._pool.close()
+        if not self._is_closed:
+            self._is_closed = True
+            self.pool.leave()
 
     def look(
         self, work: Callable[[Link], R], nothing: Callable[[], R], *, way: Way = Way.ALONE
@@ -74,7 +76,9 @@ class Connections:
         way: Way,
         nothing: Callable[[], R] | None,
     ) -> R:
-        with self._pool.link() as link:
+        if self._is_closed:
+            raise checks.closed(self.address.url)
+        with self.pool.link(self.address.org) as link:
             if not self._is_ready and not self._is_prepared(link, creating=nothing is None):
                 assert nothing is not None
                 return nothing()

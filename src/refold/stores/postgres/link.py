@@ -2,8 +2,9 @@
 
 Every statement and every lock has a limit, and a commit is on the disk when it is acknowledged.
 Behind a pooler that shares server connections between clients (pgbouncer) nothing may be left on a
-session: limits are set in each transaction, and nothing is prepared. Neighbours: `pool` keeps
-connections, `connections` does work on them.
+session: limits are set in each transaction, and nothing is prepared. A connection is set to one org
+at a time, and sees no other's rows (`schema.walls`). Neighbours: `pool` keeps connections,
+`connections` does work on them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Any, TypeVar
 import psycopg
 
 from refold.errors import Unavailable
+from refold.stores.postgres import arrays
+from refold.stores.postgres.schema import ORG
 
 R = TypeVar("R")
 
@@ -29,8 +32,10 @@ SELECT set_config('statement_timeout', '{STATEMENT_S}s', %(local)s),
        set_config('lock_timeout', '{LOCK_S}s', %(local)s),
        set_config('idle_in_transaction_session_timeout', '{IDLE_S}s', %(local)s),
        set_config('synchronous_commit', CASE current_setting('synchronous_commit')
-                  WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, %(local)s)
+                  WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, %(local)s),
+       set_config('{ORG}', %(org)s, %(local)s)
 """
+_TURN = f"SELECT set_config('{ORG}', %(org)s, false)"
 _ONE_MOMENT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
@@ -46,6 +51,7 @@ class Way(Enum):
 class Link(psycopg.Connection[tuple[Any, ...]]):  # type: ignore[misc, unused-ignore]
     """One connection. `is_again` says that the work may have been done by an earlier try."""
 
+    org = ""  # whose rows it sees
     is_shared = False  # the server connection behind it is another one in each transaction
     is_again = False
     is_unsure = False
@@ -62,6 +68,14 @@ class Link(psycopg.Connection[tuple[Any, ...]]):  # type: ignore[misc, unused-ig
                 f"no answer in {ANSWER_S:g} s; a commit may be waiting for a standby that is gone"
             )
             raise psycopg.OperationalError(said) from error
+
+    def turn_to(self, org: str) -> None:
+        """Shows the rows of this org from here on, and no others."""
+        if org == self.org:
+            return
+        if not self.is_shared:
+            self.execute(_TURN, {"org": org})
+        self.org = org
 
     def ask(self, statement: str, values: dict[str, Any]) -> Any:
         """The cursor of a statement, its rows in binary."""
@@ -82,27 +96,28 @@ class Link(psycopg.Connection[tuple[Any, ...]]):  # type: ignore[misc, unused-ig
         return not self.closed and bool(self.info.transaction_status == idle)
 
 
-def connected(conninfo: str) -> Link:
-    """A new connection, with its limits."""
+def connected(conninfo: str, org: str) -> Link:
+    """A new connection, with its limits, that sees the rows of one org."""
     link: Link = Link.connect(conninfo, autocommit=True)
     try:
-        _configure(link)
+        _configure(link, org)
     except BaseException:
         link.close()
         raise
     return link
 
 
-def _configure(link: Link) -> None:
+def _configure(link: Link, org: str) -> None:
     """Sets the limits, where the session is ours: a pooler gives a process number of its own."""
+    arrays.teach(link)
     link.add_notice_handler(link.note)
     row = link.execute("SELECT pg_backend_pid()").fetchone()
     assert row is not None
-    link.is_shared = row[0] != link.info.backend_pid
+    link.org, link.is_shared = org, row[0] != link.info.backend_pid
     if link.is_shared:
         link.prepare_threshold = None
     else:
-        link.execute(_LIMITS, {"local": False})
+        link.execute(_LIMITS, {"org": org, "local": False})
 
 
 def bounded(link: Link, work: Callable[[Link], R], way: Way) -> R:
@@ -124,5 +139,5 @@ def _transaction(link: Link, way: Way) -> Iterator[None]:
         if way is Way.ONE_MOMENT:
             link.execute(_ONE_MOMENT)
         if link.is_shared:
-            link.execute(_LIMITS, {"local": True})
+            link.execute(_LIMITS, {"org": link.org, "local": True})
         yield

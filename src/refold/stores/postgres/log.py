@@ -17,6 +17,7 @@ from refold.core.model import Conversation, Event
 from refold.errors import Corrupt
 from refold.stores import checks
 from refold.stores.postgres import statements
+from refold.stores.postgres.arrays import ByteArray, NumberArray, byte_array, number_array
 from refold.stores.postgres.link import Link
 
 META = b"meta"
@@ -226,12 +227,21 @@ def row_of(event: Event) -> dict[str, Any]:
     }
 
 
-def columns(events: Sequence[Event]) -> dict[str, list[Any]]:
-    """Events as the arrays that a statement takes apart."""
-    rows = [row_of(event) for event in events]
-    found = {name: [row[name] for row in rows] for name in rows[0]}
-    found["chains"] = found.pop("chain")  # `chain` is that of the conversation
-    return found
+def columns(events: Sequence[Event]) -> dict[str, ByteArray | NumberArray]:
+    """Events as the arrays that a statement takes apart; `chain` is that of the conversation."""
+    return {
+        "seq": number_array([event.seq for event in events]),
+        "at_ms": number_array([event.at_ms for event in events]),
+        "tokens": number_array([event.tokens for event in events]),
+        "chains": byte_array([event.chain for event in events]),
+        "kind": byte_array([event.kind.encode() for event in events]),
+        "author": byte_array([event.by.encode() for event in events]),
+        "id": byte_array([event.id.encode() for event in events]),
+        "counter": byte_array([event.counter.encode() for event in events]),
+        "digest": byte_array([event.digest for event in events]),
+        "salt": byte_array([event.salt for event in events]),
+        "body": byte_array([event.body for event in events]),
+    }
 
 
 # --- titles ---

@@ -7,8 +7,11 @@ that it does not know. Steps are taken in one transaction, under one advisory lo
 Every table begins with the org; what belongs to a conversation has that as its second column, and
 every key begins with both. So a distributed engine can place the rows by org, or by org and
 conversation: `tests/stores/test_postgres_statements.py` reads this file. Texts that callers give
-are bytes here, because PostgreSQL's text has no room for NUL. Neighbours: `statements` has what is
-asked, `connections` calls `prepare`.
+are bytes here, because PostgreSQL's text has no room for NUL.
+
+Behind the statements, each of which names its org, stands a second wall: row-level security shows a
+connection the rows of the org that it was set to (`link`), and no others, whatever is asked.
+Neighbours: `statements` has what is asked, `connections` calls `prepare`.
 """
 
 from __future__ import annotations
@@ -19,12 +22,11 @@ from typing import Any
 from refold.errors import RefoldError, Unavailable
 from refold.stores import checks
 
-VERSION = 1
+VERSION = 2
 NAME = f"refold_{VERSION}"
 LOCK = 0x7265666F6C64  # "refold": the advisory lock of all who create or migrate
 
-# What leads from this version to the next. The schema gets its new name by itself.
-STEPS: dict[int, str] = {}
+ORG = "refold.org"  # the setting of a connection that says whose rows it sees
 
 # `chain`, `updated_ms` and `head` are those of the newest event. A fork without events of its own
 # has them from the event at which it left.
@@ -92,6 +94,34 @@ CREATE INDEX search_terms ON {NAME}.search_entries USING gin (terms);
 CREATE INDEX search_seqs ON {NAME}.search_entries (org, conversation, seq);
 """
 
+# Of the entries the database shows all that are asked for: behind a wall it would not use the index
+# of terms, because it cannot know that comparing terms tells nothing. Each term carries its org.
+_SEEN_BY_ALL = ("search_entries",)
+_WALLED = (
+    "conversations", "forks", "events", "bookmarks", "damaged", "contents", "chunks",
+    "search_marks", "search_lanes", "search_authors", *_SEEN_BY_ALL,
+)  # fmt: skip
+
+
+def walls(name: str) -> str:
+    """What makes the second wall around the tables of a schema; also against their owner."""
+    own = f"org = current_setting('{ORG}', true)"
+    lines = []
+    for table in _WALLED:
+        lines.append(f"ALTER TABLE {name}.{table} ENABLE ROW LEVEL SECURITY;")
+        lines.append(f"ALTER TABLE {name}.{table} FORCE ROW LEVEL SECURITY;")
+        if table not in _SEEN_BY_ALL:
+            lines.append(f"CREATE POLICY own ON {name}.{table} USING ({own});")
+            continue
+        lines.append(f"CREATE POLICY seen ON {name}.{table} FOR SELECT USING (true);")
+        lines.append(f"CREATE POLICY new ON {name}.{table} FOR INSERT WITH CHECK ({own});")
+        lines.append(f"CREATE POLICY gone ON {name}.{table} FOR DELETE USING ({own});")
+    return "\n".join(lines)
+
+
+# What leads from a version to the next. The schema has its new name by then.
+STEPS: dict[int, str] = {1: walls("refold_2")}
+
 # After many rows are new: what waits to be taken into the index of terms would be read by every
 # search, and without figures the server takes a look at each row for cheaper than that index.
 CLEAN = f"""
@@ -148,6 +178,7 @@ def _create(execute: Execute) -> None:
     if not execute(_HAS_SCHEMA, (NAME,)).fetchone()[0]:
         execute(f"CREATE SCHEMA {NAME}")
     execute(TABLES)
+    execute(walls(NAME))
 
 
 def _migrate(execute: Execute, version: int) -> None:

@@ -17,10 +17,13 @@ from typing import NoReturn, TypeVar
 from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.stores import checks
-from refold.stores.postgres import address, contents, damaged_logs, families, log, statements
+from refold.stores.postgres import contents, damaged_logs, families, log, statements
+from refold.stores.postgres.address import SERVER_CONNECTIONS_MAX, Address, parsed
 from refold.stores.postgres.connections import Connections
+from refold.stores.postgres.hints import PostgresHints
 from refold.stores.postgres.link import Link, Way
 from refold.stores.postgres.log import Place
+from refold.stores.postgres.pool import Pool
 from refold.stores.postgres.terms import PostgresTerms
 from refold.stores.protocol import Recovery, Salvage
 
@@ -34,12 +37,15 @@ class PostgresStore:
 
     recovered: Sequence[Recovery] = ()  # PostgreSQL recovers by itself
 
-    def __init__(self, url: str, *, read_only: bool = False) -> None:
-        self._address = address.parsed(url)
-        self.url = self._address.url
-        self.org = self._address.org
-        self._connections = Connections(self._address, read_only=read_only)
-        self.terms = PostgresTerms(self._connections, self.org)
+    def __init__(self, at: Address, *, pool: Pool | None = None, read_only: bool = False) -> None:
+        connections = Connections(at, pool or Pool(at), read_only=read_only)
+        self._connections = connections
+        self.url, self.org = at.url, at.org
+        self.terms = PostgresTerms(connections, self.org)
+
+    def hints(self, direct: str) -> PostgresHints:
+        """What all who use this database tell each other, whichever org they ask for."""
+        return PostgresHints(self._connections, direct)
 
     # --- logs ---
 
@@ -169,6 +175,19 @@ class PostgresStore:
         place = self._place(conversation)
         nothing = _unknown(conversation)
         return self._connections.run(lambda link: work(link, place), nothing=nothing)
+
+
+def opened(url: str, *, read_only: bool) -> PostgresStore:
+    """The store that a URL names."""
+    return PostgresStore(parsed(url), read_only=read_only)
+
+
+def orgs_at(url: str, *, processes: int) -> Callable[[str], PostgresStore]:
+    """Opens the stores of orgs in one database, all on the same connections: as many as the URL
+    allows this one of so many processes."""
+    at = parsed(url, SERVER_CONNECTIONS_MAX).divided(processes)
+    pool = Pool(at)
+    return lambda org: PostgresStore(at.of_org(org), pool=pool)
 
 
 def _unknown(conversation: str) -> Callable[[], NoReturn]:

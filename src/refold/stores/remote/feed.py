@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from refold.errors import Unavailable
-from refold.stores.protocol import Hint
+from refold.stores.protocol import NewHeads
 
 if TYPE_CHECKING:
     import httpx
@@ -49,7 +49,7 @@ class Feed:
         self._response, self._translated = response, translated
         self.cursor = cursor
 
-    def __iter__(self) -> Iterator[Hint]:
+    def __iter__(self) -> Iterator[NewHeads]:
         try:
             for line in self._lines():
                 if line.startswith(DATA + b"{"):
@@ -57,14 +57,14 @@ class Feed:
         finally:
             self._response.close()
 
-    def _hint(self, data: bytes) -> Hint:
+    def _hint(self, data: bytes) -> NewHeads:
         try:
             said = msgspec.json.decode(data, type=_Changes)
         except msgspec.DecodeError as error:
             raise Unavailable(f"the feed is not understood: {error}") from error
         self.cursor = said.cursor
         heads = {one.conversation: one.head for one in said.changes}
-        return Hint(heads=heads, is_all=said.rescan)
+        return NewHeads(heads=heads, is_all=said.rescan)
 
     def _lines(self) -> Iterator[bytes]:
         parts = self._response.iter_bytes()

@@ -20,7 +20,7 @@ from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.errors import Corrupt, Invalid, NotFound
 from refold.stores import checks, lines
-from refold.stores.protocol import Hints, Recovery, Salvage
+from refold.stores.protocol import Listening, Recovery, Salvage
 from refold.stores.remote.client import DEADLINE_S, Client, place_checked
 
 EVENTS_MAX = 1_000  # in one answer
@@ -212,7 +212,7 @@ class RemoteStore:
             return None
         return os.path.join(place, name)
 
-    def listen(self, cursor: str = "") -> Hints:
+    def listen(self, cursor: str = "") -> Listening:
         """What changes from a cursor on, as it does: hints, until somebody ends it."""
         self._check_open()
         return self._client.listen("feed", cursor)

@@ -1,0 +1,254 @@
+"""Processes tell each other of changes: many hints in one message, none that keeps an append
+waiting, and a way that is lost is replaced by looking, until it is back."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from refold.edges.server import feed, hints
+from refold.edges.server.hints import Exchange
+from refold.errors import Invalid, Unavailable
+from refold.stores import hints_of, open_store
+from refold.stores.contract.kit import sealed
+from refold.stores.protocol import Hint
+from tests.edges.server.kit import BASE, Served, served
+
+END_S = 10.0
+
+
+class Wire:
+    """What a place with hints would be: all that is told is put down, and what a test says is
+    heard."""
+
+    def __init__(self) -> None:
+        self.told: list[list[Hint]] = []
+        self.says: queue.SimpleQueue[Hint | Exception] = queue.SimpleQueue()
+        self.refuses: list[Exception] = []
+        self.ears = 0
+
+    def tell(self, given: Sequence[Hint]) -> None:
+        self.told.append(list(given))
+
+    @contextmanager
+    def hearing(self) -> Iterator[Wire]:
+        if self.refuses:
+            raise self.refuses.pop(0)
+        self.ears += 1
+        yield self
+
+    def heard(self, wait_s: float) -> list[Hint]:
+        try:
+            said = self.says.get(timeout=min(wait_s, 0.05))
+        except queue.Empty:
+            return []
+        if isinstance(said, Exception):
+            raise said
+        return [said]
+
+
+async def in_thread(work):
+    return await asyncio.to_thread(work)
+
+
+async def until(is_so) -> None:
+    end = time.monotonic() + END_S
+    while not is_so():
+        assert time.monotonic() < end, "it never came to that"
+        await asyncio.sleep(0.01)
+
+
+def exchanged(wire: Wire | None, work) -> list[Hint]:
+    """Runs work with an exchange; gives what was heard."""
+    heard: list[Hint] = []
+
+    async def run() -> None:
+        exchange = Exchange(wire, in_thread, heard.append)
+        exchange.start()
+        try:
+            await work(exchange)
+        finally:
+            await exchange.stop()
+
+    asyncio.run(run())
+    return heard
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(hints, "PAUSE_S", 0.02)
+    monkeypatch.setattr(hints, "STEP_S", 0.05)
+
+
+def test_hints_that_come_together_are_told_together_and_only_the_newest_of_a_log():
+    wire = Wire()
+
+    async def work(exchange: Exchange) -> None:
+        for head in range(1, 101):
+            exchange.tell(Hint("acme", f"log-{head % 3}", head))
+        await until(lambda: wire.told)
+
+    exchanged(wire, work)
+    [told] = wire.told
+    assert sorted(hint.head for hint in told) == [98, 99, 100]
+
+
+def test_what_waits_is_told_before_the_end():
+    wire = Wire()
+
+    async def work(exchange: Exchange) -> None:
+        exchange.tell(Hint("acme", "log", 1))
+
+    exchanged(wire, work)
+    assert wire.told == [[Hint("acme", "log", 1)]]
+
+
+def test_more_than_can_wait_are_dropped(monkeypatch):
+    monkeypatch.setattr(hints, "WAITING_MAX", 5)
+    wire = Wire()
+
+    async def work(exchange: Exchange) -> None:
+        for number in range(50):
+            exchange.tell(Hint("acme", f"log-{number}", 1))
+
+    exchanged(wire, work)
+    assert sum(map(len, wire.told)) == 5
+
+
+def test_what_others_tell_is_heard_and_a_lost_way_comes_back():
+    wire = Wire()
+    wire.refuses = [Unavailable("not yet"), Unavailable("not yet")]
+
+    async def work(exchange: Exchange) -> None:
+        assert not exchange.is_hearing
+        await until(lambda: exchange.is_hearing)
+        wire.says.put(Hint("acme", "log", 7))
+        wire.says.put(Unavailable("the connection is gone"))
+        await until(lambda: wire.ears == 2 and exchange.is_hearing)
+        wire.says.put(Hint("acme", "log", 8))
+        await until(lambda: wire.says.empty())
+        await asyncio.sleep(0.1)
+
+    assert [hint.head for hint in exchanged(wire, work)] == [7, 8]
+
+
+def test_a_place_where_nothing_can_be_heard_is_not_asked_again():
+    wire = Wire()
+    wire.refuses = [Invalid("a pooler")]
+
+    async def work(exchange: Exchange) -> None:
+        await until(lambda: not wire.refuses)
+        await asyncio.sleep(0.2)
+        assert not exchange.is_hearing and not wire.ears
+        exchange.tell(Hint("acme", "log", 1))
+
+    exchanged(wire, work)
+    assert wire.told, "telling does not need an ear"
+
+
+def test_without_hints_there_is_no_thread_and_nothing_waits():
+    before = threading.active_count()
+
+    async def work(exchange: Exchange) -> None:
+        exchange.tell(Hint("acme", "log", 1))
+        assert threading.active_count() == before and not exchange.is_hearing
+
+    exchanged(None, work)
+
+
+def test_a_store_on_this_disk_has_no_direct_address(tmp_path):
+    store = open_store(f"sqlite:{tmp_path}/one.db")
+    assert hints_of(store) is None
+    with pytest.raises(Invalid, match="direct address"):
+        hints_of(store, "postgresql://db/work")
+
+
+async def cursor_of(served: Served) -> str:
+    return (await served.call("GET", "feed", params={"wait": 0})).json()["cursor"]
+
+
+async def changes_after(served: Served, cursor: str) -> list[dict[str, object]]:
+    answer = await served.call("GET", "feed", params={"after": cursor, "wait": END_S})
+    return answer.json()["changes"]
+
+
+def with_wire(monkeypatch) -> Wire:
+    """Servers of this test tell and hear over a wire of ours, and all but never look."""
+    wire = Wire()
+    monkeypatch.setattr("refold.edges.server.app.hints_of", lambda store, direct: wire)
+    monkeypatch.setattr(feed, "HEARD_POLL_S", 3_600.0)
+    monkeypatch.setattr(feed, "POLL_S", 3_600.0)
+    return wire
+
+
+def test_a_listener_hears_of_what_another_server_appended(tmp_path, monkeypatch):
+    wire = with_wire(monkeypatch)
+
+    async def work(served: Served) -> None:
+        cursor = await cursor_of(served)
+        wire.says.put(Hint("other", "theirs", 3))
+        wire.says.put(Hint("acme", "log", 7))
+        assert await changes_after(served, cursor) == [{"conversation": "log", "head": 7}]
+
+    served(tmp_path, work)
+
+
+def test_a_listener_hears_of_every_write_whichever_route_it_takes(tmp_path, monkeypatch):
+    """Appends are told as they are; of all else it is told that something has changed."""
+    wire = with_wire(monkeypatch)
+    message = {"message": {"role": "user", "content": "hello"}, "key": "k"}
+    writes = [
+        ("POST", "conversations", {"json": {"id": "made"}}, "made"),
+        ("POST", "conversations/made/messages", {"json": message}, "made"),
+        ("POST", "conversations/made/artifacts", {"json": {"name": "n", "content": "c"}}, "made"),
+        ("POST", "conversations/made/fork", {"json": {"at": 1, "new": "fork"}}, "fork"),
+        ("POST", "conversations/log/events?expect=0",
+         {"content": append_body()}, "log"),
+    ]  # fmt: skip
+
+    async def work(served: Served) -> None:
+        for method, path, given, changed in writes:
+            cursor = await cursor_of(served)
+            answer = await served.call(method, path, **given)
+            assert answer.is_success, answer.text
+            changes = await changes_after(served, cursor)
+            assert changed in [change["conversation"] for change in changes], path
+        await until(lambda: Hint("acme", "log", 1) in [one for told in wire.told for one in told])
+        assert Hint("acme") in [one for told in wire.told for one in told]
+
+    served(tmp_path, work)
+
+
+def append_body() -> bytes:
+    from refold.stores import batch_of
+
+    return batch_of(sealed(None, [b'{"kind":"n","data":1}'], kind="note"))
+
+
+def test_a_hint_that_something_changed_makes_another_server_look(tmp_path, monkeypatch):
+    wire = with_wire(monkeypatch)
+
+    async def work(served: Served) -> None:
+        cursor = await cursor_of(served)
+        store = served.server.orgs.store("acme")
+        store.append("log", sealed(None, [b'{"kind":"n","data":1}'], kind="note"), expect=0)
+        wire.says.put(Hint("acme"))
+        assert await changes_after(served, cursor) == [{"conversation": "log", "head": 1}]
+
+    served(tmp_path, work)
+
+
+def test_the_metrics_say_whether_others_are_heard(tmp_path, monkeypatch):
+    with_wire(monkeypatch)
+
+    async def work(served: Served) -> None:
+        await until(lambda: served.server.listening.hears)
+        assert "refold_feed_hears 1\n" in (await served.call("GET", f"{BASE}/metrics")).text
+
+    served(tmp_path, work)

@@ -1,0 +1,78 @@
+"""Calls that two programs could read in two ways are refused, and everything that is logged is one
+JSON object a line."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.edges.server.route import query_of
+from refold.edges.server.serve import OneLine
+from refold.errors import Invalid
+from tests.edges.server.kit import BASE, Served, served
+
+
+@pytest.mark.parametrize("code", ["%2F", "%2f"])
+def test_a_slash_that_is_written_as_a_code_leads_nowhere(tmp_path, code: str):
+    async def work(it: Served):
+        for path in (f"/api/v1/orgs/acme{code}context/conversations", f"{BASE}{code}conversations"):
+            assert (await it.call("GET", path)).status_code == 404
+
+    served(tmp_path, work)
+
+
+def test_a_body_with_two_lengths_is_refused(tmp_path):
+    async def work(it: Served):
+        headers = {"Transfer-Encoding": "chunked", "Content-Length": "2"}
+        answer = await it.call("POST", "conversations", content=b"{}", headers=headers)
+        assert answer.status_code == 400 and "twice" in answer.json()["message"]
+
+    served(tmp_path, work)
+
+
+@pytest.mark.parametrize(
+    "query", [b"q=%ff", b"q=%ed%a0%80", b"%c3=1", b"q=\xff", b"a", b"a=1&&b=2"]
+)
+def test_a_query_that_is_not_text_is_refused(query: bytes):
+    with pytest.raises(Invalid):
+        query_of(query)
+
+
+@given(pairs=st.dictionaries(st.text(min_size=1), st.text()))
+def test_every_text_can_be_asked_for(pairs: dict[str, str]):
+    from urllib.parse import urlencode
+
+    try:
+        raw = urlencode(pairs).encode()
+    except UnicodeEncodeError:
+        return  # a surrogate, which is no text
+    assert query_of(raw) == pairs
+
+
+def test_too_many_events_are_told_how_many_fit(tmp_path):
+    async def work(it: Served):
+        path = "conversations/c/events?expect=0"
+        answer = await it.call("POST", path, content=b"{}\n" * 10_001)
+        assert answer.status_code == 400 and "10,000" in answer.json()["hint"]
+
+    served(tmp_path, work)
+
+
+@given(message=st.text(), name=st.sampled_from(["uvicorn.error", "uvicorn", "asyncio"]))
+def test_what_others_log_is_one_object_a_line_without_the_text_of_an_exception(
+    message: str, name: str
+):
+    try:
+        raise ValueError("the user wrote: hunter2")
+    except ValueError:
+        raised = sys.exc_info()
+    given = message.replace("%", "%%")
+    record = logging.LogRecord(name, logging.ERROR, "f.py", 1, given, (), raised)
+    line = OneLine().format(record)
+    assert "\n" not in line and "hunter2" not in line
+    assert json.loads(line)["error"] == "ValueError"
