@@ -13,7 +13,7 @@ import mimetypes
 import os
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import get_args, get_type_hints
+from typing import TYPE_CHECKING, get_args, get_type_hints
 
 import msgspec
 from msgspec.structs import replace
@@ -25,8 +25,11 @@ from refold.core.arguments import canonical_arguments
 from refold.core.codec import artifact_id
 from refold.core.model import Artifact, Origin, ToolCall
 from refold.errors import Invalid
-from refold.redaction import Redact
 from refold.stores.protocol import Store
+
+if TYPE_CHECKING:
+    # Rules for secrets are costly to load, and not every stub needs them.
+    from refold.redaction import Redact
 
 TYPES = get_args(get_type_hints(Artifact)["type"])
 CHUNK_CHARS = 256 * 1024

@@ -20,7 +20,6 @@ from typing import Any
 import msgspec
 
 from refold.artifacts.describe import described
-from refold.artifacts.offload import content_bytes, count_lines
 from refold.artifacts.stub import stub_of
 from refold.core.codec import artifact_id
 from refold.core.model import Artifact, Origin
@@ -95,9 +94,9 @@ def _kept(text: str, origin: Origin, session: str) -> str:
         type="command_output",
         name=origin.description or origin.tool,
         mime="text/plain",
-        size_bytes=content_bytes(text),
+        size_bytes=len(content),
         size_chars=len(text),
-        lines=count_lines(text),
+        lines=text.count("\n") + (not text.endswith("\n")),
         origin=origin,
     )
     folder = os.path.join(state.folder_of(session), PENDING)
