@@ -20,7 +20,7 @@ OFFER_CHARS = 9_000  # Claude Code puts what is longer than 10,000 characters in
 FOLLOW_EVERY_S = 20.0
 FOLLOWED = "followed"
 # After these the session is written at once; after a tool, every now and then.
-_FOLLOWED_AT_ONCE = ("Stop", "SubagentStop", "PreCompact", "SessionEnd", "UserPromptSubmit")
+_FOLLOWED_AT_ONCE = ("Stop", "SubagentStop", "PreCompact", "SessionEnd")
 
 Event = dict[str, object]
 

@@ -1,0 +1,57 @@
+"""`refold hook claude-code install`: Claude Code calls refold after tools and compactions."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from refold.edges.commands.command import Command, Screen
+from refold.edges.commands.hook.claude_code import Changed, ScopeArguments, change
+from refold.edges.commands.session import Session
+from refold.edges.hooks import ABOVE_CHARS, settings_file
+
+ABOVE = Meta(
+    description="From how many characters on an output becomes an artifact.",
+    ge=1_000,
+    le=10_000_000,
+)
+NO_STATUSLINE = Meta(description="Leave the status line alone.")
+
+
+class InstallArguments(ScopeArguments, frozen=True, kw_only=True):
+    above: Annotated[int, ABOVE] = ABOVE_CHARS
+    no_statusline: Annotated[bool, NO_STATUSLINE] = False
+
+
+def run(session: Session, arguments: InstallArguments) -> Changed:
+    path = settings_file.place_of(arguments.scope)
+    settings, before = settings_file.read(path)
+    line = "" if arguments.no_statusline else f"{settings_file.program()} statusline --color"
+    command = settings_file.hook_command(arguments.above, session.store_url)
+    after = settings_file.with_hooks(settings, command, line)
+    shown = after.get(settings_file.STATUS_LINE, {})
+    is_foreign = bool(line) and isinstance(shown, dict) and shown.get("command") != line
+    kept = "There is a status line of your own, which stays." if is_foreign else ""
+    return change(session, path, before, after, yes=arguments.yes, kept=kept)
+
+
+def show(changed: Changed, screen: Screen) -> None:
+    if not changed.lines:
+        screen.line(f"{changed.file} has the hooks already.")
+        return
+    screen.line(f"Claude Code calls refold from its next session on ({changed.file}).")
+    if changed.kept:
+        screen.line(changed.kept)
+    screen.line(f"Undo with: {screen.call('hook claude-code uninstall')}")
+
+
+COMMAND = Command(
+    name="hook claude-code install",
+    details="Large outputs of tools become artifacts before they are sent, sessions are kept in "
+    "the store, and what they decided is offered back after a compaction.",
+    on="store",
+    arguments=InstallArguments,
+    run=run,
+    show=show,
+)
