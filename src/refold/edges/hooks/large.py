@@ -32,7 +32,7 @@ _LEFT = (
     "Read", "Edit", "MultiEdit", "Write", "NotebookEdit", "NotebookRead", "TodoWrite", "Task",
     "Agent", "Skill", "ExitPlanMode", "AskUserQuestion",
 )  # fmt: skip
-_OURS = re.compile(r"mcp__refold\b|(^|[\s/;&|(])refold\s", re.ASCII)
+_OURS = re.compile(r"mcp__refold__|(^|[\s/;&|(])refold\s", re.ASCII)
 
 Event = dict[str, Any]
 

@@ -56,7 +56,7 @@ def place_of(scope: Scope, environ: dict[str, str] | None = None) -> Path:
 # --- the settings as values ---
 
 
-def with_hooks(settings: Settings, command: str, status_line: str) -> Settings:
+def with_hooks(settings: Settings, *, command: str, status_line: str) -> Settings:
     """The settings with our hooks, in place of those we may have put there before. A status line
     of somebody else stays."""
     made = without_hooks(settings)

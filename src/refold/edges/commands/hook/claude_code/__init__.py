@@ -6,12 +6,12 @@ The change is shown before it is made, and made when it is agreed to. Neighbour:
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 from typing import Annotated
 
 from msgspec import Meta
 
-from refold.edges.commands.command import Arguments, Result, Screen
+from refold.edges.commands.command import Arguments, Result
 from refold.edges.commands.session import Session
 from refold.edges.hooks import settings_file
 from refold.edges.hooks.settings_file import Scope, Settings
@@ -29,29 +29,28 @@ class ScopeArguments(Arguments, frozen=True, kw_only=True):
 
 
 class Changed(Result, frozen=True, kw_only=True):
-    """`lines` is the change as a patch; empty if there was nothing to do. `kept` says what of
-    others stands where ours would."""
+    """`lines` is the change as a patch; empty if there was nothing to do."""
 
     file: str
+    scope: Scope
     lines: tuple[str, ...]
-    kept: str = ""
 
 
-def change(
-    session: Session, path: Path, before: bytes, after: Settings, *, yes: bool, kept: str = ""
-) -> Changed:
+Edit = Callable[[Settings], Settings]
+
+
+def change(session: Session, arguments: ScopeArguments, edit: Edit) -> Changed:
     """Shows what changes in the file, asks, and writes it."""
-    is_same = after == settings_file.read(path)[0]
+    path = settings_file.place_of(arguments.scope)
+    settings, before = settings_file.read(path)
+    after = edit(settings)
+    if after == settings:
+        return Changed(file=str(path), scope=arguments.scope, lines=())
     text = settings_file.text_of(after, before)
-    lines = () if is_same else tuple(settings_file.difference(before, text, str(path)))
-    if lines:
-        if session.screen is not None and not yes:
-            show_lines(lines, session.screen)
-        session.confirm(f"Change {path}?", yes, NOBODY_ASKED)
-        settings_file.write(path, before, text)
-    return Changed(file=str(path), lines=lines, kept=kept)
-
-
-def show_lines(lines: tuple[str, ...], screen: Screen) -> None:
-    for line in lines:
-        screen.line(line)
+    lines = tuple(settings_file.difference(before, text, str(path)))
+    if session.screen is not None and not arguments.yes:
+        for line in lines:
+            session.screen.line(line)
+    session.confirm(f"Change {path}?", arguments.yes, NOBODY_ASKED)
+    settings_file.write(path, before, text)
+    return Changed(file=str(path), scope=arguments.scope, lines=lines)

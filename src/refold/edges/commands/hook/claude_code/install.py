@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from msgspec import Meta
@@ -10,6 +11,7 @@ from refold.edges.commands.command import Command, Screen
 from refold.edges.commands.hook.claude_code import Changed, ScopeArguments, change
 from refold.edges.commands.session import Session
 from refold.edges.hooks import ABOVE_CHARS, settings_file
+from refold.edges.hooks.settings_file import with_hooks
 
 ABOVE = Meta(
     description="From how many characters on an output becomes an artifact.",
@@ -25,15 +27,9 @@ class InstallArguments(ScopeArguments, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: InstallArguments) -> Changed:
-    path = settings_file.place_of(arguments.scope)
-    settings, before = settings_file.read(path)
     line = "" if arguments.no_statusline else f"{settings_file.program()} statusline --color"
     command = settings_file.hook_command(arguments.above, session.store_url)
-    after = settings_file.with_hooks(settings, command, line)
-    shown = after.get(settings_file.STATUS_LINE, {})
-    is_foreign = bool(line) and isinstance(shown, dict) and shown.get("command") != line
-    kept = "There is a status line of your own, which stays." if is_foreign else ""
-    return change(session, path, before, after, yes=arguments.yes, kept=kept)
+    return change(session, arguments, partial(with_hooks, command=command, status_line=line))
 
 
 def show(changed: Changed, screen: Screen) -> None:
@@ -41,9 +37,8 @@ def show(changed: Changed, screen: Screen) -> None:
         screen.line(f"{changed.file} has the hooks already.")
         return
     screen.line(f"Claude Code calls refold from its next session on ({changed.file}).")
-    if changed.kept:
-        screen.line(changed.kept)
-    screen.line(f"Undo with: {screen.call('hook claude-code uninstall')}")
+    undo = screen.call("hook claude-code uninstall", "", "--scope", changed.scope)
+    screen.line(f"Undo with: {undo}")
 
 
 COMMAND = Command(

@@ -5,14 +5,11 @@ from __future__ import annotations
 from refold.edges.commands.command import Command, Screen
 from refold.edges.commands.hook.claude_code import Changed, ScopeArguments, change
 from refold.edges.commands.session import Session
-from refold.edges.hooks import settings_file
+from refold.edges.hooks.settings_file import without_hooks
 
 
 def run(session: Session, arguments: ScopeArguments) -> Changed:
-    path = settings_file.place_of(arguments.scope)
-    settings, before = settings_file.read(path)
-    after = settings_file.without_hooks(settings)
-    return change(session, path, before, after, yes=arguments.yes)
+    return change(session, arguments, without_hooks)
 
 
 def show(changed: Changed, screen: Screen) -> None:
