@@ -132,7 +132,7 @@ def program() -> str:
     named = [here] if here.name == "refold" else []
     for path in (*named, beside, Path(shutil.which("refold") or "")):
         if path.is_file() and os.access(path, os.X_OK):
-            return shlex.quote(str(path.absolute()))
+            return shlex.quote(os.path.abspath(path))
     raise Invalid("the program refold is not found", hint="install refold, or put it on the PATH")
 
 
