@@ -82,6 +82,8 @@ def anthropic_turn(chance: Random, n: int) -> list[Json]:
     blocks += ({"type": "tool_use", "id": id, "name": "f", "input": {}} for id in ids)
     asked: Any = chance.choice(["go", [{"type": "text", "text": "go"}]])
     turn = [{"role": "user", "content": asked}, {"role": "assistant", "content": blocks}]
+    if chance.random() < 0.1:
+        turn.insert(1, {"role": "system", "content": [], "output_config": {"effort": "low"}})
     if ids:
         results: list[Json] = [
             {"type": "tool_result", "tool_use_id": id, "content": chance.choice(["", "ok"])}
