@@ -73,6 +73,9 @@ def judge(request: Json, reader: Reader, front: Front, messages: list[Json]) -> 
     offset = len(request["messages"]) - len(messages)
     for index, message in enumerate(messages, start=offset):
         kept = []
+        # What a message sets for the turns behind it is said as well.
+        if sets := {key: one for key, one in message.items() if key not in ("role", "content")}:
+            judged.front = judged.front.then(message["role"], sets)
         for position, block in enumerate(blocks_of(message)):
             place = f"messages.{index}.content.{position}"
             if block.get("type") not in THINKING:
