@@ -44,6 +44,14 @@ def test_a_child_is_told_the_ledger_the_task_and_no_message(url):
         assert dialects.dialect("openai_chat").check(scout.request("openai_chat")) == []
 
 
+def test_what_was_compacted_is_handed_over_as_well(url):
+    with parent(url) as lead:
+        lead.adopt((1, lead.view.head), "They talked.", by="host")
+        lead.append({"role": "user", "content": "Go on."})
+        with lead.spawn("scout", task="Find out why") as scout:
+            assert "Never touch billing.py" in texts(scout)
+
+
 def test_artifacts_come_only_when_named_and_can_be_unfolded(url):
     with parent(url) as lead:
         kept = lead.artifacts.put("line one\nline two\n", name="report.txt")

@@ -11,14 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, Struct
 
 from refold.core.arguments import decoded
 from refold.core.model import Origin
 from refold.display import cut, failure, one_line
-from refold.redaction import Redact
+
+if TYPE_CHECKING:
+    # Rules for secrets are costly to load, and not every stub needs them.
+    from refold.redaction import Redact
 
 DESCRIPTION_CHARS_MAX, SUMMARY_CHARS_MAX = 200, 800
 ARGUMENT_CHARS_MAX = 50

@@ -10,9 +10,13 @@ knows secrets, `kinds.sample` cuts.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from refold.artifacts.kinds.sample import ENDS_LINES, LINE_CHARS_MAX, LONG_LINES_MAX, PIECE_CHARS
-from refold.redaction import Redact
+
+if TYPE_CHECKING:
+    # Rules for secrets are costly to load, and not every stub needs them.
+    from refold.redaction import Redact
 
 REDACTED_CHARS = 100_000
 # No secret is longer, but for a private key inside a line.

@@ -13,7 +13,7 @@ import mimetypes
 import os
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import get_args, get_type_hints
+from typing import TYPE_CHECKING, get_args, get_type_hints
 
 import msgspec
 from msgspec.structs import replace
@@ -25,9 +25,12 @@ from refold.core.arguments import canonical_arguments
 from refold.core.codec import artifact_id
 from refold.core.model import Artifact, Origin, ToolCall
 from refold.errors import Invalid
-from refold.log.redacted import bytes_redacted, is_redacting, value_redacted
-from refold.redaction import Redact, redacted
+from refold.stores import is_redacting
 from refold.stores.protocol import Store
+
+if TYPE_CHECKING:
+    # Rules for secrets are costly to load, and not every stub needs them.
+    from refold.redaction import Redact
 
 TYPES = get_args(get_type_hints(Artifact)["type"])
 CHUNK_CHARS = 256 * 1024
@@ -74,6 +77,9 @@ def keep(
 
 def _redacted(content: Content) -> Content:
     """The content without secrets. Bytes that are no text stay as they are."""
+    from refold.log.redacted import bytes_redacted, value_redacted
+    from refold.redaction import redacted
+
     match content:
         case str():
             return redacted(content)

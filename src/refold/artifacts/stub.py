@@ -10,17 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from refold.artifacts import large_text
 from refold.artifacts.describe import Failed, summarized
 from refold.artifacts.kinds.registry import Looked
-from refold.artifacts.output import Content
 from refold.artifacts.values import Written
 from refold.core.model import Artifact, Origin
 from refold.display import cut, one_line, plural
-from refold.redaction import Redact
+
+if TYPE_CHECKING:
+    # Costly to load, and only their types are meant: hooks make stubs, and must be fast.
+    from refold.artifacts.output import Content
+    from refold.redaction import Redact
 
 STUB_CHARS_MAX = 2_000
 NAME_CHARS, LOCATION_CHARS = 160, 300

@@ -17,7 +17,7 @@ from refold.config import Config
 from refold.core.model import Artifact, Message, Text, View
 from refold.errors import NotFound
 from refold.ledger.facts import Cutter
-from refold.ledger.ledger import facts_of
+from refold.ledger.ledger import facts_of, merged
 from refold.ledger.text import ledger_lines
 from refold.redaction import redactor
 
@@ -39,7 +39,8 @@ def handed_over(
 def known(view: View, config: Config) -> str:
     """What the page and the ledger know, by code."""
     cutter = Cutter(redactor(config.redact, "summaries"))
-    return "\n".join(ledger_lines(facts_of(view.slots, config, view.facts, cutter), SUMMARY_CHARS))
+    new = facts_of(view.slots, config, view.facts, cutter)
+    return "\n".join(ledger_lines(merged(view.facts, new), SUMMARY_CHARS))
 
 
 def chosen(there: Sequence[Artifact], ids: Sequence[str]) -> list[Artifact]:

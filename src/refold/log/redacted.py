@@ -21,8 +21,6 @@ from refold.errors import Invalid
 from refold.log.draft import Draft
 from refold.redaction import redacted
 from refold.redaction.plain import KEY_CHARS, PlainRedactor, decoded, has_sure
-from refold.stores import synced_of
-from refold.stores.protocol import Store
 
 Plain = dict[str, Any]
 VALUES = PlainRedactor(redacted)
@@ -39,12 +37,6 @@ NAMES = {
 }
 BLOCK_NAMES = ("type", "id", "call", "artifact")
 BYTES = ("data", "signature")
-
-
-def is_redacting(store: Store) -> bool:
-    """Whether secrets are taken out of what is written to a store."""
-    synced = synced_of(store)
-    return synced is not None and synced.redact == "append"
 
 
 def draft_redacted(draft: Draft) -> Draft:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Store", "asked_token", "batch_of", "erase_events", "events_in", "gathering", "hints_of",
-    "is_on_this_disk", "is_read_only", "is_same_place", "is_there", "open_orgs", "open_store",
-    "reading_store", "server_place", "synced_of", "telling", "terms_of", "together",
+    "is_on_this_disk", "is_read_only", "is_redacting", "is_same_place", "is_there", "open_orgs",
+    "open_store", "reading_store", "server_place", "synced_of", "telling", "terms_of", "together",
 ]  # fmt: skip
 
 
@@ -107,6 +107,12 @@ def synced_of(store: Store) -> SyncedStore | None:
     """The same store as one that can be synced; None for one that cannot."""
     behind = store.store if isinstance(store, ReadOnlyStore) else store
     return cast(SyncedStore, behind) if hasattr(behind, "goes_on") else None
+
+
+def is_redacting(store: Store) -> bool:
+    """Whether secrets are taken out of what is written to a store."""
+    synced = synced_of(store)
+    return synced is not None and synced.redact == "append"
 
 
 def is_same_place(first: Store, second: Store) -> bool:

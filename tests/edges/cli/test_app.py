@@ -27,7 +27,7 @@ def test_refold_alone_prints_its_help() -> None:
 
 
 def test_every_command_has_help_that_fits_its_line_and_is_ascii() -> None:
-    groups = [run(group, "--help").stdout for group in GROUPS]
+    groups = [run(*group.split(), "--help").stdout for group in GROUPS]
     listing = run("--help").stdout + "".join(groups)
     assert "...\n" not in listing.replace("[ARGS]...", "") and listing.isascii()
     for name, entry in COMMANDS.items():

@@ -112,6 +112,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "allow": {},
     "serve": {"store": "sqlite:team", "check": True},
     "mcp": {"check": True},
+    "hook claude-code install": {"yes": True},
+    "hook claude-code uninstall": {"yes": True},
     "token create": {"store": "sqlite:team", "org": "acme", "scope": "read", "days": 30},
     "token list": {"store": "sqlite:team", "org": "acme"},
     "token revoke": {"store": "sqlite:team", "token": "TOKEN"},

@@ -71,8 +71,14 @@ def _message_faults(message: Any) -> Faults:
     role = message.get("role")
     if role not in _ROLES:
         yield f": unknown role {role!r}"
-    else:
+    elif not _only_sets(message):
         yield from _content_faults(role, message.get("content"))
+
+
+def _only_sets(message: dict[str, Any]) -> bool:
+    """Whether a system message says nothing, and sets something for the turns behind it."""
+    is_empty = message.get("content") == []
+    return message["role"] == "system" and is_empty and bool(message.get("output_config"))
 
 
 def _content_faults(role: str, content: Any) -> Faults:

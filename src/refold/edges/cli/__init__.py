@@ -2,8 +2,8 @@
 options of what a command takes, `screen` is the one place that prints. The commands themselves are
 values of `edges.commands`.
 
-`refold --version` and the plain form of `refold statusline` are answered here, before anything is
-imported: tools ask for them all the time.
+`refold --version`, the plain form of `refold statusline` and the events of hooks are answered here,
+before anything is imported: tools ask for them all the time.
 """
 
 import os
@@ -22,6 +22,11 @@ def main() -> None:
 
         if statusline.main(sys.argv[2:]):
             return
+    if sys.argv[1:4] == ["hook", "claude-code", "event"]:
+        from refold.edges import hooks
+
+        hooks.main(sys.argv[4:])
+        return
     if "REFOLD_COMPLETE" in os.environ:
         from refold.edges.cli.completing import answer
 

@@ -106,6 +106,12 @@ COMMANDS = {
     "mcp": Entry(
         "mcp", "Offer search and memory to other agents, as an MCP server.", is_shell_only=True
     ),
+    "hook claude-code install": Entry(
+        "hook.claude_code.install", "Let Claude Code call refold in its hooks.", is_shell_only=True
+    ),
+    "hook claude-code uninstall": Entry(
+        "hook.claude_code.uninstall", "Take refold out of Claude Code's hooks.", is_shell_only=True
+    ),
     "token create": Entry(
         "token.create", "Create a token for an organization of a team server.", is_shell_only=True
     ),
@@ -133,6 +139,8 @@ COMMANDS = {
 GROUPS = {
     "context": "Show, fill and shorten what a conversation holds.",
     "artifacts": "List, show, search and remove stored artifacts.",
+    "hook": "Let other agents call refold in their hooks.",
+    "hook claude-code": "Let Claude Code call refold in its hooks, or no longer.",
     "token": "Create, list and revoke the tokens of a team server, and show its audit log.",
     "memory": "List, add, find, change and forget what outlives conversations.",
 }

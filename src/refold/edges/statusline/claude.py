@@ -1,7 +1,8 @@
 """The status line of Claude Code, from the JSON that it gives: model, size of the context, cost.
 
-Only the standard library. What an older version does not say of the context is read from the end of
-its transcript. Nothing of the input is trusted: a field of another type counts as missing.
+Only the standard library. What refold's own hooks kept off the page is told as well. What an older
+version does not say of the context is read from the end of its transcript. Nothing of the input is
+trusted: a field of another type counts as missing.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import json
 import os
 import stat
 
-from refold.edges.displays.phrases import percent_of
+from refold.edges.displays.phrases import percent_of, short_number
+from refold.edges.hooks import state
 from refold.edges.statusline.parts import (
     cache_part,
     context_part,
@@ -23,6 +25,7 @@ from refold.edges.statusline.parts import (
 PRODUCT = "Claude Code"
 WINDOW_DEFAULT, WINDOW_LARGE = 200_000, 1_000_000
 TAIL_BYTES = 256_000
+CHARS_PER_TOKEN = 4
 USED = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 Fields = dict[str, object]
@@ -42,7 +45,8 @@ def claude_line(given: bytes, *, short: bool, color: bool) -> str:
     parts = [context_part(used, window, short=short)]
     if not short:
         parts = [_product(fields), name_part(_model(fields)), *parts]
-        parts += [cost_part(_cost(fields)), _cache(usage), urgent_part(percent, "/compact")]
+        parts += [cost_part(_cost(fields)), _cache(usage), _kept(fields)]
+        parts.append(urgent_part(percent, "/compact"))
     return joined(parts, percent, color=color)
 
 
@@ -54,6 +58,16 @@ def _window(fields: Fields) -> int:
 def _cache(usage: Fields) -> str:
     read = _whole(usage.get("cache_read_input_tokens"))
     return cache_part(read, sum(_whole(usage.get(name)) for name in USED))
+
+
+def _kept(fields: Fields) -> str:
+    """What the hooks of refold kept off this session's page, if they are installed."""
+    session = fields.get("session_id")
+    outputs, chars = state.kept(state.folder_of(session)) if isinstance(session, str) else (0, 0)
+    if not outputs:
+        return ""
+    noun = "output" if outputs == 1 else "outputs"
+    return f"refold: {outputs} {noun}, {short_number(chars // CHARS_PER_TOKEN)} tokens kept off"
 
 
 def _product(fields: Fields) -> str:

@@ -90,7 +90,9 @@ def _check_message(place: str, message: object) -> None:
     need(is_content, f"{place}.content: Input should be a valid string or list")
     if isinstance(content, str):
         need(content.strip(), f"{place}: text content must be non-empty")
-    need(content, f"{place}: all messages must have non-empty content")
+    # A system message may only set something for the turns behind it, as Claude Code's do.
+    sets = role == "system" and bool(message.get("output_config"))
+    need(content or sets, f"{place}: all messages must have non-empty content")
     if isinstance(content, list):
         for index, block in enumerate(content):
             check_block(f"{place}.content.{index}", block, role)

@@ -68,11 +68,14 @@ def base_of(request: Json) -> str:
 def judge(request: Json, reader: Reader, front: Front, messages: list[Json]) -> Judged:
     """Reads messages from a front on. Refusal for thinking that must not come back."""
     if not preserves_thinking(reader.model):
-        _check_open_loop(request, messages)
+        check_open_loop(request, messages)
     judged = Judged(front)
     offset = len(request["messages"]) - len(messages)
     for index, message in enumerate(messages, start=offset):
         kept = []
+        # What a message sets for the turns behind it is said as well.
+        if sets := {key: one for key, one in message.items() if key not in ("role", "content")}:
+            judged.front = judged.front.then(message["role"], sets)
         for position, block in enumerate(blocks_of(message)):
             place = f"messages.{index}.content.{position}"
             if block.get("type") not in THINKING:
@@ -134,7 +137,7 @@ def _bound(place: str) -> str:
     )
 
 
-def _check_open_loop(request: Json, messages: list[Json]) -> None:
+def check_open_loop(request: Json, messages: list[Json]) -> None:
     """T5: with manual thinking, every answer of the open tool loop begins with thinking."""
     if (request.get("thinking") or {}).get("type", "disabled") == "disabled":
         return

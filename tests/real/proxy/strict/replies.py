@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.real.proxy.strict.script import Answer
-from tests.real.proxy.strict.wire import Json
+from tests.real.proxy.strict.wire import Json, digest
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,11 @@ class Call:
 
     @property
     def account(self) -> str:
-        """The key it came with; empty if there is none."""
-        bearer = self.headers.get("authorization", "").removeprefix("Bearer ")
-        keys = (self.headers.get(name, "") for name in ("x-api-key", "x-goog-api-key"))
-        return next(filter(None, keys), bearer)
+        """A digest of the key it came with; empty if there is none."""
+        names = ("x-api-key", "x-goog-api-key", "authorization")
+        keys = (self.headers.get(name, "") for name in names)
+        key = next(filter(None, keys), "")
+        return digest(key.removeprefix("Bearer ")) if key else ""
 
     @property
     def queue(self) -> str:

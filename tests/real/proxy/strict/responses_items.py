@@ -48,8 +48,10 @@ _GIVEN_KINDS = ("mcp_approval_response", "compaction_trigger", "additional_tools
 
 def kind_of(item: Json) -> str:
     kind = item.get("type")
-    if kind is None:
-        return "message" if "role" in item else "item_reference"
+    if kind is None and item.keys() == {"id"}:
+        return "item_reference"
+    if kind is None and "role" in item:
+        return "message"
     return str(kind)
 
 

@@ -26,7 +26,8 @@ def unseal(text: object) -> Json | None:
     if not isinstance(text, str):
         return None
     try:
-        raw = base64.b64decode(text, validate=True)
+        # An SDK that holds bytes may write them back in the other alphabet.
+        raw = base64.b64decode(text.replace("-", "+").replace("_", "/"), validate=True)
     except (binascii.Error, ValueError):
         return None
     mac, body = raw[:_MAC_BYTES], raw[_MAC_BYTES:]

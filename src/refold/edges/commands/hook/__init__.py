@@ -1,0 +1,1 @@
+"""`refold hook`: refold in the hooks of other agents."""

@@ -1,0 +1,130 @@
+"""What hooks keep between two calls: files in a folder of the user's own, one for each session.
+
+`pending/` has large outputs that are not in the log yet, `kept` how much was kept off the page,
+`offer` what is said after a compaction, `followed` when the session was last written to the log;
+`errors.log` says what went wrong. Everything here can be deleted. The standard library only. A
+session's id comes from another program: it is never used as a path before it is made one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import time
+
+ERRORS = "errors.log"
+ERRORS_BYTES_MAX = 256_000
+ERROR_CHARS = 500
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,51}")
+
+
+def root() -> str:
+    """The folder for all sessions."""
+    named = os.environ.get("XDG_STATE_HOME", "")
+    base = named if os.path.isabs(named) else os.path.expanduser("~/.local/state")
+    return os.path.join(base, "refold", "hooks")
+
+
+def folder_of(session: str) -> str:
+    """The folder for a session."""
+    return os.path.join(root(), _name_of(session))
+
+
+def conversation_of(session: str) -> str:
+    """The conversation that a session is written to: the one that `refold import` gives it."""
+    return f"claude-code-{_name_of(session)}"
+
+
+def _name_of(session: str) -> str:
+    if _PLAIN.fullmatch(session):
+        return session
+    return hashlib.sha256(session.encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def make(folder: str) -> None:
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+
+
+# --- files ---
+
+
+def read(folder: str, name: str, size_max: int) -> str:
+    """A small file's text; empty if there is none."""
+    with (
+        contextlib.suppress(OSError),
+        open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file,
+    ):
+        return file.read(size_max)
+    return ""
+
+
+def write(folder: str, name: str, content: bytes) -> None:
+    """Writes a file whole, or not at all."""
+    path = os.path.join(folder, name)
+    make(os.path.dirname(path))
+    made = f"{path}.{os.getpid()}.new"
+    with open(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content)
+    os.replace(made, path)
+
+
+def is_due(folder: str, name: str, every_s: float) -> bool:
+    """Whether this was not done for so long; it counts as done from now on."""
+    path = os.path.join(folder, name)
+    with contextlib.suppress(OSError):
+        if time.time() - os.stat(path).st_mtime < every_s:
+            return False
+    write(folder, name, b"")
+    return True
+
+
+# --- figures ---
+
+
+def kept(folder: str) -> tuple[int, int]:
+    """How many outputs of a session became artifacts, and how many characters that took off its
+    page."""
+    try:
+        found = json.loads(read(folder, "kept", 1_000) or "{}")
+        return int(found["outputs"]), int(found["chars"])
+    except (ValueError, KeyError, TypeError):
+        return 0, 0
+
+
+def count_kept(folder: str, outputs: int, chars: int) -> None:
+    """Adds to these figures. Two calls at the same moment may count as one."""
+    before = kept(folder)
+    now = {"outputs": before[0] + outputs, "chars": before[1] + chars}
+    write(folder, "kept", json.dumps(now).encode())
+
+
+# --- errors ---
+
+
+def log_error(doing: str, error: BaseException) -> None:
+    """Says in our own log what went wrong; nobody else has a place for it."""
+    text = " ".join(str(error).split())[:ERROR_CHARS]
+    line = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {doing}: "
+    line += f"{type(error).__name__}: {_without_secrets(text)}\n"
+    with contextlib.suppress(OSError):
+        make(root())
+        path = os.path.join(root(), ERRORS)
+        with contextlib.suppress(OSError):
+            if os.stat(path).st_size > ERRORS_BYTES_MAX:
+                os.replace(path, f"{path}.1")
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with open(fd, "ab") as file:
+            file.write(line.encode("utf-8", "replace"))
+
+
+def _without_secrets(text: str) -> str:
+    """An error may quote an output. Where secrets cannot be looked for, it is left out."""
+    try:
+        from refold.redaction import redactor
+
+        return redactor(True, "logs")(text)
+    except Exception:
+        return "(its text is left out)"
