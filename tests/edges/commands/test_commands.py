@@ -112,6 +112,9 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "allow": {},
     "serve": {"store": "sqlite:team", "check": True},
     "mcp": {"check": True},
+    "run": {"program": ["true", "-x"], "window": 60_000},
+    "proxy": {"check": True, "fold": True},
+    "proxy report": {"limit": 5},
     "token create": {"store": "sqlite:team", "org": "acme", "scope": "read", "days": 30},
     "token list": {"store": "sqlite:team", "org": "acme"},
     "token revoke": {"store": "sqlite:team", "token": "TOKEN"},
@@ -242,7 +245,7 @@ def test_a_command_shows_its_result(
         command.show(result, Screen())
     shown = capsys.readouterr()
     # What a chat printed are the replies; how to go on with it stands beside them.
-    assert shown.err if name == "chat" else shown.out
+    assert shown.err if name in ("chat", "run") else shown.out
 
 
 @pytest.mark.parametrize("name", table())

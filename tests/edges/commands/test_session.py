@@ -60,7 +60,18 @@ def test_where_nobody_watches_there_is_no_progress_and_nobody_to_ask() -> None:
         session.confirm("Really?", yes=False)
 
 
-CREATING = ("import", "memory add", "memory import", "chat", "doctor", "statusline", "mcp", "sync")
+CREATING = (
+    "import",
+    "memory add",
+    "memory import",
+    "chat",
+    "doctor",
+    "statusline",
+    "mcp",
+    "sync",
+    "proxy",
+    "run",
+)
 READING = [name for name in COMMANDS if load(name).on != "nothing" and name not in CREATING]
 
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 import traceback
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -40,6 +41,7 @@ T = TypeVar("T")
 
 SESSION_HEADERS = (b"x-claude-code-session-id", b"session_id", b"x-session-id")
 OVERFLOW_STATUSES = frozenset({400, 413, 422})
+READY = b"/refold/ready"  # the only path that is the proxy's own
 ERROR_BYTES_MAX = 1024 * 1024
 STATUSES = {"unauthorized": 401, "upgrade": 426, "upstream": 502, "slow": 504}
 log = logging.getLogger("refold.proxy")
@@ -85,6 +87,7 @@ class Proxy:
         self._gate, self._limits = gate or Gate(), limits or Limits()
         self._bodies = Bodies(self._limits)
         self._running = self._preparing = 0
+        self.called_at = time.monotonic()
         self._finishing: set[asyncio.Task[None]] = set()
         self._threads: anyio.CapacityLimiter | None = None
 
@@ -115,6 +118,7 @@ class Proxy:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a call, with an error of ours only if there is none of the provider's."""
         self._running += 1
+        self.called_at = time.monotonic()
         try:
             if self._running > self._limits.calls_at_once:
                 raise Unavailable(f"{self._running} calls are under way", retry_after_s=1.0)
@@ -128,6 +132,9 @@ class Proxy:
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         admitted = self._gate.admitted(scope)
+        if admitted.path == READY:
+            await _send(send, 200, b'{"ready": true}')
+            return
         names = {name for name, _ in admitted.headers}
         if b"upgrade" in names and b"sec-websocket-key" in names:
             raise Refused("upgrade", "websockets are not passed on", hint="call over HTTP")
@@ -317,11 +324,14 @@ async def _send_error(send: Send, error: RefoldError) -> None:
     """An error in a form that the providers' SDKs read."""
     status = STATUSES.get(error.code) or OUTCOMES.get(error.code, (500, 1))[0]
     said = {"type": f"refold_{error.code}".replace("-", "_"), "message": f"refold proxy: {error}"}
-    body = json.dumps({"type": "error", "error": said}).encode()
+    retry = [(b"retry-after", b"1")] if isinstance(error, Unavailable) else []
+    await _send(send, status, json.dumps({"type": "error", "error": said}).encode(), retry)
+
+
+async def _send(send: Send, status: int, body: bytes, more: Sequence[Header] = ()) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    if isinstance(error, Unavailable):
-        headers.append((b"retry-after", b"1"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+    start = {"type": "http.response.start", "status": status, "headers": [*headers, *more]}
+    await send(start)
     await send({"type": "http.response.body", "body": body})
 
 
