@@ -13,14 +13,14 @@ from refold.config import Config
 from refold.edges.importers.importer import import_file
 
 KINDS = {"anthropic": "claude-code", "openai_responses": "codex"}
-ABSENT = "no recorded sessions here: REFOLD_DATA names their folder"
+ABSENT = "no recorded sessions here: REFOLD_BENCH_DATA names their folder"
 Message = dict[str, Any]
 
 
 def folder() -> Path | None:
-    """The folder of raw sessions: `raw` in REFOLD_DATA, or beside this repository."""
+    """The folder of raw sessions: `raw` in REFOLD_BENCH_DATA, or beside this repository."""
     beside = Path(__file__).resolve().parents[4] / "shared" / "data"
-    place = Path(os.environ.get("REFOLD_DATA") or beside) / "raw"
+    place = Path(os.environ.get("REFOLD_BENCH_DATA") or beside) / "raw"
     return place if place.is_dir() else None
 
 

@@ -33,8 +33,13 @@ def fronts_kept(upstream: Upstream) -> float:
     shares = []
     lists = [one.body["messages"] for one in upstream.requests]
     for before, now in pairwise(lists):
-        encoded = [json.dumps(one).replace(', "cache_control": {"type": "ephemeral"}', "") for one in now]
-        earlier = [json.dumps(one).replace(', "cache_control": {"type": "ephemeral"}', "") for one in before]
+        encoded = [
+            json.dumps(one).replace(', "cache_control": {"type": "ephemeral"}', "") for one in now
+        ]
+        earlier = [
+            json.dumps(one).replace(', "cache_control": {"type": "ephemeral"}', "")
+            for one in before
+        ]
         same = 0
         while same < min(len(encoded), len(earlier)) and encoded[same] == earlier[same]:
             same += 1
@@ -48,7 +53,10 @@ def fronts_kept(upstream: Upstream) -> float:
 def test_a_long_tool_loop_is_folded_and_nothing_is_refused(
     streams: bool, model: str, tmp_path: Path
 ) -> None:
-    with serving() as upstream, proxied(tmp_path, upstream.url, "--fold", "--window", "30000") as proxy:
+    with (
+        serving() as upstream,
+        proxied(tmp_path, upstream.url, "--fold", "--window", "30000") as proxy,
+    ):
         agent = Agent(f"{proxy.url}/anthropic", upstream, streams=streams, model=model)
         play(agent, tool_loop(60))
         report = proxy.refold("proxy", "report")["total"]

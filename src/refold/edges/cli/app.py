@@ -128,7 +128,7 @@ def _group_parameters(name: str) -> list[click.Parameter]:
 
 
 @click.pass_context
-def _print_help(ctx: click.Context, **_: Any) -> None:
+def _print_help(ctx: click.Context, /, **_: Any) -> None:
     if ctx.invoked_subcommand is not None:
         return
     if ctx.obj.json_output:
