@@ -8,11 +8,12 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 
 from refold.dialects import assemble
+from refold.edges.proxy.body import is_answer
 from tests.real.proxy.strict.server import Upstream
 
 Message = dict[str, Any]
@@ -34,6 +35,8 @@ _QUEUES = itertools.count(1)
 class Agent:
     """Calls Anthropic's messages at a base URL."""
 
+    path: ClassVar[str] = "/v1/messages?beta=true"
+    headers: ClassVar[dict[str, str]] = {"x-api-key": "k", "anthropic-version": "2023-06-01"}
     url: str
     upstream: Upstream
     streams: bool = False
@@ -47,8 +50,12 @@ class Agent:
         self.talk += said
         self.upstream.script.add(answer, queue=self.queue)
         content = self.ask()
-        self.talk.append({"role": "assistant", "content": content})
+        self.talk += self.repeated(content)
         return content
+
+    def repeated(self, content: list[Message]) -> list[Message]:
+        """An answer as it stands in the next request."""
+        return [{"role": "assistant", "content": content}]
 
     def ask(self) -> list[Message]:
         for _ in range(TRIES_MAX):
@@ -67,10 +74,8 @@ class Agent:
     def post(self) -> httpx.Response:
         body = json.dumps(self.request()).encode()
         self.sent_bytes += len(body)
-        headers = {"x-api-key": "k", "anthropic-version": "2023-06-01", "x-script": self.queue}
-        return httpx.post(
-            f"{self.url}/v1/messages?beta=true", content=body, headers=headers, timeout=60
-        )
+        headers = {**self.headers, "x-script": self.queue}
+        return httpx.post(f"{self.url}{self.path}", content=body, headers=headers, timeout=60)
 
     def request(self) -> dict[str, Any]:
         fields = {"model": self.model, "max_tokens": 8_000, "system": SYSTEM, "tools": TOOLS}
@@ -86,6 +91,30 @@ class Agent:
         lines = response.text.splitlines()
         events = [json.loads(line[5:]) for line in lines if line.startswith("data:")]
         return list(assemble(events)["content"])
+
+
+@dataclass
+class ResponsesAgent(Agent):
+    """The same over OpenAI's responses, with nothing kept there, as Codex calls them."""
+
+    path: ClassVar[str] = "/v1/responses"
+    headers: ClassVar[dict[str, str]] = {"authorization": "Bearer k"}
+    model: str = "gpt-5.5"
+
+    def repeated(self, content: list[Message]) -> list[Message]:
+        return content
+
+    def request(self) -> dict[str, Any]:
+        fields = {"model": self.model, "instructions": SYSTEM[1]["text"], "store": False}
+        include = ["reasoning.encrypted_content"]
+        return {**fields, "include": include, "stream": self.streams, "input": list(self.talk)}
+
+    def _content(self, response: httpx.Response) -> list[Message]:
+        if not self.streams:
+            return list(response.json()["output"])
+        lines = response.text.splitlines()
+        events = [json.loads(line[5:]) for line in lines if line.startswith("data:")]
+        return list(assemble(events)["output"])
 
 
 def marked(message: Message) -> Message:
@@ -107,16 +136,43 @@ def turns(messages: list[Message]) -> Iterator[tuple[list[Message], list[Message
             answer += [{"type": "text", "text": blocks}] if isinstance(blocks, str) else blocks
             continue
         if answer:
-            yield said, list(map(_unsigned, answer))
+            yield said, list(map(unsigned, answer))
             said, answer = [], []
         said.append(message)
     if answer:
-        yield said, list(map(_unsigned, answer))
+        yield said, list(map(unsigned, answer))
 
 
-def _unsigned(block: Message) -> Message:
-    """A block without the signature, which the upstream makes."""
-    return {key: value for key, value in block.items() if key != "signature"}
+def item_turns(items: list[Message]) -> Iterator[tuple[list[Message], list[Message]]]:
+    """The same for a list of items. Calls of tools that the provider runs itself are left out:
+    their results are not in the record."""
+    said: list[Message] = []
+    answer: list[Message] = []
+    for item in map(unsigned, items):
+        if item.get("type") in HOSTED:
+            continue
+        if is_answer(item):
+            answer.append(item)
+            continue
+        if answer:
+            yield said, answer
+            said, answer = [], []
+        said.append(item)
+    if answer:
+        yield said, answer
+
+
+HOSTED = ("web_search_call", "tool_search_call", "tool_search_output")
+_SEALED = frozenset(
+    {"signature", "encrypted_content", "internal_chat_message_metadata_passthrough"}
+)
+
+
+def unsigned(block: Message) -> Message:
+    """A block or item without what the upstream makes itself: signatures, seals, ids of items."""
+    is_item = "call_id" in block or block.get("type") in ("reasoning", "message")
+    left_out = _SEALED | {"id", "status"} if is_item else _SEALED
+    return {key: value for key, value in block.items() if key not in left_out}
 
 
 def tool_loop(count: int, chars: int = 3_000) -> list[Message]:

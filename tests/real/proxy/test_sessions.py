@@ -10,21 +10,18 @@ from typing import Any
 
 import pytest
 
-from tests.real.proxy.agent import Agent, tool_loop, turns
+from tests.real.proxy.agent import Agent, ResponsesAgent, item_turns, tool_loop, turns, unsigned
 from tests.real.proxy.process import proxied
 from tests.real.proxy.recorded import ABSENT, folder, recorded
 from tests.real.proxy.strict.server import Upstream, serving
 
-SESSIONS_MAX = 5
+SESSIONS_MAX = 3
 
 
 def play(agent: Agent, messages: list[dict[str, Any]]) -> None:
-    for said, answer in turns(messages):
-        content = agent.turn(said, answer)
-        unsigned = [
-            {key: value for key, value in block.items() if key != "signature"} for block in content
-        ]
-        assert unsigned == answer
+    each = item_turns if isinstance(agent, ResponsesAgent) else turns
+    for said, answer in each(messages):
+        assert list(map(unsigned, agent.turn(said, answer))) == answer
 
 
 def fronts_kept(upstream: Upstream) -> float:
@@ -76,13 +73,19 @@ def test_observing_sends_the_bytes_that_came(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(folder() is None, reason=ABSENT)
-@pytest.mark.parametrize("share", [30_000, 60_000])
-def test_recorded_sessions_are_folded_and_nothing_is_refused(share: int, tmp_path: Path) -> None:
-    for name, messages in recorded("anthropic", SESSIONS_MAX):
+@pytest.mark.parametrize(
+    ("kind", "base"), [("anthropic", "anthropic"), ("openai_responses", "openai")]
+)
+@pytest.mark.parametrize("window", [30_000, 60_000])
+def test_recorded_sessions_are_folded_and_nothing_is_refused(
+    kind: str, base: str, window: int, tmp_path: Path
+) -> None:
+    caller = Agent if kind == "anthropic" else ResponsesAgent
+    for name, messages in recorded(kind, SESSIONS_MAX):
         place = tmp_path / name
         place.mkdir()
-        options = ("--fold", "--window", str(share))
-        with serving() as upstream, proxied(place, upstream.url, *options) as proxy:
-            play(Agent(f"{proxy.url}/anthropic", upstream), messages)
+        options = ("--fold", "--window", str(window))
+        with serving(window=1_000_000) as upstream, proxied(place, upstream.url, *options) as proxy:
+            play(caller(f"{proxy.url}/{base}", upstream), messages)
             assert "failed" not in proxy.log()
         assert upstream.refusals == [], name
