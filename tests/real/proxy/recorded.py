@@ -18,16 +18,19 @@ Message = dict[str, Any]
 
 
 def folder() -> Path | None:
-    """The folder of raw sessions: `raw` in REFOLD_BENCH_DATA, or beside this repository."""
+    """The folder of the data: REFOLD_BENCH_DATA, or beside this repository; None if it has no
+    raw sessions."""
     beside = Path(__file__).resolve().parents[4] / "shared" / "data"
-    place = Path(os.environ.get("REFOLD_BENCH_DATA") or beside) / "raw"
-    return place if place.is_dir() else None
+    place = Path(os.environ.get("REFOLD_BENCH_DATA") or beside)
+    return place if (place / "raw").is_dir() else None
 
 
-def recorded(dialect: str, limit: int = 100) -> Iterator[tuple[str, list[Message]]]:
+def recorded(
+    dialect: str, limit: int = 100, place: Path | None = None
+) -> Iterator[tuple[str, list[Message]]]:
     """The name of each session, and its messages in the dialect."""
-    place = folder()
-    paths = sorted(place.glob(f"{KINDS[dialect]}/*.gz")) if place else []
+    place = place or folder()
+    paths = sorted(place.glob(f"raw/{KINDS[dialect]}/*.gz")) if place else []
     for path in paths[:limit]:
         store = refold.open_store("memory:")
         import_file(store, Config(), path)
