@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import refold
-from refold.edges.proxy.page import MARK
+from refold.edges.proxy.body import MARK
 from refold.edges.proxy.savings import NOTE
 from tests.edges.proxy.kit import (
     MODEL,

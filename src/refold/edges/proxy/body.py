@@ -30,27 +30,51 @@ _SYSTEM = ("system", "instructions", "systemInstruction", "system_instruction")
 _ELSEWHERE = ("previous_response_id", "conversation", "thread", "cachedContent", "cached_content")
 _NATIVE = ("context_management", "compaction")
 _NULL = b"null"
+_NO_TOOLS = (_NULL, b"[]")
+MARK = "cache_control"
 _ANSWERING = frozenset({"assistant", "model"})
 
 
+class Mark(Struct, frozen=True):
+    """A cache mark of the client: on which message, counted from the end, and which of its blocks,
+    and what it says."""
+
+    from_end: int
+    block: int
+    says: Any
+
+
 class Asked(Struct, frozen=True, kw_only=True):
-    """A call as it was read. `is_native` says that the provider was asked to shorten the list
-    itself: then it is not folded here."""
+    """A call as it was read, its messages without cache marks. `is_native` says that the provider
+    was asked to shorten the list itself: then it is not folded here."""
 
     dialect: str
     model: str
     messages: list[Wire]
-    system: Any
-    tools: list[Any] | None
+    marks: list[Mark]
     session: str
     size_bytes: int
     is_native: bool
     fields: dict[str, Raw]
 
     @property
-    def list_bytes(self) -> int:
-        """How many bytes of the body are the list."""
-        return len(bytes(self.fields[LISTS[self.dialect]]))
+    def system(self) -> Any:
+        return next((_value(self.fields, name) for name in _SYSTEM if name in self.fields), None)
+
+    @property
+    def tools(self) -> list[Any] | None:
+        tools = _value(self.fields, "tools") if self.has_tools else None
+        return tools if isinstance(tools, list) else None
+
+    @property
+    def has_tools(self) -> bool:
+        return bytes(self.fields.get("tools", Raw(_NULL))).strip() not in _NO_TOOLS
+
+    @property
+    def beside(self) -> tuple[bytes, ...]:
+        """The system prompt and the tools as they came."""
+        names = (*_SYSTEM, "tools")
+        return tuple(bytes(self.fields[name]) for name in names if name in self.fields)
 
     def with_list(self, encoded: Sequence[bytes]) -> bytes:
         """The body with other messages, each encoded already; everything else as it came."""
@@ -73,13 +97,12 @@ def asked_of(body: bytes, target: Target, session: str) -> Asked | None:
     messages = _list_of(msgspec.json.decode(raw))
     if messages is None or any(one.get("type") == "item_reference" for one in messages):
         return None
-    tools = _value(fields, "tools")
+    plain, marks = _unmarked(messages)
     return Asked(
         dialect=target.known.dialect,
         model=target.model or _text(_value(fields, "model")),
-        messages=messages,
-        system=next((_value(fields, name) for name in _SYSTEM if name in fields), None),
-        tools=tools if isinstance(tools, list) and tools else None,
+        messages=plain,
+        marks=marks,
         session=session,
         size_bytes=len(body),
         is_native=any(_value(fields, name) for name in _NATIVE),
@@ -102,6 +125,29 @@ def _list_of(value: object) -> list[Wire] | None:
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
         return None
     return value
+
+
+# --- cache marks ---
+
+
+def _unmarked(messages: list[Wire]) -> tuple[list[Wire], list[Mark]]:
+    """The list without cache marks, which move at every call, and where they were: of each message
+    the last."""
+    plain, marks = list(messages), []
+    for place, message in enumerate(messages):
+        content = message.get("content")
+        blocks = content if isinstance(content, list) else ()
+        found = [at for at, one in enumerate(blocks) if isinstance(one, dict) and MARK in one]
+        if found:
+            marks.append(Mark(len(messages) - place, found[-1], blocks[found[-1]][MARK]))
+            plain[place] = {**message, "content": list(map(_without_mark, blocks))}
+    return plain, marks
+
+
+def _without_mark(block: Any) -> Any:
+    if not isinstance(block, dict) or MARK not in block:
+        return block
+    return {key: value for key, value in block.items() if key != MARK}
 
 
 # --- who said it ---

@@ -13,7 +13,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
@@ -25,7 +25,7 @@ from refold.conversations.recognition import recognise
 from refold.core.budget import OFFLOAD_MAX
 from refold.edges.proxy.body import Asked, Wire, is_answer
 from refold.edges.proxy.limits import Limits
-from refold.edges.proxy.page import MARK, Encoded
+from refold.edges.proxy.page import Encoded
 from refold.edges.proxy.savings import NOTE, Account
 from refold.stores.protocol import Store
 from refold.tokens.models import model_info
@@ -56,8 +56,9 @@ class Held:
         # may no longer fit.
         self.is_swapped = _was_folded(context)
         self.dialect, self.session, self.model = asked.dialect, asked.session, asked.model
-        self.has_tools = bool(asked.tools)
+        self.has_tools = asked.has_tools
         self.seen: list[Wire] = []
+        self.beside: tuple[bytes, ...] = ()
         self.size_bytes = 0
         anchor = context.view.anchor
         # The newest seq whose answer came through here: what follows it was thought under our page.
@@ -71,7 +72,7 @@ class Held:
         """This list came last."""
         self.seen, self.size_bytes = asked.messages, asked.size_bytes
         self.session = asked.session or self.session
-        self.has_tools = self.has_tools or bool(asked.tools)
+        self.has_tools = self.has_tools or asked.has_tools
         self.used_at = time.monotonic()
 
 
@@ -188,25 +189,20 @@ class Book:
 
 
 def common(seen: Sequence[Wire], messages: Sequence[Wire]) -> int:
-    """How many messages two lists have in common at their beginning, cache marks aside."""
+    """How many messages two lists have in common at their beginning."""
     for at, (one, other) in enumerate(zip(seen, messages, strict=False)):
-        if one != other and _unmarked(one) != _unmarked(other):
+        if one != other and _texts_alike(one) != _texts_alike(other):
             return at
     return min(len(seen), len(messages))
 
 
-def _unmarked(value: Any) -> Any:
-    """A message without cache marks; a list of one text as that text."""
-    if isinstance(value, Mapping):
-        held = {key: _unmarked(one) for key, one in value.items() if key != MARK}
-        return held
-    if isinstance(value, list):
-        parts = [_unmarked(one) for one in value]
-        is_text = len(parts) == 1 and isinstance(parts[0], dict)
-        if is_text and parts[0].keys() == {"type", "text"} and parts[0]["type"] == "text":
-            return parts[0]["text"]
-        return parts
-    return value
+def _texts_alike(message: Wire) -> Wire:
+    """The message, with a list of one text as that text: clients write a marked text as a list."""
+    content = message.get("content")
+    if not isinstance(content, list) or len(content) != 1 or not isinstance(content[0], dict):
+        return message
+    is_text = content[0].keys() == {"type", "text"}
+    return {**message, "content": content[0]["text"]} if is_text else message
 
 
 def _was_folded(context: refold.Context) -> bool:

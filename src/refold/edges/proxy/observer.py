@@ -74,12 +74,12 @@ class Observer:
         with held.guard:
             if not held.is_swapped or common(held.seen, asked.messages) != len(held.seen):
                 return None
-            rest = map(msgspec.json.encode, asked.messages[len(held.seen) :])
-            return asked.with_list([*held.encoded.sent, *rest])
+            rest = asked.messages[len(held.seen) :]
+            return asked.with_list([*held.encoded.sent, *map(msgspec.json.encode, rest)])
 
     def is_beside(self, asked: Asked) -> bool:
         """Whether a call that carries a conversation is no turn of it: its tools are gone."""
-        if asked.tools or not answered_upto(asked.messages):
+        if asked.has_tools or not answered_upto(asked.messages):
             return False
         held = self._book.beside(asked)
         return held is not None and held.has_tools
@@ -94,11 +94,19 @@ class Observer:
         is_foreign = self._folds(held) and not self._is_ours(held, asked)
         if is_foreign:
             self._take_sent(held, asked)
-        held.context.mirror(asked.messages, system=asked.system, tools=asked.tools)
+        self._mirror(held, asked)
         if is_foreign and not self._is_own(held):
             # A restore to where the log is changes nothing but what thinking it was thought under.
             held.context.restore(held.context.view.head)
         held.take(asked)
+
+    def _mirror(self, held: Held, asked: Asked) -> None:
+        """Hands the list over; what stands beside it only if it is not what came last time."""
+        if asked.beside == held.beside:
+            held.context.mirror(asked.messages)
+            return
+        held.context.mirror(asked.messages, system=asked.system, tools=asked.tools)
+        held.beside = asked.beside
 
     def _folds(self, held: Held) -> bool:
         return self._book.folding.folds or held.is_swapped
@@ -125,7 +133,7 @@ class Observer:
             id = sent.id
         finally:
             sent.close()
-        held.context = self._book.open(asked, id)
+        held.context, held.beside = self._book.open(asked, id), ()
 
     def _is_own(self, held: Held) -> bool:
         return not held.is_swapped and is_own(held.context.view)
@@ -150,7 +158,7 @@ class Observer:
             return None
         held.is_swapped = True
         wires = request[LISTS[asked.dialect]]
-        return asked.with_list(held.encoded.encode(wires, asked.messages))
+        return asked.with_list(held.encoded.encode(wires, asked.marks))
 
     def recover(self, taken: Taken, status: int, answer: bytes) -> Taken | None:
         """The call made shorter, after the provider refused it as too long; None if that is not

@@ -8,16 +8,14 @@ on copies, where the client has them now, so there are never more than it set. N
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from refold.core.model import ToolResult, View
+from refold.edges.proxy.body import MARK, Mark, Wire
 
-Wire = dict[str, Any]
-MARK = "cache_control"
 _UNMARKABLE = frozenset({"thinking", "redacted_thinking"})
 
 
@@ -40,15 +38,15 @@ class Encoded:
         self._wires: list[Wire] = []
         self.sent: list[bytes] = []  # without cache marks
 
-    def encode(self, wires: Sequence[Wire], messages: Sequence[Wire]) -> list[bytes]:
+    def encode(self, wires: Sequence[Wire], marks: Sequence[Mark]) -> list[bytes]:
         """The messages of a page as bytes, marked where the client's list is."""
         same = _common(self._wires, wires)
         del self._wires[same:], self.sent[same:]
         self._wires += wires[same:]
         self.sent += map(msgspec.json.encode, wires[same:])
         sent = list(self.sent)
-        for mark in _marks_of(messages):
-            place = len(wires) - (len(messages) - mark.message)
+        for mark in marks:
+            place = len(wires) - mark.from_end
             if place >= 0 and (marked := _marked(wires[place], mark)) is not None:
                 sent[place] = msgspec.json.encode(marked)
         return sent
@@ -61,27 +59,6 @@ def _common(before: Sequence[Wire], now: Sequence[Wire]) -> int:
 
 
 # --- cache marks ---
-
-
-class Mark(Struct, frozen=True):
-    """A cache mark of the client: on which message and block, and what it says."""
-
-    message: int
-    block: int
-    says: Any
-
-
-def _marks_of(messages: Sequence[Wire]) -> Iterator[Mark]:
-    """One mark for each message that has any: the last."""
-    for place, message in enumerate(messages):
-        content = message.get("content")
-        if not isinstance(content, list):
-            continue
-        for at in range(len(content) - 1, -1, -1):
-            block = content[at]
-            if isinstance(block, dict) and MARK in block:
-                yield Mark(place, at, block[MARK])
-                break
 
 
 def _marked(wire: Wire, mark: Mark) -> Wire | None:

@@ -8,6 +8,7 @@ nobody has called for a while: until then an agent may still need it. Neighbours
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import logging
 import os
@@ -35,6 +36,7 @@ KEEP_ALIVE_S, STOP_S = 75, 10
 BACKLOG = 1_024
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 LOOK_S, ALONE_S = 5.0, 600.0
+GARBAGE = 20_000  # objects between two collections; most of a call are texts
 
 
 class Given(Struct, frozen=True, kw_only=True):
@@ -93,6 +95,9 @@ def serve(given: Given) -> None:
     listening = listen(given.host, given.port) if given.socket is None else _handed(given.socket)
     log_to_stderr(given.log_level)
     proxy = proxy_of(given)
+    # What is here at the start stays for good: no collection has to look at it again.
+    gc.freeze()
+    gc.set_threshold(GARBAGE, 20, 20)
     server = uvicorn.Server(_uvicorn_config(proxy))
     if given.parent:
         watch = threading.Thread(target=_leave_alone, args=(server, proxy, given.parent))

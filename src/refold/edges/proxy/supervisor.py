@@ -55,7 +55,8 @@ class Supervisor:
         return f"http://127.0.0.1:{self._given.port}"
 
     def _start(self) -> subprocess.Popen[bytes]:
-        given = msgspec.structs.replace(self._given, plain=self._deaths >= RESTARTS_MAX)
+        plain = self._given.plain or self._deaths >= RESTARTS_MAX
+        given = msgspec.structs.replace(self._given, plain=plain)
         # In a session of its own: Ctrl-C is meant for the agent.
         return subprocess.Popen(
             [sys.executable, "-c", MAIN],
