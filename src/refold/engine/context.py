@@ -276,7 +276,8 @@ class Context:
         list. Nothing is written twice."""
         if system is not None and is_same_text(self._open.known.system, plain_system(system)):
             system = None
-        self.update(system=system, tools=tools)
+        if system is not None or tools is not None:
+            self.update(system=system, tools=tools)
         return self._mirror.take(messages)
 
     @checked

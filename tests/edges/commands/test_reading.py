@@ -50,6 +50,7 @@ READING: dict[str, tuple[tuple[str, ...], ...]] = {
     "scan": (("--all",),),
     "verify": ((), ("work",)),
     "doctor": ((),),
+    "proxy report": ((), ("--limit", "1")),
     "replay": (("work",), ("work", "--window", "1000")),
     "export": (("work", "-"), ("work", "../out.json", "--force")),
 }

@@ -60,8 +60,19 @@ def test_where_nobody_watches_there_is_no_progress_and_nobody_to_ask() -> None:
         session.confirm("Really?", yes=False)
 
 
-CREATING = ("import", "memory add", "memory import", "chat", "doctor", "statusline", "mcp", "sync",
-            "hook claude-code install")  # fmt: skip
+CREATING = (
+    "import",
+    "memory add",
+    "memory import",
+    "chat",
+    "doctor",
+    "statusline",
+    "mcp",
+    "sync",
+    "proxy",
+    "run",
+    "hook claude-code install",
+)
 READING = [name for name in COMMANDS if load(name).on != "nothing" and name not in CREATING]
 
 

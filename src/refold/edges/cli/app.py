@@ -13,6 +13,7 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any, NoReturn
 
 import click
@@ -63,7 +64,7 @@ class Commands(click.Group):
         name = self.prefix + cmd_name
         if name in GROUPS:
             return Commands(
-                f"{name} ", name=cmd_name, help=_group_help(name), params=[*output_options()]
+                f"{name} ", name=cmd_name, help=_group_help(name), params=_group_parameters(name)
             )
         return _as_click(load(name)) if name in COMMANDS else None
 
@@ -98,7 +99,9 @@ def _is_own(group: str, args: list[str]) -> bool:
     """Whether the words after a group are for the command of its name, and not one of those in
     it, perhaps misspelt: an id stands alone, and looks like none of them."""
     known = [name.split()[-1] for name in COMMANDS if name.startswith(f"{group} ")]
-    if not args or args[0] in known or args[0] in (*HELP["help_option_names"], *OUTPUT):
+    if not args:
+        return load(group).on != "conversation"
+    if args[0] in known or args[0] in (*HELP["help_option_names"], *OUTPUT):
         return False
     if args[0].startswith("-"):
         return True
@@ -109,13 +112,24 @@ def _is_own(group: str, args: list[str]) -> bool:
 def _group_help(name: str) -> str:
     if name not in COMMANDS:
         return GROUPS[name]
-    taken = "".join(f" [{one.shown}]" for one in parameters_of(load(name)))
-    own = f"refold {name} ID{taken}: {COMMANDS[name].summary}"
+    command = load(name)
+    if command.on != "conversation":
+        return f"{command.summary}\n\n{command.details}"
+    taken = "".join(f" [{one.shown}]" for one in parameters_of(command))
+    own = f"refold {name} ID{taken}: {command.summary}"
     return f"{GROUPS[name]}\n\n{own}"
 
 
+def _group_parameters(name: str) -> list[click.Parameter]:
+    """What the help of a group shows: a command of its name that takes no id is given as it
+    stands, so its options are the group's."""
+    if name in COMMANDS and load(name).on != "conversation":
+        return [*parameters(load(name))]
+    return [*output_options()]
+
+
 @click.pass_context
-def _print_help(ctx: click.Context) -> None:
+def _print_help(ctx: click.Context, /, **_: Any) -> None:
     if ctx.invoked_subcommand is not None:
         return
     if ctx.obj.json_output:
@@ -137,8 +151,12 @@ def _as_click(command: Command[Any, Any]) -> click.Command:
         params=[*parameters(command)],
         help=f"{command.summary}\n\n{command.details}",
         short_help=command.summary,
-        context_settings=HELP,
+        context_settings={**HELP, "allow_interspersed_args": not _passes_on(command)},
     )
+
+
+def _passes_on(command: Command[Any, Any]) -> bool:
+    return any(one.passes_on for one in parameters_of(command))
 
 
 def _run_command(command: Command[Any, Any], screen: Screen, given: Mapping[str, Any]) -> None:
@@ -195,7 +213,8 @@ commands = Commands(name="refold", help=ABOUT, params=[_VERSION, *output_options
 
 def outcome(args: list[str]) -> int:
     """Runs a command line and gives the exit status."""
-    screen = Screen(json_output="--json" in args, no_color="--no-color" in args)
+    own = _own_words(args)
+    screen = Screen(json_output="--json" in own, no_color="--no-color" in own)
     try:
         status = _run(args, screen)
         sys.stdout.flush()
@@ -207,6 +226,13 @@ def outcome(args: list[str]) -> int:
         _print_error(f"cannot write the output: {error.strerror or error}", "")
         return OUTCOMES["unavailable"][1]
     return status
+
+
+def _own_words(args: list[str]) -> list[str]:
+    """The words that are for refold: those of a program that `run` starts are the program's."""
+    if args[:1] != ["run"]:
+        return args
+    return list(takewhile(lambda word: word.startswith("-"), args[1:]))
 
 
 def _run(args: list[str], screen: Screen) -> int:
@@ -290,7 +316,7 @@ def _print_error(message: str, hint: str) -> None:
 
 
 def _explain(args: list[str]) -> None:
-    if "--debug" in args:
+    if "--debug" in _own_words(args):
         Screen(out=sys.stderr).line(traceback.format_exc())
 
 

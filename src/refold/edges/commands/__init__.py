@@ -103,6 +103,15 @@ COMMANDS = {
     "repair": Entry("repair", "Make a damaged conversation readable again."),
     "allow": Entry("allow", "Allow what the files of this project name: a server and a key."),
     "serve": Entry("serve", "Serve a store to a team, over HTTP.", is_shell_only=True),
+    "run": Entry(
+        "run", "Start an agent behind a proxy that keeps what it says.", is_shell_only=True
+    ),
+    "proxy": Entry(
+        "proxy.proxy", "Pass the calls of agents on, and keep what they say.", is_shell_only=True
+    ),
+    "proxy report": Entry(
+        "proxy.report", "Show what calls through the proxy took and saved.", is_shell_only=True
+    ),
     "mcp": Entry(
         "mcp", "Offer search and memory to other agents, as an MCP server.", is_shell_only=True
     ),
@@ -141,6 +150,7 @@ GROUPS = {
     "artifacts": "List, show, search and remove stored artifacts.",
     "hook": "Let other agents call refold in their hooks.",
     "hook claude-code": "Let Claude Code call refold in its hooks, or no longer.",
+    "proxy": "Pass the calls of agents on to their providers, and show what was saved.",
     "token": "Create, list and revoke the tokens of a team server, and show its audit log.",
     "memory": "List, add, find, change and forget what outlives conversations.",
 }

@@ -64,7 +64,7 @@ class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a command takes. A field's `Meta` has its help (`description`), its bounds, and in
     `extra`: `positional`, `metavar`, `short` (a second, short name), `bare` (the value of an
     option that is given without one), `takes_rest` (a text up to the end of the line),
-    `completes` (what kind of name is written there)."""
+    `completes` (what kind of name is written there), `passes_on` (a command line of others)."""
 
 
 class Result(Struct, frozen=True, kw_only=True):

@@ -38,7 +38,8 @@ class Parameter(Struct, frozen=True, kw_only=True):
     """One thing that a command takes. `option` is its name in a line, empty if its place says
     what it is. `takes_rest` is a text of several words, up to the end of the line. `bare` is its
     value where it is given without one, None if it must have one. `completes` says what kind of
-    name is written there (`file`, `folder`, `artifact`, ...)."""
+    name is written there (`file`, `folder`, `artifact`, ...). With `passes_on`, the first word and
+    all after it are somebody else's command line."""
 
     name: str
     option: str = ""
@@ -55,6 +56,7 @@ class Parameter(Struct, frozen=True, kw_only=True):
     takes_rest: bool = False
     bare: str | None = None
     completes: str = ""
+    passes_on: bool = False
 
     @property
     def shown(self) -> str:
@@ -91,6 +93,7 @@ def _parameter(field: inspect.Field) -> Parameter:
         takes_rest=bool(extra.get("takes_rest")),
         bare=extra.get("bare"),
         completes=str(extra.get("completes", "")),
+        passes_on=bool(extra.get("passes_on")),
         **_values(item),
     )
 

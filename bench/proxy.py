@@ -1,0 +1,269 @@
+"""What the proxy costs and saves: recorded sessions of real agents, played call by call through a
+proxy process against an upstream as strict as the providers (`tests/real/proxy/strict`), and a
+hundred conversations at once.
+
+CPU is what /proc says of the proxy's process, all of it: HTTP on both sides, the log, compactions.
+The bound follows from msgspec's decoding of the very bodies that came, measured here. A front is
+compared message by message as it stands in the request, cache marks aside.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+from tests.real.proxy.agent import Agent, ResponsesAgent, item_turns, tool_loop, turns, unsigned
+from tests.real.proxy.process import Process, proxied
+from tests.real.proxy.recorded import ABSENT, recorded
+from tests.real.proxy.strict.server import Upstream, serving
+
+from bench.tables import Table, verdict
+
+WINDOW = 60_000
+CALL_MS, DECODINGS = 5.0, 3.0
+FRONT_MIN, BYTES_MAX = 0.95, 0.35
+CONVERSATIONS, ROUNDS, GROWTH_MAX = 100, 6, 1.10
+KINDS: dict[str, tuple[str, type[Agent]]] = {
+    "anthropic": ("anthropic", Agent),
+    "openai_responses": ("openai", ResponsesAgent),
+}
+HEAD = ["what", "Claude Code", "Codex", "goal", ""]
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass
+class Played:
+    """What came of the sessions of one agent."""
+
+    sessions: int = 0
+    requests: int = 0
+    refused: int = 0
+    changed: int = 0
+    failed: int = 0
+    client_bytes: int = 0
+    sent_bytes: int = 0
+    folded: int = 0
+    fronts: list[float] = field(default_factory=list)
+    cpu_ms: float = 0.0
+    bound_ms: float = 0.0
+    saved: float = 0.0
+    cost: float = 0.0
+
+
+def run(data: Path | None, limit: int = 100) -> list[Table] | str:
+    if data is None or not (data / "raw").is_dir():
+        return ABSENT
+    claude, codex = (play(kind, limit, data) for kind in KINDS)
+    table = Table(f"Recorded sessions through `refold proxy --fold --window {WINDOW}`", HEAD)
+    for name, value in (("sessions", "sessions"), ("requests", "requests"), ("folded", "folded")):
+        table.add(name, getattr(claude, value), getattr(codex, value), "", "")
+    for name in ("refused", "changed", "failed"):
+        worst = max(getattr(claude, name), getattr(codex, name))
+        table.add(
+            _NAMES[name], getattr(claude, name), getattr(codex, name), "0", verdict(not worst)
+        )
+    shares = [one.sent_bytes / max(1, one.client_bytes) for one in (claude, codex)]
+    met = verdict(max(shares) <= BYTES_MAX)
+    table.add("sent, as a share of the client's bytes", *shares, f"≤ {BYTES_MAX}", met)
+    fronts = [sum(one.fronts) / max(1, len(one.fronts)) for one in (claude, codex)]
+    met = verdict(min(fronts) >= FRONT_MIN)
+    table.add("of a request, repeats the front of the last", *fronts, f"≥ {FRONT_MIN}", met)
+    cpu = [one.cpu_ms / max(1, one.requests) for one in (claude, codex)]
+    bound = [one.bound_ms / max(1, one.requests) for one in (claude, codex)]
+    met = verdict(all(one <= other for one, other in zip(cpu, bound, strict=True)))
+    table.add("CPU of the proxy, ms a call", *cpu, " / ".join(f"{one:.1f}" for one in bound), met)
+    money = [f"${one.cost:.2f}, ${one.saved:.2f} saved" for one in (claude, codex)]
+    table.add("billed, by the upstream's usage", *money, "", "")
+    table.note(
+        "The goal of the CPU is 5 ms and three decodings of the body, for either agent; what is "
+        "imported late was imported before."
+    )
+    return [table, at_once()]
+
+
+_NAMES = {
+    "refused": "refused by the upstream",
+    "changed": "answers changed",
+    "failed": "faults in the proxy's log",
+}
+
+
+# --- sessions ---
+
+
+def play(kind: str, limit: int, data: Path) -> Played:
+    base, caller = KINDS[kind]
+    played = Played()
+    for _, messages in recorded(kind, limit, data):
+        with (
+            tempfile.TemporaryDirectory() as place,
+            serving(window=1_000_000) as upstream,
+            proxied(Path(place), upstream.url, "--fold", "--window", str(WINDOW)) as proxy,
+        ):
+            _warm_up(proxy, upstream)
+            agent = caller(f"{proxy.url}/{base}", upstream)
+            before_ms = cpu_ms(proxy)
+            played.changed += _talked(agent, messages, played)
+            played.cpu_ms += cpu_ms(proxy) - before_ms
+            report = proxy.refold("proxy", "report")["total"]
+            played.failed += proxy.log().count('"failed"')
+        played.sessions += 1
+        played.requests += len(upstream.requests)
+        played.refused += len(upstream.refusals)
+        played.client_bytes += agent.sent_bytes
+        played.sent_bytes += sum(len(one.raw) for one in upstream.requests)
+        played.folded += report["folded"]
+        played.cost += report["cost"] or 0.0
+        played.saved += report["saved_cost"] or 0.0
+        key = "messages" if kind == "anthropic" else "input"
+        played.fronts += fronts([one.body[key] for one in upstream.requests])
+    return played
+
+
+def _warm_up(proxy: Process, upstream: Upstream) -> None:
+    """A few calls of another conversation: what is imported late is there afterwards."""
+    agent = Agent(f"{proxy.url}/anthropic", upstream)
+    for said, answer in turns(tool_loop(3)):
+        agent.turn(said, answer)
+    upstream.requests.clear()
+
+
+def _talked(agent: Agent, messages: list[dict[str, Any]], played: Played) -> int:
+    """Plays one session; gives how many answers were not as the upstream sent them."""
+    changed = 0
+    each = item_turns if isinstance(agent, ResponsesAgent) else turns
+    for said, answer in each(messages):
+        content = agent.turn(said, answer)
+        changed += list(map(unsigned, content)) != answer
+        body = json.dumps(agent.request()).encode()
+        start = time.thread_time_ns()
+        msgspec.json.decode(body)
+        played.bound_ms += CALL_MS + DECODINGS * (time.thread_time_ns() - start) / 1e6
+    return changed
+
+
+def fronts(lists: list[list[Any]]) -> list[float]:
+    """For each request but the first, how much of it repeats the front of the one before; of what
+    it could repeat."""
+    shares = []
+    for before, now in pairwise(lists):
+        earlier, later = list(map(_plain, before)), list(map(_plain, now))
+        pairs = zip(earlier, later, strict=False)
+        same = next((at for at, (one, other) in enumerate(pairs) if one != other), len(earlier))
+        could = sum(map(len, earlier))
+        shares.append(min(1.0, sum(map(len, later[:same])) / could) if could else 1.0)
+    return shares
+
+
+def _plain(message: Any) -> bytes:
+    """A message without cache marks."""
+    if isinstance(content := message.get("content"), list):
+        blocks = [
+            {key: value for key, value in one.items() if key != "cache_control"} for one in content
+        ]
+        message = {**message, "content": blocks}
+    return msgspec.json.encode(message)
+
+
+def cpu_ms(proxy: Process) -> float:
+    text = Path(f"/proc/{proxy.process.pid}/stat").read_text()
+    user, system = text.rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) * 1_000 / _TICKS
+
+
+def memory_mb(proxy: Process) -> float:
+    text = Path(f"/proc/{proxy.process.pid}/statm").read_text()
+    return int(text.split()[1]) * _PAGE / 1e6
+
+
+# --- many at once ---
+
+
+def at_once(conversations: int = CONVERSATIONS, rounds: int = ROUNDS) -> Table:
+    """So many conversations that each repeat their list; memory after each round."""
+    sizes = []
+    with (
+        tempfile.TemporaryDirectory() as place,
+        _answering() as url,
+        proxied(Path(place), url) as proxy,
+        httpx.Client(timeout=60) as client,
+    ):
+        for number in range(rounds):
+            _round(client, proxy.url, conversations, number)
+            sizes.append(memory_mb(proxy))
+    table = Table(f"{conversations} conversations at once, memory of the proxy", HEAD_MEMORY)
+    for number, size in enumerate(sizes):
+        table.add(number + 1, size, "", "")
+    growth = sizes[-1] / sizes[1]
+    table.add("last over second", growth, f"≤ {GROWTH_MAX}", verdict(growth <= GROWTH_MAX))
+    return table
+
+
+HEAD_MEMORY = ["round", "MB", "goal", ""]
+
+
+def _round(client: httpx.Client, url: str, conversations: int, number: int) -> None:
+    """Every conversation sends its list once, one message pair longer than the last time."""
+
+    def call(name: int) -> None:
+        messages: list[dict[str, str]] = [{"role": "user", "content": f"I am {name}."}]
+        for turn in range(20 + number):
+            messages += [
+                {"role": "assistant", "content": f"{name} {turn} " * 200},
+                {"role": "user", "content": f"go on with {turn} " * 50},
+            ]
+        body = {"model": "claude-opus-5-5", "max_tokens": 9, "messages": messages}
+        assert client.post(f"{url}/anthropic/v1/messages", json=body).status_code == 200
+
+    threads = [threading.Thread(target=call, args=(name,)) for name in range(conversations)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        size = len(self.rfile.read(int(self.headers["content-length"])))
+        said = {"type": "message", "usage": {"input_tokens": size // 4, "output_tokens": 1}}
+        body = json.dumps(said).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Nothing is printed."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 256
+
+
+@contextmanager
+def _answering() -> Iterator[str]:
+    """A provider that answers everything at once."""
+    server = _Server(("127.0.0.1", 0), _Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,349 @@
+"""The proxy as an ASGI application: in, looked at, up, and back.
+
+What refold does to a call happens before it goes up and after its answer has come; whatever is
+raised there is logged by its kind and place, never with a content, and the client's own bytes go
+on. An answer is relayed as its chunks come; a client that leaves ends the call upstream, and a
+stream that is cut off upstream is cut off here. Neighbours: `observer` looks, `upstream` sends,
+`serve` runs this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+import traceback
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import anyio
+import httpx
+import msgspec
+from msgspec import Struct
+
+from refold.edges.proxy.body import asked_of
+from refold.edges.proxy.gate import Gate, Header
+from refold.edges.proxy.incoming import Bodies, Gone, Incoming
+from refold.edges.proxy.limits import Limits
+from refold.edges.proxy.observer import Observer, Taken
+from refold.edges.proxy.route import Target, target_of
+from refold.edges.proxy.savings import line_text
+from refold.edges.proxy.upstream import Answer, Upstream, end_to_end, readable
+from refold.edges.proxy.usage import UsageReader
+from refold.errors import OUTCOMES, RefoldError, Unavailable
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+T = TypeVar("T")
+
+SESSION_HEADERS = (b"x-claude-code-session-id", b"session_id", b"x-session-id")
+OVERFLOW_STATUSES = frozenset({400, 413, 422})
+READY = b"/refold/ready"  # the only path that is the proxy's own
+ERROR_BYTES_MAX = 1024 * 1024
+STATUSES = {"unauthorized": 401, "upgrade": 426, "upstream": 502, "slow": 504}
+log = logging.getLogger("refold.proxy")
+
+
+class Refused(RefoldError):
+    """An answer of the proxy's own, by a code of STATUSES."""
+
+    def __init__(self, code: str, message: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.code = code  # type: ignore[misc]
+
+
+class CutOff(Exception):
+    """The provider's answer ended before it was whole."""
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """A call on its way: what came, and what refold made of it."""
+
+    method: str
+    target: Target
+    query: bytes
+    headers: list[Header]
+    incoming: Incoming
+    taken: Taken | None = None
+    body: bytes | None = None  # in place of the client's own
+
+
+class Proxy:
+    """One proxy. Without an observer it only passes on."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        observer: Observer | None = None,
+        *,
+        gate: Gate | None = None,
+        limits: Limits | None = None,
+        close: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._upstream, self._observer, self._close = upstream, observer, close
+        self._gate, self._limits = gate or Gate(), limits or Limits()
+        self._bodies = Bodies(self._limits)
+        self._running = self._preparing = 0
+        self.called_at = time.monotonic()
+        self._finishing: set[asyncio.Task[None]] = set()
+        self._threads: anyio.CapacityLimiter | None = None
+
+    # --- ASGI ---
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "http":
+            await self._answer(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1000})
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.stop()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def stop(self) -> None:
+        """Waits for what is still to be written, and lets go of everything."""
+        if self._finishing:
+            await asyncio.wait(self._finishing, timeout=self._limits.prepare_s)
+        await self._upstream.close()
+        await self._in_thread(self._close)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a call, with an error of ours only if there is none of the provider's."""
+        self._running += 1
+        self.called_at = time.monotonic()
+        try:
+            if self._running > self._limits.calls_at_once:
+                raise Unavailable(f"{self._running} calls are under way", retry_after_s=1.0)
+            await self._pass_on(scope, receive, send)
+        except Gone:
+            return
+        except RefoldError as error:
+            await _send_error(send, error)
+        finally:
+            self._running -= 1
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        admitted = self._gate.admitted(scope)
+        if admitted.path == READY:
+            await _send(send, 200, b'{"ready": true}')
+            return
+        names = {name for name, _ in admitted.headers}
+        if b"upgrade" in names and b"sec-websocket-key" in names:
+            raise Refused("upgrade", "websockets are not passed on", hint="call over HTTP")
+        target = target_of(scope["method"], admitted.path, names)
+        incoming = await self._read(receive, target)
+        held = incoming.size
+        call = Call(
+            method=scope["method"],
+            target=target,
+            query=scope.get("query_string", b""),
+            headers=admitted.headers,
+            incoming=incoming,
+        )
+        try:
+            await self._while_there(self._exchange(call, send), receive, incoming)
+        finally:
+            self._bodies.release(held)
+
+    async def _read(self, receive: Receive, target: Target) -> Incoming:
+        looks = self._observer is not None and target.known is not None
+        try:
+            return await self._bodies.read(receive, looks=looks)
+        except TimeoutError:
+            raise Refused("slow", "the request came too slowly") from None
+
+    async def _while_there(
+        self, exchange: Awaitable[None], receive: Receive, incoming: Incoming
+    ) -> None:
+        """Waits for an exchange, and ends it if the client leaves."""
+        if incoming.whole is None:
+            await exchange
+            return
+        working = asyncio.ensure_future(exchange)
+        leaving = asyncio.ensure_future(_left(receive))
+        try:
+            await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+            if not working.done():
+                working.cancel()
+            await asyncio.gather(leaving, return_exceptions=True)
+        try:
+            await working
+        except asyncio.CancelledError:
+            raise Gone from None
+
+    # --- there and back ---
+
+    async def _exchange(self, call: Call, send: Send) -> None:
+        call = await self._looked_at(call)
+        response = await self._sent(call)
+        if call.taken is not None and response.status in OVERFLOW_STATUSES:
+            call, response = await self._recovered(call, call.taken, response)
+        await self._relay(call, response, send)
+
+    async def _sent(self, call: Call) -> Answer:
+        content = call.body if call.body is not None else call.incoming.whole
+        headers = call.headers if call.taken is None else readable(call.headers)
+        try:
+            return await self._upstream.send(
+                call.method,
+                call.target,
+                call.query,
+                headers,
+                call.incoming.stream() if content is None else content,
+            )
+        except httpx.TimeoutException as error:
+            said = f"{self._upstream.address(call.target.provider)} did not answer in time"
+            raise Refused("slow", said) from error
+        except httpx.HTTPError as error:
+            place = self._upstream.address(call.target.provider)
+            raise Refused("upstream", f"{place}: {type(error).__name__}") from error
+
+    async def _relay(self, call: Call, response: Answer, send: Send) -> None:
+        """Passes an answer on as it comes; what it was billed is read on the way."""
+        reader = None
+        if call.taken is not None and response.is_success:
+            call.taken.answered()
+            reader = UsageReader(call.taken.asked.dialect, response.headers)
+        try:
+            headers = [(name.lower(), value) for name, value in end_to_end(response.headers.raw)]
+            start = {"type": "http.response.start", "status": response.status}
+            await send({**start, "headers": headers})
+            async for chunk in response.chunks():
+                if reader is not None:
+                    reader.feed(chunk)
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except httpx.HTTPError as error:
+            # Whoever serves this application cuts the client's stream off as well.
+            raise CutOff(type(error).__name__) from None
+        finally:
+            await response.close()
+            if call.taken is not None and reader is not None:
+                self._finish(call.taken, reader)
+
+    async def _recovered(self, call: Call, taken: Taken, response: Answer) -> tuple[Call, Answer]:
+        """The call again, made shorter, if the provider said that it was too long; once."""
+        answer = await response.peek(ERROR_BYTES_MAX)
+        if answer is None or self._observer is None:
+            return call, response
+        shorter = await self._guarded(
+            partial(self._observer.recover, taken, response.status, answer), "recovering"
+        )
+        if shorter is None or shorter.body is None:
+            return call, response
+        await response.close()
+        call = msgspec.structs.replace(call, taken=shorter, body=shorter.body)
+        return call, await self._sent(call)
+
+    # --- what refold does, which may fail ---
+
+    async def _looked_at(self, call: Call) -> Call:
+        """The call with what refold made of it; as it was, if that is nothing."""
+        body = call.incoming.whole
+        if self._observer is None or call.target.known is None or body is None:
+            return call
+        if self._preparing >= self._limits.preparing:
+            log.warning(_line("passed", error="too many calls are being prepared"))
+            return call
+        self._preparing += 1
+        try:
+            work = partial(self._look, self._observer, call, body)
+            return await self._guarded(work, "preparing") or call
+        finally:
+            self._preparing -= 1
+
+    def _look(self, observer: Observer, call: Call, body: bytes) -> Call:
+        assert call.target.known is not None
+        asked = asked_of(body, call.target, _session_of(call.headers))
+        if asked is None:
+            return call
+        if call.target.known.counts or observer.is_beside(asked):
+            return msgspec.structs.replace(call, body=observer.beside(asked))
+        taken = observer.take(asked)
+        body_sent = taken.body if taken is not None else None
+        return msgspec.structs.replace(call, taken=taken, body=body_sent)
+
+    async def _guarded(self, work: Callable[[], T], doing: str) -> T | None:
+        """What the work gave; None, and a line in the log, if it failed or took too long."""
+        try:
+            async with asyncio.timeout(self._limits.prepare_s):
+                return await self._in_thread(work)
+        except Exception as error:
+            log.warning(_line("failed", doing=doing, error=_told(error)))
+            return None
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        if self._threads is None:
+            self._threads = anyio.CapacityLimiter(self._limits.threads)
+        return await anyio.to_thread.run_sync(work, limiter=self._threads, abandon_on_cancel=True)
+
+    def _finish(self, taken: Taken, reader: UsageReader) -> None:
+        """Keeps what the call was billed, while the client goes on."""
+        task = asyncio.ensure_future(self._finished(taken, reader))
+        self._finishing.add(task)
+        task.add_done_callback(self._finishing.discard)
+
+    async def _finished(self, taken: Taken, reader: UsageReader) -> None:
+        usage = reader.usage
+        if usage is None or self._observer is None:
+            return
+        line = await self._guarded(partial(self._observer.finish, taken, usage), "accounting")
+        if line is not None:
+            log.info("%s: %s", taken.conversation, line_text(line))
+
+
+# --- small parts ---
+
+
+def _session_of(headers: list[Header]) -> str:
+    """The session that a client says it is; several of these make one."""
+    for name in SESSION_HEADERS:
+        found = next((value for given, value in headers if given == name), None)
+        if found:
+            return found.decode("latin-1")[:200]
+    return ""
+
+
+async def _left(receive: Receive) -> None:
+    """Returns once the client is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _send_error(send: Send, error: RefoldError) -> None:
+    """An error in a form that the providers' SDKs read."""
+    status = STATUSES.get(error.code) or OUTCOMES.get(error.code, (500, 1))[0]
+    said = {"type": f"refold_{error.code}".replace("-", "_"), "message": f"refold proxy: {error}"}
+    retry = [(b"retry-after", b"1")] if isinstance(error, Unavailable) else []
+    await _send(send, status, json.dumps({"type": "error", "error": said}).encode(), retry)
+
+
+async def _send(send: Send, status: int, body: bytes, more: Sequence[Header] = ()) -> None:
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    start = {"type": "http.response.start", "status": status, "headers": [*headers, *more]}
+    await send(start)
+    await send({"type": "http.response.body", "body": body})
+
+
+def _line(event: str, **said: str) -> str:
+    return json.dumps({"event": event, **said})
+
+
+def _told(error: Exception) -> str:
+    """What failed and where, without a word of what was being read."""
+    places = [
+        f"{one.filename.rpartition('/')[2]}:{one.lineno}"
+        for one in traceback.extract_tb(error.__traceback__)
+    ]
+    code = error.code if isinstance(error, RefoldError) else ""
+    return " ".join([type(error).__name__, code, *places])

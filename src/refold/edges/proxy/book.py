@@ -1,0 +1,221 @@
+"""Which conversation a request belongs to, by what its list says; and those that are held open.
+
+The longest known front wins; a header (the client's own session) only decides between equals. Two
+lists that share a front and then differ are two branches, and each is held by itself. What nobody
+holds is looked for in the store (`conversations.recognition`). A front that holds no answer is
+nothing to go by: many sessions begin with the same words. Neighbours: `observer` mirrors what is
+found here.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+from msgspec import Struct
+
+import refold
+from refold.config import NUMBER_MAX
+from refold.conversations.recognition import recognise
+from refold.core.budget import OFFLOAD_MAX
+from refold.edges.proxy.body import Asked, Wire, is_answer
+from refold.edges.proxy.limits import Limits
+from refold.edges.proxy.page import Encoded
+from refold.edges.proxy.savings import NOTE, Account
+from refold.stores.protocol import Store
+from refold.tokens.models import model_info
+
+TAG = "proxy"
+_NUMBERS = count()
+AMENDED_MAX = 2  # a difference in the last two messages is an amendment: see `engine.mirror`
+
+
+class Folding(Struct, frozen=True, kw_only=True):
+    """Whether requests are folded, and into which window; None is that of the model."""
+
+    folds: bool = False
+    window: int | None = None
+    config: dict[str, Any] = {}
+
+
+class Held:
+    """A conversation that is held open, and the list that came last. Whoever works with it has its
+    `guard`."""
+
+    def __init__(self, context: refold.Context, asked: Asked, *, known: int) -> None:
+        self.guard = threading.Lock()
+        self.number = next(_NUMBERS)
+        self.context = context
+        self.known = known  # so many messages of the list were in the log when it was opened
+        # What was sent folded once goes on so: its thinking stands under the page, and its own list
+        # may no longer fit.
+        self.is_swapped = _was_folded(context)
+        self.dialect, self.session, self.model = asked.dialect, asked.session, asked.model
+        self.has_tools = asked.has_tools
+        self.seen: list[Wire] = []
+        self.beside: tuple[bytes, ...] = ()
+        self.size_bytes = 0
+        anchor = context.view.anchor
+        # The newest seq whose answer came through here: what follows it was thought under our page.
+        self.answered = anchor.upto if anchor else 0
+        self.encoded = Encoded()
+        self.counted = 0  # up to this seq, large results were counted
+        self.account = Account()
+        self.used_at = time.monotonic()
+
+    def take(self, asked: Asked) -> None:
+        """This list came last."""
+        self.seen, self.size_bytes = asked.messages, asked.size_bytes
+        self.session = asked.session or self.session
+        self.has_tools = self.has_tools or asked.has_tools
+        self.used_at = time.monotonic()
+
+
+class Book:
+    """The conversations of one store that are held open, the newest of them."""
+
+    def __init__(self, store: Store, folding: Folding, limits: Limits) -> None:
+        self.store, self.folding, self._limits = store, folding, limits
+        self._guard = threading.Lock()
+        self._held: OrderedDict[int, Held] = OrderedDict()
+
+    # --- finding ---
+
+    def find(self, asked: Asked) -> Held:
+        """The conversation of a list that has an answer: held already, known to the store, or
+        new."""
+        with self._guard:
+            held, shared = self._nearest(asked)
+        if held is not None:
+            if len(held.seen) - shared <= AMENDED_MAX:
+                return held
+            return self._hold(asked, held.context.id, shared)
+        found = recognise(self.store, asked.messages, asked.dialect)
+        if found is None or not _has_answer(asked.messages[: found.shared]):
+            return self._hold(asked, _new_id(asked), 0)
+        return self._hold(asked, found.conversation.id, found.shared)
+
+    def beside(self, asked: Asked) -> Held | None:
+        """The conversation that a list goes on from exactly, if one is held."""
+        with self._guard:
+            held, shared = self._nearest(asked)
+        return held if held is not None and shared == len(held.seen) else None
+
+    def _nearest(self, asked: Asked) -> tuple[Held | None, int]:
+        best, most = None, (0, False, 0.0)
+        for held in self._held.values():
+            if held.dialect != asked.dialect:
+                continue
+            shared = common(held.seen, asked.messages)
+            rank = (shared, bool(asked.session) and held.session == asked.session, held.used_at)
+            if rank > most and _has_answer(asked.messages[:shared]):
+                best, most = held, rank
+        return best, most[0]
+
+    # --- holding ---
+
+    def open(self, asked: Asked, id: str, *, offloads: bool = True) -> refold.Context:
+        """A conversation, new or known, with the settings of the proxy."""
+        context = refold.open(
+            id,
+            store=self.store,
+            model=asked.model or None,
+            window=self.folding.window,
+            config=self._config(asked, offloads=offloads),
+        )
+        if TAG not in context.view.tags:
+            about = {"session": asked.session} if asked.session else {}
+            metadata = {**context.view.metadata, TAG: about}
+            context.update(tags=(*context.view.tags, TAG), metadata=metadata)
+        return context
+
+    def _config(self, asked: Asked, *, offloads: bool) -> dict[str, Any]:
+        """What the proxy needs of the settings: the client has its own cache marks and roles, and
+        nothing is put on its page that it did not say."""
+        window = self.folding.window or model_info(asked.model or None).window
+        given = self.folding.config
+        early = given.get("offload_tokens") or min(OFFLOAD_MAX, window // 8)
+        return {
+            **given,
+            "dialect": asked.dialect,
+            "cache": False,
+            "memory_tokens": 0,
+            "alternate_roles": False,
+            "offload_tokens": early if offloads else NUMBER_MAX,
+        }
+
+    def _hold(self, asked: Asked, id: str, known: int) -> Held:
+        held = Held(self.open(asked, id, offloads=self.folding.folds), asked, known=known)
+        with self._guard:
+            self._held[held.number] = held
+            gone = list(self._over_limits(held))
+        for one in gone:
+            with one.guard:
+                one.context.close()
+        return held
+
+    def _over_limits(self, newest: Held) -> list[Held]:
+        """Takes out those that were used longest ago, until the limits are kept."""
+        gone: list[Held] = []
+        ordered = sorted(self._held.values(), key=lambda held: held.used_at)
+        size = sum(held.size_bytes for held in ordered)
+        for held in ordered:
+            is_full = len(self._held) > self._limits.conversations or size > self._limits.seen_bytes
+            if not is_full or held is newest:
+                break
+            size -= held.size_bytes
+            gone.append(self._held.pop(held.number))
+        return gone
+
+    def let_go(self, held: Held) -> None:
+        """Forgets a conversation that something went wrong with; whoever calls has its guard."""
+        with self._guard:
+            self._held.pop(held.number, None)
+        held.context.close()
+
+    def close(self) -> None:
+        """Lets go of all, and of the store."""
+        with self._guard:
+            held, self._held = list(self._held.values()), OrderedDict()
+        for one in held:
+            with one.guard:
+                one.context.close()
+        self.store.close()
+
+
+def common(seen: Sequence[Wire], messages: Sequence[Wire]) -> int:
+    """How many messages two lists have in common at their beginning."""
+    for at, (one, other) in enumerate(zip(seen, messages, strict=False)):
+        if one != other and _texts_alike(one) != _texts_alike(other):
+            return at
+    return min(len(seen), len(messages))
+
+
+def _texts_alike(message: Wire) -> Wire:
+    """The message, with a list of one text as that text: clients write a marked text as a list."""
+    content = message.get("content")
+    if not isinstance(content, list) or len(content) != 1 or not isinstance(content[0], dict):
+        return message
+    is_text = content[0].keys() == {"type", "text"}
+    return {**message, "content": content[0]["text"]} if is_text else message
+
+
+def _was_folded(context: refold.Context) -> bool:
+    """Whether a call of this conversation was ever sent folded."""
+    notes = context.log.notes(NOTE)
+    return any(isinstance(note.data, dict) and note.data.get("folded") for note in notes)
+
+
+def _has_answer(messages: Sequence[Wire]) -> bool:
+    return any(map(is_answer, messages))
+
+
+def _new_id(asked: Asked) -> str:
+    """An id that nobody has: the client's session may hold many conversations."""
+    words = "".join(char for char in asked.session.lower() if char in "0123456789abcdef-")[:8]
+    return "-".join(part for part in (TAG, words.strip("-"), secrets.token_hex(4)) if part)

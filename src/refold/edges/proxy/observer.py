@@ -1,0 +1,217 @@
+"""What is kept of a call, and what is sent for it: the list is mirrored, and folded if asked for.
+
+A list without an answer in it is nothing to keep yet: titles, probes and first words pass, and
+whoever goes on brings all of it again. The answer itself is never taken from the stream: it comes
+back in the client's next list. An answer that did not come through here (the agent called its
+provider directly for a while) was thought under another front than ours; then all thinking so far
+is left out. Everything runs in worker threads, one call of a conversation at a time.
+Neighbours: `book` finds the conversation, `page` encodes, `savings` counts; `app` passes on the
+client's own bytes if anything here raises.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from refold.core.model import ToolResult, Usage
+from refold.edges.proxy.body import LISTS, Asked, answered_upto, has_one_answer, is_answer
+from refold.edges.proxy.book import Book, Held, common
+from refold.edges.proxy.page import is_own
+from refold.edges.proxy.savings import NOTE, CallLine
+from refold.errors import RefoldError
+
+STUB_TOKENS = 400  # about what stands in the place of a result that is moved out
+
+
+class Taken(Struct, frozen=True, kw_only=True):
+    """A call that was kept. `body` is what is sent, None for the client's own bytes; `head` is the
+    log as that shows it."""
+
+    asked: Asked
+    held: Held
+    conversation: str
+    head: int
+    body: bytes | None = None
+
+    @property
+    def share(self) -> float:
+        """What is sent, as a share of the client's bytes."""
+        return 1.0 if self.body is None else len(self.body) / max(1, self.asked.size_bytes)
+
+    def answered(self) -> None:
+        """The provider took it: what comes next was thought under what was sent."""
+        if self.held.context.id == self.conversation:
+            self.held.answered = max(self.held.answered, self.head)
+
+
+class Observer:
+    """Follows the conversations that pass by."""
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+
+    def take(self, asked: Asked) -> Taken | None:
+        """Keeps a call; None for one that is no part of a conversation."""
+        if not answered_upto(asked.messages):
+            return None
+        held = self._book.find(asked)
+        with held.guard:
+            try:
+                self._follow(held, asked)
+                return self._shown(held, asked)
+            except BaseException:
+                # Nobody knows how far it came: the next call opens it anew.
+                self._book.let_go(held)
+                raise
+
+    def beside(self, asked: Asked) -> bytes | None:
+        """What to send for a call that is only about a conversation, such as a count: the page in
+        place of what it shows, and the rest as it came; None for the client's own bytes."""
+        held = self._book.beside(asked)
+        if held is None:
+            return None
+        with held.guard:
+            if not held.is_swapped or common(held.seen, asked.messages) != len(held.seen):
+                return None
+            rest = asked.messages[len(held.seen) :]
+            return asked.with_list([*held.encoded.sent, *map(msgspec.json.encode, rest)])
+
+    def is_beside(self, asked: Asked) -> bool:
+        """Whether a call that carries a conversation is no turn of it: its tools are gone."""
+        if asked.has_tools or not answered_upto(asked.messages):
+            return False
+        held = self._book.beside(asked)
+        return held is not None and held.has_tools
+
+    # --- following ---
+
+    def _follow(self, held: Held, asked: Asked) -> None:
+        """Lets the log follow the list."""
+        if asked.model and asked.model != held.model:
+            held.context.update(model=asked.model, window=self._book.folding.window)
+            held.model = asked.model
+        is_foreign = self._folds(held) and not self._is_ours(held, asked)
+        if is_foreign:
+            self._take_sent(held, asked)
+        self._mirror(held, asked)
+        if is_foreign and not self._is_own(held):
+            # A restore to where the log is changes nothing but what thinking it was thought under.
+            held.context.restore(held.context.view.head)
+        held.take(asked)
+
+    def _mirror(self, held: Held, asked: Asked) -> None:
+        """Hands the list over; what stands beside it only if it is not what came last time."""
+        if asked.beside == held.beside:
+            held.context.mirror(asked.messages)
+            return
+        held.context.mirror(asked.messages, system=asked.system, tools=asked.tools)
+        held.beside = asked.beside
+
+    def _folds(self, held: Held) -> bool:
+        return self._book.folding.folds or held.is_swapped
+
+    def _is_ours(self, held: Held, asked: Asked) -> bool:
+        """Whether what is new in the list are what the client says, and at most the one answer
+        that came through here last."""
+        known = common(held.seen, asked.messages) if held.seen else held.known
+        new = asked.messages[known:]
+        if not any(map(is_answer, new)):
+            return True
+        slots = held.context.view.slots
+        return has_one_answer(new) and held.answered >= (slots[-1].last if slots else 0)
+
+    def _take_sent(self, held: Held, asked: Asked) -> None:
+        """Keeps what the provider was sent by others as it was sent: none of its results is
+        moved out."""
+        id = held.context.id
+        held.context.close()
+        sent = self._book.open(asked, id, offloads=False)
+        try:
+            messages = asked.messages[: answered_upto(asked.messages)]
+            sent.mirror(messages, system=asked.system, tools=asked.tools)
+            id = sent.id
+        finally:
+            sent.close()
+        held.context, held.beside = self._book.open(asked, id), ()
+
+    def _is_own(self, held: Held) -> bool:
+        return not held.is_swapped and is_own(held.context.view)
+
+    # --- showing ---
+
+    def _shown(self, held: Held, asked: Asked) -> Taken:
+        body = None
+        if self._folds(held) and not asked.is_native:
+            body = self._folded(held, asked)
+        else:
+            self._count_large(held)
+        context = held.context
+        return Taken(
+            asked=asked, held=held, conversation=context.id, head=context.view.head, body=body
+        )
+
+    def _folded(self, held: Held, asked: Asked) -> bytes | None:
+        """The body with the page in it; None as long as the page is the client's own list."""
+        request = held.context.request(asked.dialect)
+        if self._is_own(held):
+            return None
+        held.is_swapped = True
+        wires = request[LISTS[asked.dialect]]
+        return asked.with_list(held.encoded.encode(wires, asked.marks))
+
+    def recover(self, taken: Taken, status: int, answer: bytes) -> Taken | None:
+        """The call made shorter, after the provider refused it as too long; None if that is not
+        what it said, or nothing helps."""
+        held = taken.held
+        with held.guard:
+            if not self._folds(held) or held.context.id != taken.conversation:
+                return None
+            error = {"status_code": status, "body": answer.decode("utf-8", "replace")}
+            if not held.context.recover(error):
+                return None
+            return self._shown(held, taken.asked)
+
+    # --- afterwards ---
+
+    def finish(self, taken: Taken, usage: Usage) -> CallLine | None:
+        """Keeps what a call was billed; None if the conversation went elsewhere meanwhile."""
+        held = taken.held
+        usage = msgspec.structs.replace(usage, model=usage.model or taken.asked.model)
+        with held.guard:
+            if held.context.id != taken.conversation:
+                return None
+            held.context.record(usage=usage, upto=taken.head)
+            line = self._line(held, taken, usage)
+            held.context.note(NOTE, msgspec.to_builtins(line), by="proxy")
+        return line
+
+    def _line(self, held: Held, taken: Taken, usage: Usage) -> CallLine:
+        if self._folds(held):
+            return held.account.folded(usage, taken.share)
+        self._plan_if_due(held, usage)
+        return held.account.observed(usage)
+
+    def _plan_if_due(self, held: Held, usage: Usage) -> None:
+        """Plans what a fold would have done, once it would have been due."""
+        left = usage.input - held.account.offset
+        if left < held.context.budget.compact_at:
+            return
+        try:
+            plan = held.context.plan()
+        except RefoldError:
+            return
+        kept = plan.tokens_after / max(1, plan.tokens_before)
+        held.account.take_off(round(usage.input * (1 - kept)), breaks=True)
+
+    def _count_large(self, held: Held) -> None:
+        """Counts what a fold would have moved out of the newest message before it was sent."""
+        view, budget = held.context.view, held.context.budget
+        large = min(8_000, budget.window // 8)
+        for slot in reversed(view.slots):
+            if not any(isinstance(block, ToolResult) for block in slot.message.blocks):
+                break
+            if slot.seq > held.counted and slot.tokens > large:
+                saved = held.account.offset + slot.tokens - STUB_TOKENS
+                held.account.take_off(saved, breaks=False)
+        held.counted = view.head

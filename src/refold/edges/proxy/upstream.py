@@ -1,0 +1,158 @@
+"""The way to the providers and back: addresses, headers, and the raw bytes of answers.
+
+Everything goes as it came but what belongs to one connection (RFC 9110, 7.6.1) and the Host.
+Nothing is followed, retried, unpacked or remembered here: redirects, errors and cookies are the
+client's business. Neighbours: `route` names the provider, `app` relays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from http.cookiejar import DefaultCookiePolicy
+from types import MappingProxyType
+
+import httpx
+
+from refold.checked import quoted
+from refold.edges.proxy.gate import Header
+from refold.edges.proxy.limits import Limits
+from refold.edges.proxy.route import Provider, Target
+from refold.errors import Invalid
+
+BASES: Mapping[Provider, str] = MappingProxyType(
+    {
+        "anthropic": "https://api.anthropic.com",
+        "openai": "https://api.openai.com",
+        "gemini": "https://generativelanguage.googleapis.com",
+    }
+)
+CONNECTIONS_MAX, IDLE_MAX = 512, 64
+_PER_CONNECTION = frozenset(
+    {
+        b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization",
+        b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade",
+    }
+)  # fmt: skip
+# What a copy of an answer can be read from: see `usage`.
+READABLE = ("gzip", "deflate", "identity")
+
+Content = bytes | AsyncIterable[bytes]
+
+
+class Upstream:
+    """The providers, each at its address."""
+
+    def __init__(
+        self,
+        bases: Mapping[Provider, str] = BASES,
+        limits: Limits | None = None,
+        client: httpx.AsyncClient | None = None,
+    ) -> None:
+        given = limits or Limits()
+        self._bases = {name: base_checked(url) for name, url in {**BASES, **bases}.items()}
+        self._client = client or httpx.AsyncClient(
+            timeout=httpx.Timeout(given.silence_s, connect=given.connect_s),
+            limits=httpx.Limits(
+                max_connections=CONNECTIONS_MAX, max_keepalive_connections=IDLE_MAX
+            ),
+        )
+        # Cookies belong to the clients that send them, not to us.
+        self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    def address(self, provider: Provider) -> str:
+        """Where a provider is called, for a message to a person."""
+        return str(self._bases[provider])
+
+    async def send(
+        self, method: str, target: Target, query: bytes, headers: list[Header], content: Content
+    ) -> Answer:
+        """The answer, with its body still to be read."""
+        base = self._bases[target.provider]
+        path = base.raw_path.rstrip(b"/") + target.path
+        url = base.copy_with(raw_path=path + (b"?" + query if query else b""))
+        sent = [one for one in end_to_end(headers) if one[0] not in (b"host", b"content-length")]
+        length = _length(headers, content)
+        if length is not None:
+            sent.append((b"content-length", length))
+        has_body = length not in (None, b"0") or not isinstance(content, bytes)
+        request = httpx.Request(method, url, headers=sent, content=content if has_body else None)
+        return Answer(await self._client.send(request, stream=True))
+
+
+class Answer:
+    """A provider's answer: its status and headers, and its body as it comes."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self._response, self._raw = response, response.aiter_raw()
+        self._read: list[bytes] = []
+        self.status, self.is_success = response.status_code, response.is_success
+        self.headers = response.headers
+
+    async def peek(self, size_max: int) -> bytes | None:
+        """The whole body, unpacked; None if it is longer than this. It is relayed all the same."""
+        size = 0
+        async for chunk in self._raw:
+            self._read.append(chunk)
+            size += len(chunk)
+            if size > size_max:
+                return None
+        return httpx.Response(200, headers=self.headers, content=b"".join(self._read)).content
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it came, to be read once."""
+        for chunk in self._read:
+            yield chunk
+        async for chunk in self._raw:
+            yield chunk
+
+    async def close(self) -> None:
+        """Lets go of it, read or not."""
+        await self._response.aclose()
+
+
+def _length(headers: Iterable[Header], content: Content) -> bytes | None:
+    """How long the body is, as the client said, or as it is now; None where nobody knows."""
+    said = next((value for name, value in headers if name == b"content-length"), None)
+    if not isinstance(content, bytes):
+        return said
+    return str(len(content)).encode() if content or said is not None else None
+
+
+def base_checked(url: str) -> httpx.URL:
+    """The address of a provider. Invalid for what is none, or has a secret in it."""
+    try:
+        base = httpx.URL(url)
+    except (httpx.InvalidURL, TypeError) as error:
+        raise Invalid(f"{quoted(url)} is not an address", hint="https://HOST") from error
+    if base.scheme not in ("http", "https") or not base.host or base.query or base.userinfo:
+        raise Invalid(f"{quoted(url)} is not an address of a provider", hint="https://HOST[/PATH]")
+    return base
+
+
+def end_to_end(headers: Iterable[Header]) -> list[Header]:
+    """The headers without those that belong to one connection."""
+    given = list(headers)
+    named = {
+        name.strip().lower()
+        for key, value in given
+        if key.lower() == b"connection"
+        for name in value.split(b",")
+    }
+    return [one for one in given if one[0].lower() not in _PER_CONNECTION | named]
+
+
+def readable(headers: Iterable[Header]) -> list[Header]:
+    """The headers, with no encoding asked for in which the usage could not be read."""
+    return [
+        (name, _readable_codings(value)) if name == b"accept-encoding" else (name, value)
+        for name, value in headers
+    ]
+
+
+def _readable_codings(value: bytes) -> bytes:
+    given = [one.strip() for one in value.decode("latin-1").split(",")]
+    kept = [one for one in given if one.partition(";")[0].strip().lower() in READABLE]
+    return ", ".join(kept).encode("latin-1") or b"identity"

@@ -1,0 +1,105 @@
+"""What a call was billed, read from a copy of its answer while that streams by.
+
+Only lines that name a usage are decoded, so a long answer costs a search for one word. The copy is
+unpacked here if it is packed; what cannot be read is left alone, and the answer never touched.
+Neighbours: `dialects.usage` knows the four shapes, `app` feeds the chunks.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from refold.core.model import Usage
+from refold.dialects.usage import read_usage
+from refold.errors import RefoldError
+
+LINE_BYTES_MAX = 32 * 1024 * 1024
+_TELLING = (b'"usage"', b'"usageMetadata"', b'"usage_metadata"')
+_NESTED = ("message", "response")
+
+
+class UsageReader:
+    """Reads the usage of one answer. `feed` it what comes, then ask for `usage`."""
+
+    def __init__(self, dialect: str, headers: Mapping[str, str]) -> None:
+        self._dialect = dialect
+        self._is_stream = "text/event-stream" in headers.get("content-type", "")
+        self._unpacked = _unpacker(headers.get("content-encoding", ""))
+        self._rest = bytearray()
+        self._fields: dict[str, Any] = {}
+        self._model = ""
+        self._is_lost = False  # it cannot be read, or is too long
+
+    def feed(self, chunk: bytes) -> None:
+        """Takes the next bytes of the answer."""
+        if self._is_lost:
+            return
+        try:
+            self._rest += self._unpacked.decompress(chunk) if self._unpacked else chunk
+        except zlib.error:
+            self._lose()
+            return
+        if self._is_stream:
+            *lines, rest = self._rest.split(b"\n")
+            self._rest = bytearray(rest)
+            for line in lines:
+                self._take(line.strip())
+        if len(self._rest) > LINE_BYTES_MAX:
+            self._lose()
+
+    def _lose(self) -> None:
+        self._is_lost = True
+        self._rest.clear()
+
+    def _take(self, line: bytes | bytearray) -> None:
+        """Takes what a line of a stream, or a whole body, says of its usage."""
+        if not any(word in line for word in _TELLING):
+            return
+        try:
+            said = msgspec.json.decode(bytes(line).removeprefix(b"data:").strip())
+        except msgspec.DecodeError:
+            return
+        for one in said if isinstance(said, list) else [said]:
+            self._take_fields(one)
+
+    def _take_fields(self, said: Any) -> None:
+        if not isinstance(said, dict):
+            return
+        for name in _NESTED:
+            if isinstance(said.get(name), dict):
+                self._take_fields(said[name])
+        found = said.get("usage") or said.get("usageMetadata") or said.get("usage_metadata")
+        if isinstance(found, dict):
+            # A stream says some of it at its beginning, and the rest at its end.
+            self._fields.update({key: value for key, value in found.items() if value is not None})
+        model = said.get("model") or said.get("modelVersion")
+        self._model = model if isinstance(model, str) else self._model
+
+    @property
+    def usage(self) -> Usage | None:
+        """What was billed, as far as it was said; None if nothing was."""
+        if self._rest and not self._is_lost:
+            self._take(self._rest.strip())
+            self._rest.clear()
+        if not self._fields:
+            return None
+        try:
+            read = read_usage(self._fields, self._dialect)
+        except (RefoldError, TypeError, ValueError):
+            return None
+        return msgspec.structs.replace(read, model=read.model or self._model)
+
+
+def _unpacker(coding: str) -> Any:
+    """What unpacks a copy; None where nothing is packed."""
+    match coding.strip().lower():
+        case "gzip" | "x-gzip":
+            return zlib.decompressobj(16 + zlib.MAX_WBITS)
+        case "deflate":
+            return zlib.decompressobj()
+        case _:
+            return None

@@ -1,0 +1,368 @@
+"""Folding: what is swapped, what stays as it came, and that the front never changes unnoticed."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import refold
+from refold.edges.proxy.body import MARK
+from refold.edges.proxy.savings import NOTE
+from tests.edges.proxy.kit import (
+    MODEL,
+    TOOLS,
+    Provider,
+    Running,
+    answer,
+    call,
+    loop,
+    result,
+    user,
+    with_proxy,
+)
+
+WINDOW = 20_000
+OVERFLOW = json.dumps(
+    {
+        "type": "error",
+        "error": {
+            "type": "invalid_request_error",
+            "message": "prompt is too long: 208310 tokens > 200000 maximum",
+        },
+    }
+).encode()
+
+
+def bodies_of(turns: range, provider: Provider, **given: Any) -> list[Any]:
+    """What went upstream while a tool loop grew."""
+
+    async def work(running: Running) -> None:
+        for number in turns:
+            answered = await running.messages(loop(number), system="Be brief.", **given)
+            assert answered.status_code == 200
+
+    with_proxy(work, folds=True, window=WINDOW, provider=provider)
+    return [json.loads(body) for body in provider.bodies]
+
+
+def raw_messages(body: bytes) -> bytes:
+    """The list of messages as it stands in a body that the proxy wrote, which has it last."""
+    return body[body.index(b'"messages":[') + 12 : -2]
+
+
+def test_the_clients_own_bytes_go_upstream_until_an_edit_is_on_the_page() -> None:
+    async def work(running: Running) -> list[bytes]:
+        sent = []
+        for number in range(1, 6):
+            body = b'{"model" : "%s", "messages": %s }' % (
+                MODEL.encode(),
+                json.dumps(loop(number)).encode(),
+            )
+            sent.append(body)
+            await running.client.post("/v1/messages", content=body)
+        return sent
+
+    provider = Provider()
+    assert with_proxy(work, folds=True, provider=provider) == provider.bodies
+
+
+def test_after_an_edit_only_the_list_is_swapped() -> None:
+    provider = Provider()
+    extra = {"metadata": {"user_id": "u"}, "thinking": {"type": "enabled"}, "x_new": [1.0, 2]}
+    sent = bodies_of(range(1, 60, 2), provider, **extra)
+    assert len(sent[-1]["messages"]) < 60
+    for body in sent:
+        rest = {key: value for key, value in body.items() if key != "messages"}
+        expected = {"model": MODEL, "max_tokens": 100, "tools": TOOLS, "system": "Be brief."}
+        assert rest == {**expected, **extra}
+    assert b'"x_new":[1.0,2]' in provider.bodies[-1]
+
+
+def test_the_front_of_a_folded_page_is_equal_to_the_byte_until_the_next_compaction() -> None:
+    provider = Provider()
+    bodies_of(range(1, 90), provider)
+    lists = [raw_messages(body) for body in provider.bodies]
+    breaks = sum(not now.startswith(before) for before, now in pairwise(lists))
+    assert 1 <= breaks <= 6
+    assert max(map(len, lists)) < 20_000 * 5
+
+
+def test_a_large_result_is_shrunk_before_it_is_sent_for_the_first_time() -> None:
+    large = "".join(f"line {number} of a long output\n" for number in range(4_000))
+
+    async def work(running: Running) -> None:
+        messages = loop(1)
+        await running.messages(messages)
+        for number in (7, 8):
+            messages = [*messages, call(number, path="big.log"), result(number, large)]
+            await running.messages(messages)
+
+    provider = Provider()
+    with_proxy(work, folds=True, window=60_000, provider=provider)
+    lists = [raw_messages(body) for body in provider.bodies[1:]]
+    assert all(len(one) < 30_000 for one in lists)
+    assert lists[1].startswith(lists[0])
+    assert "art-" in str(provider.last["messages"][4])
+
+
+def test_what_was_sent_large_by_others_stays_as_it_was_sent() -> None:
+    large = "".join(f"line {number} of a long output\n" for number in range(4_000))
+
+    async def work(running: Running) -> None:
+        messages = [*loop(1), call(7, path="big.log"), result(7, large)]
+        await running.messages([*messages, answer("I see."), user("And now?")])
+
+    provider = Provider()
+    with_proxy(work, folds=True, window=60_000, provider=provider)
+    assert large in provider.bodies[0].decode().encode().decode("unicode_escape")
+
+
+# --- cache marks ---
+
+
+def marked(messages: list[Any], *places: int) -> list[Any]:
+    """The list with a cache mark on the last block of these messages."""
+    copied = json.loads(json.dumps(messages))
+    for place in places:
+        content = copied[place]["content"]
+        if isinstance(content, str):
+            content = copied[place]["content"] = [{"type": "text", "text": content}]
+        content[-1][MARK] = {"type": "ephemeral", "ttl": "1h"}
+    return copied
+
+
+def marks_in(body: Any) -> list[int]:
+    """Counted from the end, the messages that carry a mark."""
+    messages = body["messages"]
+    return [at - len(messages) for at, one in enumerate(messages) if MARK in json.dumps(one)]
+
+
+def test_the_clients_cache_marks_stay_where_it_sets_them_and_never_add_up() -> None:
+    async def work(running: Running) -> None:
+        for number in range(1, 60):
+            await running.messages(marked(loop(number), -1, -3 if number > 1 else -1))
+
+    provider = Provider()
+    with_proxy(work, folds=True, window=WINDOW, provider=provider)
+    folded = [body for body in map(json.loads, provider.bodies) if len(body["messages"]) > 4]
+    assert all(marks_in(body) == [-3, -1] for body in folded)
+
+
+def test_thinking_is_never_marked() -> None:
+    thought = {
+        "role": "assistant",
+        "content": [{"type": "thinking", "thinking": "", "signature": "s"}],
+    }
+
+    async def work(running: Running) -> None:
+        await running.messages(loop(58))
+        await running.messages([*loop(59), thought, *marked([user("x")], 0)])
+
+    provider = Provider()
+    with_proxy(work, folds=True, window=WINDOW, provider=provider)
+    for message in provider.last["messages"]:
+        for block in message["content"] if isinstance(message["content"], list) else []:
+            assert block["type"] != "thinking" or MARK not in block
+
+
+# --- thinking ---
+
+
+def thinking_loop(turns: int, chars: int = 2_000) -> list[Any]:
+    """The same loop, with signed thinking before each call."""
+    messages = loop(turns, chars)
+    for number in range(turns):
+        block = {"type": "thinking", "thinking": f"hm {number}", "signature": f"sig{number}"}
+        messages[1 + 2 * number]["content"].insert(0, block)
+    return messages
+
+
+def signatures(body: Any) -> list[str]:
+    return [
+        block["signature"]
+        for message in body["messages"]
+        if isinstance(message["content"], list)
+        for block in message["content"]
+        if block["type"] == "thinking"
+    ]
+
+
+class Binding(Provider):
+    """Knows under which front each thinking was thought, and counts what comes under another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.thought_under: dict[str, Any] = {}
+        self.misplaced: list[str] = []
+        self.turn = 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await super().__call__(scope, receive, send)
+        body = self.last
+        for at, message in enumerate(body["messages"]):
+            for block in message["content"] if isinstance(message["content"], list) else []:
+                if block["type"] == "thinking":
+                    front = _unmarked(body["messages"][:at])
+                    if self.thought_under.get(block["signature"]) != front:
+                        self.misplaced.append(block["signature"])
+        self.thought_under[f"sig{self.turn}"] = _unmarked(body["messages"])
+
+
+def _unmarked(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _unmarked(one) for key, one in value.items() if key != MARK}
+    return [_unmarked(one) for one in value] if isinstance(value, list) else value
+
+
+def test_thinking_is_never_sent_under_another_front_than_it_was_thought_under() -> None:
+    async def work(running: Running) -> None:
+        for number in range(80):
+            provider.turn = number
+            await running.messages(thinking_loop(number))
+
+    provider = Binding()
+    with_proxy(work, folds=True, window=WINDOW, provider=provider)
+    assert provider.misplaced == []
+    assert signatures(provider.last), "not all thinking is dropped"
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    direct=st.lists(st.booleans(), min_size=30, max_size=45),
+    restarts=st.sets(st.integers(0, 44), max_size=3),
+)
+def test_an_agent_that_calls_past_the_proxy_for_a_while_has_its_thinking_left_out(
+    direct: list[bool], restarts: set[int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    provider = Binding()
+    store = f"sqlite:{tmp_path_factory.mktemp('proxy')}/x.db"
+    turns = list(enumerate(direct))
+    while turns:
+        cut = next((at for at, (n, _) in enumerate(turns) if at and n in restarts), len(turns))
+        part, turns = turns[:cut], turns[cut:]
+
+        async def work(running: Running, part: list[tuple[int, bool]] = part) -> None:
+            for number, is_direct in part:
+                provider.turn = number
+                messages = thinking_loop(number)
+                if is_direct:
+                    provider.thought_under[f"sig{number}"] = _unmarked(messages)
+                else:
+                    await running.messages(messages)
+
+        with_proxy(work, folds=True, window=12_000, provider=provider, store=store)
+    assert provider.misplaced == []
+
+
+# --- the edges ---
+
+
+def test_an_overflow_is_recovered_once() -> None:
+    async def work(running: Running) -> int:
+        await running.messages(loop(30))
+        running.provider.answers.append((400, {"content-type": "application/json"}, OVERFLOW))
+        return (await running.messages(loop(31))).status_code
+
+    provider = Provider()
+    assert with_proxy(work, folds=True, provider=provider) == 200
+    assert len(provider.bodies) == 3
+    assert len(provider.bodies[2]) < 0.8 * len(provider.bodies[1])
+
+
+def test_an_overflow_that_stays_is_passed_on_as_it_is() -> None:
+    async def work(running: Running) -> Any:
+        await running.messages(loop(30))
+        running.provider.answers += [(400, {"x-request-id": "r"}, OVERFLOW)] * 2
+        return await running.messages(loop(31))
+
+    answered = with_proxy(work, folds=True)
+    assert (answered.status_code, answered.content) == (400, OVERFLOW)
+    assert answered.headers["x-request-id"] == "r"
+
+
+def test_observing_recovers_nothing() -> None:
+    async def work(running: Running) -> Any:
+        running.provider.answers.append((400, {}, OVERFLOW))
+        return await running.messages(loop(31))
+
+    provider = Provider()
+    answered = with_proxy(work, provider=provider)
+    assert (answered.status_code, answered.content) == (400, OVERFLOW)
+    assert len(provider.bodies) == 1
+
+
+def test_a_conversation_that_was_folded_goes_on_folded_without_the_option(tmp_path: Any) -> None:
+    async def work(running: Running) -> None:
+        for number in (40, 41):
+            await running.messages(loop(number))
+
+    provider, store = Provider(), f"sqlite:{tmp_path}/x.db"
+    with_proxy(work, folds=True, window=WINDOW, provider=provider, store=store)
+
+    async def again(running: Running) -> None:
+        await running.messages(loop(42))
+
+    with_proxy(again, window=WINDOW, provider=provider, store=store)
+    assert len(provider.last["messages"]) < 60
+    lists = [raw_messages(body) for body in provider.bodies]
+    assert lists[2].startswith(lists[1])
+
+
+def test_what_is_only_about_a_conversation_gets_its_page_and_is_not_kept() -> None:
+    async def work(running: Running) -> tuple[int, int]:
+        for number in (40, 41):
+            await running.messages(loop(number))
+        before = running.view(running.kept()[0]).head
+        await running.messages([*loop(41), answer("a"), user("Summarize this.")], tools=[])
+        body = {"model": MODEL, "tools": TOOLS, "messages": [*loop(41), answer("a"), user("b")]}
+        await running.client.post("/v1/messages/count_tokens", json=body)
+        return before, running.view(running.kept()[0]).head
+
+    provider = Provider()
+    before, after = with_proxy(work, folds=True, window=WINDOW, provider=provider)
+    assert before == after
+    lists = [raw_messages(body) for body in provider.bodies]
+    assert lists[2].startswith(lists[1]) and lists[3].startswith(lists[1])
+
+
+def test_a_request_for_the_providers_own_compaction_is_not_folded() -> None:
+    async def work(running: Running) -> None:
+        edits = {"edits": [{"type": "compact_20260112"}]}
+        await running.messages(loop(60), context_management=edits)
+
+    provider = Provider()
+    with_proxy(work, folds=True, window=WINDOW, provider=provider)
+    assert provider.last["messages"] == loop(60)
+
+
+def test_a_compaction_is_undone_like_any_other() -> None:
+    async def work(running: Running) -> tuple[int, int]:
+        for number in (30, 40):
+            await running.messages(loop(number))
+        [id] = running.kept()
+        with refold.open(id, store=running.book.store) as context:
+            folded = len(context.view.slots)
+            assert context.undo()
+            return folded, len(context.view.slots)
+
+    folded, whole = with_proxy(work, folds=True, window=WINDOW)
+    assert folded < 60 and whole >= folded
+
+
+def test_the_lines_of_folded_calls_say_what_was_saved() -> None:
+    async def work(running: Running) -> list[dict[str, Any]]:
+        for number in range(30, 50):
+            await running.messages(loop(number))
+        with refold.open(running.kept()[0], store=running.book.store, read_only=True) as context:
+            return [note.data for note in context.log.notes(NOTE)]
+
+    lines = with_proxy(work, folds=True, window=WINDOW)
+    assert lines[-1]["folded"] and lines[-1]["saved"] > 0
+    assert lines[-1]["input"] == lines[-1]["sent"] + lines[-1]["saved"]
+    # This provider has no cache, and the other way is reckoned with one.
+    assert all(isinstance(line["saved_cost"], float) for line in lines)

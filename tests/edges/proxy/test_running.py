@@ -1,0 +1,146 @@
+"""Agents that `refold run` starts: how they are told, and what becomes of them without a proxy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from refold.edges.proxy import serve, supervisor
+from refold.edges.proxy.agents import bases_of, start_of
+from refold.edges.proxy.serve import Given, checked, url_of
+from refold.errors import Invalid, NotFound, Unavailable
+
+URL = "http://127.0.0.1:5000"
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("claude", {"ANTHROPIC_BASE_URL": f"{URL}/anthropic", "ENABLE_TOOL_SEARCH": "true"}),
+        ("/usr/bin/codex", {"OPENAI_BASE_URL": f"{URL}/openai"}),
+        ("gemini", {"GOOGLE_GEMINI_BASE_URL": f"{URL}/gemini"}),
+        (
+            "my-agent",
+            {
+                "ANTHROPIC_BASE_URL": f"{URL}/anthropic",
+                "OPENAI_BASE_URL": f"{URL}/openai",
+                "GOOGLE_GEMINI_BASE_URL": f"{URL}/gemini",
+            },
+        ),
+    ],
+)
+def test_an_agent_is_told_by_variables_of_its_own_process(
+    program: str, told: dict[str, str]
+) -> None:
+    start = start_of((program, "--resume"), {"PATH": "/bin"}, URL)
+    assert start.environ == {"PATH": "/bin", **told}
+    assert start.command[0] == program and start.command[-1] == "--resume"
+
+
+def test_codex_is_told_by_its_setting_as_well() -> None:
+    start = start_of(("codex", "exec", "hi"), {}, URL)
+    assert start.command == ("codex", "-c", f'openai_base_url="{URL}/openai"', "exec", "hi")
+
+
+def test_without_a_proxy_an_agent_is_started_as_it_would_be() -> None:
+    environ = {"PATH": "/bin", "ANTHROPIC_BASE_URL": "https://gateway.example"}
+    start = start_of(("claude", "-c"), environ, "")
+    assert (start.command, start.environ) == (("claude", "-c"), environ)
+
+
+def test_a_gateway_that_was_set_is_where_the_proxy_calls() -> None:
+    assert bases_of("claude", {"ANTHROPIC_BASE_URL": "https://gateway.example/x"}) == {
+        "anthropic": "https://gateway.example/x"
+    }
+    assert bases_of("codex", {}) == {"openai": "https://api.openai.com/v1"}
+
+
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str) -> tuple[int, list[str]]:
+    """Runs an agent; gives its status and what was told."""
+    told: list[str] = []
+    given = Given(store=f"sqlite:{tmp_path}/x.db")
+    command = (sys.executable, "-c", code)
+    status = supervisor.run_agent(
+        command, given, {"OUT": str(tmp_path / "out")}, log=subprocess.DEVNULL, tell=told.append
+    )
+    return status, told
+
+
+WRITE = "import os; open(os.environ['OUT'], 'w').write(os.environ.get('ANTHROPIC_BASE_URL', ''))"
+
+
+def test_an_agent_runs_without_the_variable_if_the_proxy_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(supervisor, "MAIN", "import time; time.sleep(60)")
+    monkeypatch.setattr(supervisor.Supervisor.is_ready, "__defaults__", (0.3,))
+    assert run(monkeypatch, tmp_path, WRITE) == (
+        0,
+        ["the proxy does not answer: the agent calls its provider directly"],
+    )
+    assert (tmp_path / "out").read_text() == ""
+
+
+def test_an_agent_runs_without_the_variable_if_nothing_can_listen(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(*_: Any) -> Any:
+        raise Unavailable("cannot listen")
+
+    monkeypatch.setattr(supervisor, "listen", refuse)
+    status, [told] = run(monkeypatch, tmp_path, WRITE)
+    assert status == 0 and "cannot listen" in told and (tmp_path / "out").read_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 15)", 143)],
+)
+def test_the_status_of_the_agent_is_given_back(
+    code: str, status: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(supervisor, "MAIN", "")
+    monkeypatch.setattr(supervisor.Supervisor.is_ready, "__defaults__", (0.1,))
+    assert run(monkeypatch, tmp_path, code)[0] == status
+
+
+def test_a_program_that_is_not_there_is_not_found() -> None:
+    with pytest.raises(NotFound, match="no-such-agent"):
+        supervisor._run(start_of(("no-such-agent",), {}, ""))
+
+
+# --- what a proxy is told ---
+
+
+def test_a_proxy_that_others_can_reach_needs_a_name_and_has_a_token() -> None:
+    assert checked(Given(store="memory:")).token == ""
+    with pytest.raises(Invalid, match="by which name"):
+        checked(Given(store="memory:", host="0.0.0.0"))
+    open_to_all = checked(Given(store="memory:", host="0.0.0.0", names=("proxy.example",)))
+    assert len(open_to_all.token) >= 24
+    assert url_of(open_to_all) == "http://proxy.example:8743"
+
+
+@pytest.mark.parametrize("bases", [{"mistral": "https://x"}, {"openai": "nonsense"}])
+def test_an_address_of_nobody_is_refused(bases: dict[str, str]) -> None:
+    with pytest.raises(Invalid):
+        checked(Given(store="memory:", bases=bases))
+
+
+def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(Unavailable, match=r"refold\[proxy\]"):
+        checked(Given(store="memory:"))
+
+
+def test_a_port_that_is_taken_is_said() -> None:
+    taken = serve.listen("127.0.0.1", 0)
+    try:
+        with pytest.raises(Unavailable, match="cannot listen"):
+            serve.listen("127.0.0.1", taken.getsockname()[1])
+    finally:
+        taken.close()

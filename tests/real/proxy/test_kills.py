@@ -1,0 +1,195 @@
+"""Proxy, client and provider die at any moment: the agent goes on, and nothing it sends is
+refused."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from refold.edges.proxy.serve import Given
+from refold.edges.proxy.supervisor import RESTARTS_MAX, Supervisor
+from tests.real.proxy.agent import Agent, tool_loop, turns
+from tests.real.proxy.process import COMMAND, free_port, proxied
+from tests.real.proxy.strict.script import Answer, Script
+from tests.real.proxy.strict.server import serving
+
+TURNS = 40
+LOOP = tool_loop(TURNS)
+
+
+def answer_to(request: dict[str, Any]) -> Answer:
+    """The answer that follows what was said last, however often it is asked."""
+    last = request["messages"][-1]["content"]
+    blocks = last if isinstance(last, list) else []
+    done = [int(one["tool_use_id"][-4:]) for one in blocks if one["type"] == "tool_result"]
+    return Answer(list(turns(LOOP))[done[-1] + 1 if done else 0][1], piece_s=0.002)
+
+
+def work(agent: Agent) -> None:
+    for said, _ in turns(LOOP):
+        agent.talk += said
+        agent.talk.append({"role": "assistant", "content": agent.ask()})
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_proxy_that_is_killed_at_random_costs_no_turn(
+    seed: int, streams: bool, tmp_path: Path
+) -> None:
+    chance, done = random.Random(seed), threading.Event()
+    script = Script(choose=answer_to)
+    with (
+        serving(script=script) as upstream,
+        proxied(tmp_path, upstream.url, "--fold", "--window", "30000") as proxy,
+    ):
+
+        def kill_often() -> None:
+            while not done.wait(chance.uniform(0.3, 2.0)):
+                proxy.kill()
+                proxy.start()
+
+        killer = threading.Thread(target=kill_often)
+        killer.start()
+        try:
+            agent = Agent(f"{proxy.url}/anthropic", upstream, streams=streams)
+            work(agent)
+        finally:
+            done.set()
+            killer.join(60)
+        verified = proxy.refold("verify")
+    assert upstream.refusals == []
+    assert len(agent.talk) == 2 * TURNS + 2
+    assert verified["ok"]
+
+
+def test_a_stream_that_the_provider_cuts_off_is_cut_off_for_the_client(tmp_path: Path) -> None:
+    said = [{"type": "text", "text": "word " * 500}]
+    with (
+        serving(Answer(said, cut_at=700), said) as upstream,
+        proxied(tmp_path, upstream.url) as proxy,
+    ):
+        agent = Agent(f"{proxy.url}/anthropic", upstream, streams=True, queue="")
+        agent.talk = [{"role": "user", "content": "hi"}]
+        with pytest.raises(httpx.HTTPError):
+            agent.post()
+        assert agent.ask() == said
+
+
+def test_a_client_that_leaves_in_the_middle_stops_nobody(tmp_path: Path) -> None:
+    said = [{"type": "text", "text": "word " * 500}]
+    with (
+        serving(Answer(said, piece_s=0.05), said) as upstream,
+        proxied(tmp_path, upstream.url) as proxy,
+    ):
+        agent = Agent(f"{proxy.url}/anthropic", upstream, streams=True, queue="")
+        agent.talk = [{"role": "user", "content": "hi"}]
+        address = f"{agent.url}/v1/messages"
+        with httpx.stream("POST", address, json=agent.request()) as response:
+            next(response.iter_raw())
+        assert agent.ask() == said
+        assert "failed" not in proxy.log()
+
+
+def test_a_chunk_is_passed_on_before_the_next_one_is_there(tmp_path: Path) -> None:
+    from http.server import BaseHTTPRequestHandler, HTTPServer
+
+    go_on = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.send_header("transfer-encoding", "chunked")
+            self.end_headers()
+            self.wfile.write(b"c\r\ndata: first\n\r\n")
+            self.wfile.flush()
+            go_on.wait(20)
+            self.wfile.write(b"d\r\ndata: second\n\r\n0\r\n\r\n")
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        with proxied(tmp_path, f"http://127.0.0.1:{server.server_address[1]}") as proxy:
+            body = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
+            with httpx.stream("POST", f"{proxy.url}/v1/messages", json=body, timeout=30) as answer:
+                chunks = answer.iter_raw()
+                assert next(chunks) == b"data: first\n"
+                go_on.set()
+                assert b"".join(chunks) == b"data: second\n"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_provider_that_is_away_and_comes_back(tmp_path: Path) -> None:
+    port = free_port()
+    with proxied(tmp_path, f"http://127.0.0.1:{port}") as proxy:
+        address = f"{proxy.url}/anthropic/v1/messages"
+        body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+        assert httpx.post(address, json=body).status_code == 502
+        with serving(port=port) as upstream:
+            agent = Agent(f"{proxy.url}/anthropic", upstream, queue="")
+            agent.talk = [{"role": "user", "content": "hi"}]
+            assert agent.ask()
+
+
+# --- refold run ---
+
+AGENT = """
+import json, os, sys, urllib.request
+assert sys.argv[1:] == ["--json", "-p", "hi"], sys.argv
+body = json.dumps({"model": "claude-opus-5-5", "max_tokens": 9, "messages": [
+    {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
+    {"role": "user", "content": "c"}]}).encode()
+request = urllib.request.Request(os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages", body,
+    {"content-type": "application/json", "x-api-key": "k", "anthropic-version": "2023-06-01"})
+print(json.load(urllib.request.urlopen(request))["content"][0]["text"])
+sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("store", ["sqlite:agent.db", "sqlite:no/such/\x01folder/agent.db"])
+def test_an_agent_is_run_behind_a_proxy_whatever_becomes_of_the_store(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "agent.py").write_text(AGENT)
+    with serving([{"type": "text", "text": "said through the proxy"}]) as upstream:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", upstream.url)
+        program = [sys.executable, "agent.py", "--json", "-p", "hi"]
+        done = subprocess.run(
+            [*COMMAND, "run", "--store", store, *program],
+            cwd=tmp_path,
+            capture_output=True,
+            timeout=120,
+            text=True,
+        )
+    assert (done.returncode, done.stdout) == (7, "said through the proxy\n"), done.stderr
+
+
+def test_a_proxy_that_keeps_dying_is_replaced_by_one_that_only_passes_on(tmp_path: Path) -> None:
+    with serving() as upstream:
+        bases = {"anthropic": upstream.url}
+        supervisor = Supervisor(Given(store=f"sqlite:{tmp_path}/x.db", bases=bases))
+        try:
+            for _ in range(RESTARTS_MAX + 1):
+                assert supervisor.is_ready()
+                supervisor.process.kill()
+                supervisor.process.wait(20)
+            agent = Agent(f"{supervisor.url}/anthropic", upstream, queue="")
+            agent.talk = [{"role": "user", "content": "hi"}]
+            assert agent.ask()
+        finally:
+            supervisor.stop()

@@ -1,0 +1,91 @@
+"""Whole sessions through a proxy process against an upstream as strict as the providers: nothing is
+refused, nothing of an answer changes, and the front holds."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.real.proxy.agent import Agent, ResponsesAgent, item_turns, tool_loop, turns, unsigned
+from tests.real.proxy.process import proxied
+from tests.real.proxy.recorded import ABSENT, folder, recorded
+from tests.real.proxy.strict.server import Upstream, serving
+
+SESSIONS_MAX = 3
+
+
+def play(agent: Agent, messages: list[dict[str, Any]]) -> None:
+    each = item_turns if isinstance(agent, ResponsesAgent) else turns
+    for said, answer in each(messages):
+        assert list(map(unsigned, agent.turn(said, answer))) == answer
+
+
+def fronts_kept(upstream: Upstream) -> float:
+    """The mean share of a request's list that repeats the request before it, by messages as they
+    stand there without cache marks."""
+    shares = []
+    lists = [one.body["messages"] for one in upstream.requests]
+    for before, now in pairwise(lists):
+        encoded = [
+            json.dumps(one).replace(', "cache_control": {"type": "ephemeral"}', "") for one in now
+        ]
+        earlier = [
+            json.dumps(one).replace(', "cache_control": {"type": "ephemeral"}', "")
+            for one in before
+        ]
+        same = 0
+        while same < min(len(encoded), len(earlier)) and encoded[same] == earlier[same]:
+            same += 1
+        if len(before) > 1:
+            shares.append(sum(map(len, encoded[:same])) / max(1, sum(map(len, earlier))))
+    return sum(shares) / max(1, len(shares))
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("model", ["claude-opus-5-5", "claude-opus-4-1"])
+def test_a_long_tool_loop_is_folded_and_nothing_is_refused(
+    streams: bool, model: str, tmp_path: Path
+) -> None:
+    with (
+        serving() as upstream,
+        proxied(tmp_path, upstream.url, "--fold", "--window", "30000") as proxy,
+    ):
+        agent = Agent(f"{proxy.url}/anthropic", upstream, streams=streams, model=model)
+        play(agent, tool_loop(60))
+        report = proxy.refold("proxy", "report")["total"]
+    assert upstream.refusals == []
+    assert sum(len(one.raw) for one in upstream.requests) < 0.6 * agent.sent_bytes
+    assert report["folded"] > 10 and report["saved"] > 0 and report["saved_cost"] > 0
+    assert fronts_kept(upstream) > 0.9
+
+
+def test_observing_sends_the_bytes_that_came(tmp_path: Path) -> None:
+    with serving() as upstream, proxied(tmp_path, upstream.url) as proxy:
+        agent = Agent(f"{proxy.url}/anthropic", upstream)
+        play(agent, tool_loop(20))
+        report = proxy.refold("proxy", "report")["total"]
+    assert sum(len(one.raw) for one in upstream.requests) == agent.sent_bytes
+    assert report["folded"] == 0 and report["calls"] == 20
+
+
+@pytest.mark.skipif(folder() is None, reason=ABSENT)
+@pytest.mark.parametrize(
+    ("kind", "base"), [("anthropic", "anthropic"), ("openai_responses", "openai")]
+)
+@pytest.mark.parametrize("window", [30_000, 60_000])
+def test_recorded_sessions_are_folded_and_nothing_is_refused(
+    kind: str, base: str, window: int, tmp_path: Path
+) -> None:
+    caller = Agent if kind == "anthropic" else ResponsesAgent
+    for name, messages in recorded(kind, SESSIONS_MAX):
+        place = tmp_path / name
+        place.mkdir()
+        options = ("--fold", "--window", str(window))
+        with serving(window=1_000_000) as upstream, proxied(place, upstream.url, *options) as proxy:
+            play(caller(f"{proxy.url}/{base}", upstream), messages)
+            assert "failed" not in proxy.log()
+        assert upstream.refusals == [], name
