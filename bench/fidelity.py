@@ -15,7 +15,7 @@ are looked for in the prompt:
 
 Sessions whose opening alone takes over 60 % of the budget are left out.
 
-    python -m bench.fidelity DATA [--share 0.3 0.15] [--step N] [--only NAME…] [--agents]
+    python -m bench.fidelity DATA [--share 0.3 0.15] [--step N] [--from N] [--only NAME…] [--agents]
 """
 
 from __future__ import annotations
@@ -154,12 +154,13 @@ def run(
     *,
     shares: Iterable[float] = (*SHARES, TIGHT),
     step: int = 1,
+    first: int = 0,
     only: Iterable[str] = (),
     agents: bool = True,
     jobs: int = 1,
 ) -> list[Table]:
     """All tables of the measure."""
-    paths = session_paths(folder, step)
+    paths = session_paths(folder, step, first)
     tables = tables_of({share: measured(paths, share, only, jobs) for share in shares})
     missing = contenders()[1]
     if missing:
@@ -175,6 +176,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--share", type=float, nargs="+", default=list(SHARES))
     parser.add_argument("--step", type=int, default=1, help="every Nth file")
+    parser.add_argument("--from", type=int, default=0, dest="first", help="beginning with this one")
     parser.add_argument("--only", nargs="+", default=[], help="parts of policy names")
     parser.add_argument("--agents", action="store_true", help="also at the agents' own compactions")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
@@ -186,6 +188,7 @@ def main(arguments: list[str] | None = None) -> None:
         folder,
         shares=given.share,
         step=given.step,
+        first=given.first,
         only=given.only,
         agents=given.agents,
         jobs=given.jobs,

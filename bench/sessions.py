@@ -45,8 +45,9 @@ def data_folder(given: str | None = None) -> Path | None:
     return folder if folder.is_dir() else None
 
 
-def session_paths(folder: Path, step: int = 1) -> list[Path]:
-    return sorted(folder.rglob("*.jsonl.gz"))[::step]
+def session_paths(folder: Path, step: int = 1, first: int = 0) -> list[Path]:
+    """Every `step`th file by name, beginning with this one, counted from 0."""
+    return sorted(folder.rglob("*.jsonl.gz"))[first::step]
 
 
 def family_of(path: Path) -> str:

@@ -209,7 +209,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--only", nargs="+", default=list(RIVALS), help="names of policies")
     given = parser.parse_args(arguments)
     folder = data_folder(given.data)
-    paths = session_paths(folder)[given.first :: given.step] if folder else []
+    paths = session_paths(folder, given.step, given.first) if folder else []
     print(text_of_tables(run(paths, shares=given.share, only=given.only)))
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from refold.artifacts.kinds.registry import KINDS
 from refold.config import Config
 from refold.core.codec import check, from_line, to_line
 from refold.edges.commands import COMMANDS
@@ -57,6 +58,39 @@ CASES = [
 def test_python_in_the_docs_runs(code, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "docs", "exec"), {"__name__": "docs"})
+
+
+PRINTING = re.compile(
+    r"```python\n((?:(?!```).)*)```\n\nThis prints [^\n]*:\n\n```text\n(.*?)```", re.DOTALL
+)
+PRINTS = [
+    pytest.param(*found, id=f"{page.name}-{n}")
+    for page in PAGES
+    for n, found in enumerate(PRINTING.findall(page.read_text(encoding="utf-8")), 1)
+]
+
+
+@pytest.mark.parametrize(("code", "printed"), PRINTS)
+def test_what_a_guide_says_is_printed_is_printed(code, printed, capsys):
+    """A line with … alone stands for lines that the guide leaves out."""
+    exec(compile(code, "docs", "exec"), {"__name__": "docs"})
+    parts = [re.escape(part) for part in ("\n" + printed).split("\n…\n")]
+    assert re.fullmatch("\n(?:.*\n)*?".join(parts), "\n" + capsys.readouterr().out)
+
+
+def test_some_guide_says_what_is_printed():
+    assert len(PRINTS) == sum(
+        page.read_text(encoding="utf-8").count("\nThis prints") for page in PAGES
+    )
+    assert PRINTS
+
+
+def test_the_guide_names_every_kind_of_output():
+    guide = (ROOT / "docs" / "guides" / "artifacts.md").read_text(encoding="utf-8")
+    table = guide.split("| kind | lines that come first |")[1].split("\n\n")[0]
+    named = {re.sub(r" \(.*", "", row.split("|")[1].strip()) for row in table.split("\n")[2:]}
+    kinds = {*KINDS, "anything else"}
+    assert {name for row in named for name in row.split(", ")} == kinds
 
 
 @pytest.mark.parametrize("page", sorted(FRAMEWORKS.glob("*.md")), ids=lambda page: page.name)

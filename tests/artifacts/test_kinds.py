@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 
 import pytest
 from bench import programs, stubs
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import refold
@@ -63,6 +64,35 @@ def test_an_excerpt_has_lines_of_the_text_in_their_order_and_fits(lines, room):
         found = text.find(start, at)
         assert found >= at
         at = found
+
+
+ENTRIES = st.lists(
+    st.sampled_from(["INFO served page", "ERROR lost connection", "WARNING slow disk", "DEBUG tick"]),
+    min_size=10, max_size=400,
+)  # fmt: skip
+
+
+@settings(max_examples=100, deadline=None)
+@given(ENTRIES)
+@example(["ERROR lost connection"] * 350)
+@example(["INFO served page"] * 300 + ["ERROR lost connection"])
+def test_the_first_entry_of_each_kind_says_how_many_are_like_it(entries):
+    """Also where it is named as the beginning of the log, and above a hundred errors."""
+    counts = Counter(entries)
+    log = "\n".join(f"10:00:{n % 60:02} {entry} {n}" for n, entry in enumerate(entries))
+    shown = Looked(log, print).excerpt(2_000)
+    marks = [line for line in shown if line.endswith(" alike]")]
+    assert sorted(marks) == sorted(
+        f"10:00:{n % 60:02} {entry} {n} [+{counts[entry] - 1:,} alike]"
+        for entry, n in {entry: entries.index(entry) for entry in entries}.items()
+        if counts[entry] > 1
+    )
+
+
+def test_a_log_that_is_not_looked_at_whole_says_how_many_are_alike_at_least():
+    log = "\n".join(f"10:00:00 INFO served page {n}" for n in range(5_000))
+    [mark] = [line for line in Looked(log, print).excerpt(2_000) if "alike" in line]
+    assert mark == "10:00:00 INFO served page 0 [+1,599 or more alike]"
 
 
 @settings(max_examples=100, deadline=None)

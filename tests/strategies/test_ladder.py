@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import refold
+from refold.core.model import Span, Summarize
 from refold.core.shortened import text_of
 from refold.strategies import registry
 from tests.scripted import heard_by
-from tests.turns import names, opened_in_characters, talk
+from tests.turns import call, checked, names, opened, opened_in_characters, talk
 
 
 def test_a_size_that_was_asked_for_is_met_by_the_last_rung_too():
@@ -73,3 +76,51 @@ def test_every_rung_says_what_it_did_and_how_long_it_took():
     after = _chars(context)
     assert sum(step.chars_saved for step in receipt.steps) == before - after > 0
     assert all(step.cpu_ms >= 0 for step in receipt.steps)
+
+
+@pytest.fixture
+def summarizing(over):
+    """A strategy that leaves the page so many tokens above the size at which it is compacted."""
+
+    def summarize(brief):
+        going = brief.slots[1:-2]
+        room = brief.full + over - brief.view.tokens + sum(slot.tokens for slot in going)
+        text = "s" * (room - brief.text_tokens(""))
+        span = Span(going[0].seq, going[-1].last)
+        return [Summarize(batch=brief.batch, span=span, text=text)]
+
+    registry.register("summarizing", summarize)
+    yield "summarizing"
+    registry.forget("summarizing")
+
+
+@pytest.mark.parametrize(("over", "is_spared"), [(-900, True), (-1, True), (0, False)])
+def test_what_was_just_summarized_is_hidden_only_where_the_page_would_be_full_again(
+    summarizing, is_spared
+):
+    """Also where it misses the size that would be comfortable by a few tokens."""
+    context = opened_in_characters(config={"ladder": (summarizing, "hide")})
+    talk(context, 60)
+    context.request("openai_chat")
+    assert ("hide" not in context.log.batches()[-1].strategy) is is_spared
+    assert any(slot.summary is not None for slot in context.view.slots) is is_spared
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(1_000, 8_000),
+    st.lists(st.tuples(st.integers(1, 18_000), st.integers(10, 200)), min_size=4, max_size=16),
+)
+def test_a_gist_is_not_lost_to_the_last_resort(opening, outputs):
+    """However large the newest output is: it gives way, and the gist stays."""
+    config = {"reserve_tokens": 0}
+    context = opened(window=5_000, counter=lambda text: len(text) // 4, config=config)
+    context.append({"role": "user", "content": "Do it: " + "words " * (opening // 6)})
+    for n, (size, width) in enumerate(outputs):
+        if n == 3:
+            context.append({"role": "user", "content": "And then go on with the values."})
+        context.append(call(n))
+        lines = [f"{at}: value_{at} of {n}".ljust(width, ".") for at in range(1 + size // width)]
+        context.append({"role": "tool", "tool_call_id": f"c{n}", "content": "\n".join(lines)})
+        checked(context)
+    assert not [one.strategy for one in context.log.batches() if "hide" in one.strategy]

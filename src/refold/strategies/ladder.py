@@ -3,9 +3,10 @@
 Every rung sees the page as the rungs before it would leave it. What they propose is sized here,
 tried on a copy of the fold, and dropped if it does not make the page smaller. A rung that fails, or
 gives something else than edits, is left out, and its step says why. After a summary the last rung
-is the last resort: it does not run once the page is well below the trigger, because the summary it
-would hide was just paid for. The result is one list of proposals, one batch. Neighbours: `brief`
-has what a strategy is given, `answer` checks what it gave, `compaction.planning` climbs.
+is the last resort: it runs only where the page would be compacted again at once, and takes no more
+than that needs, because the summary it would hide was just paid for, and is all that is left. The
+result is one list of proposals, one batch. Neighbours: `brief` has what a strategy is given,
+`answer` checks what it gave, `compaction.planning` climbs.
 """
 
 from __future__ import annotations
@@ -56,22 +57,20 @@ def climb(state: Fold, brief: Brief, rungs: Sequence[tuple[str, Strategy]]) -> C
     """Runs the rungs on a copy of the fold until the target is met."""
     done = Climb(state=state.copy(), proposals=(), asks=(), steps=())
     for name, strategy in rungs:
-        enough = _enough(brief, done, is_last=name == rungs[-1][0])
         page = done.state.view()
         if is_lossless_enough(brief, done, page):
             break
-        if page.tokens <= enough and not brief.is_crowded(len(page.slots) - STANDINS):
+        is_resort = name == rungs[-1][0] and _has_summary(done) and brief.enough > brief.target
+        most = brief.full - 1 if is_resort else brief.target
+        if page.tokens <= most and not brief.is_crowded(len(page.slots) - STANDINS):
             break
-        done = done.then(_run_rung(done.state, brief, name, strategy))
+        own = replace(brief, target=brief.enough) if is_resort else brief
+        done = done.then(_run_rung(done.state, own, name, strategy))
     return done
 
 
-def _enough(brief: Brief, done: Climb, *, is_last: bool) -> int:
-    """The size at which the next rung is not needed; after a summary the last one is spared."""
-    for proposal in done.proposals:
-        if is_last and isinstance(proposal.edit, Summarize):
-            return max(brief.enough, brief.target)
-    return brief.target
+def _has_summary(done: Climb) -> bool:
+    return any(isinstance(proposal.edit, Summarize) for proposal in done.proposals)
 
 
 def is_lossless_enough(brief: Brief, done: Climb, page: View) -> bool:

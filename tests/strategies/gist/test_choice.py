@@ -76,3 +76,14 @@ def test_a_long_request_is_cut_before_a_short_one_goes() -> None:
 
 def test_a_line_below_the_floor_is_left_out_whatever_the_room() -> None:
     assert choice(["alpha_one stands here for everyone to see"], room=1_000, floor=1.0) == []
+
+
+@given(st.booleans(), st.text("abcdefgh ", min_size=3, max_size=200).filter(str.strip))
+def test_of_lines_that_tell_the_same_the_one_that_had_another_beside_it_is_kept(
+    alone_last: bool, beside: str
+) -> None:
+    alone = passage(1 + 2 * alone_last, "tool", "alpha_one was kept on the disk now")
+    together = passage(2, "tool", f"alpha_one was read on the disk now\n{beside}")
+    span = sorted([alone, together], key=lambda one: one.seq)
+    kept = choose_lines(span, {"alpha_one": 0.5}, Shown(), room=200, floor=0.0, per_char=0.25)
+    assert next(iter(kept)) == (2, 0)

@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator
 
 from refold.artifacts.kinds.sample import (
+    Alike,
     Sample,
     Telling,
     any_of,
-    distinct,
     ends,
 )
 
@@ -39,13 +39,14 @@ def fits(sample: Sample) -> bool:
 
 
 def telling(sample: Sample) -> Iterator[Telling]:
+    alike = Alike(sample)
     grave = [at for at in sample.marked if LEVEL.search(sample.lines[at])]
-    yield from distinct(sample, grave)
+    yield from alike.distinct(grave)
     yield from (one for at in grave[:5] for one in _said_below(sample, at))
-    yield from distinct(sample, sample.troubled)
-    yield from distinct(sample, sample.warned)
+    yield from alike.distinct(sample.troubled)
+    yield from alike.distinct(sample.warned)
     yield from ends(sample, first=2, last=2)
-    kinds = distinct(sample, range(len(sample.lines)))
+    kinds = alike.distinct(range(len(sample.lines)))
     yield from sorted(kinds, key=lambda one: (one.alike > RARE_MAX, one.at))
     yield from ends(sample)
 

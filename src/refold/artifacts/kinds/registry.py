@@ -54,7 +54,7 @@ class Kind(Struct, frozen=True):
     filled: bool = True
 
 
-_KINDS: dict[str, Kind] = {
+KINDS: dict[str, Kind] = {
     "JSON lines": Kind(json_lines.fits, json_lines.telling),
     "diff": Kind(diff.fits, diff.telling),
     "test run": Kind(test_run.fits, test_run.telling),
@@ -114,9 +114,9 @@ class Looked:
         none."""
         match self._sample.unit:
             case "lines":
-                return {**_registered, **_KINDS}
+                return {**_registered, **KINDS}
             case "items":
-                return {name: _KINDS[name] for name in (SEARCH_RESULTS, JSON)}
+                return {name: KINDS[name] for name in (SEARCH_RESULTS, JSON)}
             case "pieces":
                 return {}
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Literal, NamedTuple
 
@@ -187,14 +188,32 @@ def template(line: str) -> str:
 
 
 def distinct(sample: Sample, places: Iterable[int]) -> list[Telling]:
-    """The first of the lines that are alike, each with how many follow."""
+    """The first of the lines that are alike, each with how many more there are at these places."""
+    templates = {at: template(sample.lines[at]) for at in places}
+    return _firsts(templates, templates, Counter(templates.values()))
+
+
+class Alike:
+    """Which lines of a sample are alike, counted over all of them: of the lines that speak of
+    trouble only some are looked for, so they cannot say how many there are."""
+
+    def __init__(self, sample: Sample) -> None:
+        self.templates = list(map(template, sample.lines))
+        self.counts = Counter(self.templates)
+
+    def distinct(self, places: Iterable[int]) -> list[Telling]:
+        """The first at these places of the lines that are alike, each with how many more there
+        are."""
+        return _firsts(places, self.templates, self.counts)
+
+
+def _firsts(
+    places: Iterable[int], templates: Mapping[int, str] | Sequence[str], counts: Counter[str]
+) -> list[Telling]:
     firsts: dict[str, int] = {}
-    counts: dict[str, int] = {}
     for at in places:
-        key = template(sample.lines[at])
-        firsts.setdefault(key, at)
-        counts[key] = counts.get(key, -1) + 1
-    return [Telling(at, counts[key]) for key, at in firsts.items()]
+        firsts.setdefault(templates[at], at)
+    return [Telling(at, counts[key] - 1) for key, at in firsts.items()]
 
 
 def in_turn(*groups: Iterable[Telling]) -> Iterator[Telling]:
@@ -239,28 +258,53 @@ def excerpt(
     sample: Sample, telling: Iterable[Telling], room: int, redact: RedactLine | None = None
 ) -> list[str]:
     """As many of the telling lines as there is room for, in their order, with what is left out
-    between them. Each is redacted before it is cut."""
-    chosen: dict[int, str] = {}
-    room -= GAP_CHARS  # for what is left out at the end
+    between them."""
+    chosen = _Chosen(sample, room - GAP_CHARS, redact)  # for what is left out at the end
     skipped = 0
     for one in telling:
-        if one.at in chosen:
-            continue
-        line = _shown(sample.line(one.at, redact), one.alike)
-        cost = len(line) + 1 + _gap_cost(chosen, one.at)
-        if cost > room:
-            skipped += 1
-            if skipped > SKIPPED_MAX:
-                break
-            continue
-        chosen[one.at] = line
-        room -= cost
-    return list(_joined(sample, chosen))
+        skipped += not chosen.take(one)
+        if skipped > SKIPPED_MAX:
+            break
+    return list(_joined(sample, chosen.lines))
 
 
-def _shown(line: str, alike: int) -> str:
-    mark = f" [+{alike:,} alike]" if alike else ""
-    return cut(line, LINE_CHARS_MAX).rstrip("\r") + mark
+class _Chosen:
+    """The lines of an excerpt so far, by their places, and the room that is left."""
+
+    def __init__(self, sample: Sample, room: int, redact: RedactLine | None) -> None:
+        self.sample, self.room, self.redact = sample, room, redact
+        self.lines: dict[int, str] = {}
+        self.counted: set[int] = set()  # those that say how many are like them
+
+    def take(self, one: Telling) -> bool:
+        """Takes a line; false if it has no room. One that is there already is only told how many
+        are like it, whoever named it first."""
+        before = self.lines.get(one.at)
+        if before is not None and (not one.alike or one.at in self.counted):
+            return True
+        line = self._shown(one)
+        if before is None:
+            cost = len(line) + 1 + _gap_cost(self.lines, one.at)
+        else:
+            cost = len(line) - len(before)
+        if cost > self.room:
+            return False
+        self.lines[one.at] = line
+        self.room -= cost
+        self.counted |= {one.at} if one.alike else set()
+        return True
+
+    def _shown(self, one: Telling) -> str:
+        """A line as it is to be shown, redacted before it is cut."""
+        line = cut(self.sample.line(one.at, self.redact), LINE_CHARS_MAX).rstrip("\r")
+        return line + _mark(one.alike, is_all=self.sample.is_whole)
+
+
+def _mark(alike: int, *, is_all: bool) -> str:
+    """How many lines are like a line; of a text that was not looked at whole, at least so many."""
+    if not alike:
+        return ""
+    return f" [+{alike:,} alike]" if is_all else f" [+{alike:,} or more alike]"
 
 
 def _gap_cost(chosen: dict[int, str], at: int) -> int:

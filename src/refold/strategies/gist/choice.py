@@ -240,22 +240,31 @@ class Choice:
         return worth / self.price(candidate)
 
     def _pair_worth(self, candidate: Candidate) -> float:
-        """Worth of completing a pair: this line and the one beside it, or a kept line that has
-        this one beside it."""
+        """Worth of the pairs that a line completes or begins: with the line beside it, and with
+        kept lines that have this one beside them."""
         need, at, coverage = 0.0, candidate.at, self.coverage
-        is_paired = coverage.paired.issuperset(candidate.names)
-        if not is_paired and self._is_present(self.text.neighbour[at]):
-            need += coverage.unpaired_need(candidate.names)
+        if not coverage.paired.issuperset(candidate.names):
+            need += self._part_of_pair(at) * coverage.unpaired_need(candidate.names)
         if at in self.lone:
             for other in self.text.beside(at):
                 if other in self.kept:
                     need += coverage.unpaired_need(self.text.names[other])
         return BESIDE * need
 
+    def _part_of_pair(self, at: int) -> float:
+        """Which part of a pair a line makes: all of it where the line beside it is on the page,
+        its part of both where that one could still be taken, nothing where it stood alone. Of
+        lines that tell the same, the one is taken that can be understood for the fewest tokens."""
+        beside = self.text.neighbour[at]
+        if beside < 0:
+            return 0.0
+        if self._is_present(beside):
+            return 1.0
+        size = len(self.text.lines[at])
+        return size / (size + min(PIECE_CHARS, len(self.text.lines[beside])))
+
     def _is_present(self, at: int) -> bool:
         """Whether a line is on the page, or too short to be missed."""
-        if at < 0:
-            return False
         line = self.text.lines[at]
         return len(line) <= 2 or line in self.on_page
 
@@ -362,7 +371,8 @@ class Choice:
     def _pair(self, at: int) -> None:
         """Counts the pairs that a kept line completes."""
         paired, text = self.coverage.paired, self.text
-        if self._is_present(text.neighbour[at]):
+        beside = text.neighbour[at]
+        if beside >= 0 and self._is_present(beside):
             paired.update(text.names[at])
         for other in text.beside(at):
             if other in self.kept:

@@ -24,6 +24,7 @@ from refold.strategies.keep import line_ranges
 HEAD_SHARE, TAIL_SHARE, MIDDLE_SHARE = 0.35, 0.2, 0.75
 LINES_MIN = 8
 LINE_CHARS_MAX = 400
+TRIES = 4
 REASON = "the needed lines of a large result"
 
 
@@ -51,12 +52,27 @@ def excerpts(
     for result in _largest_results(brief, slots):
         if excess <= 0 or result.tokens <= size:
             break
-        edit = _excerpt_edit(brief, result, max(size, result.tokens - excess), needs)
-        freed = brief.freed_tokens(result.slot, edit) if edit else 0
+        edit, freed = _shortest(brief, result, min(excess, result.tokens - size), needs)
         if edit and freed > 0:
             edits.append(edit)
             excess -= freed
     return edits, excess
+
+
+def _shortest(
+    brief: Brief, result: _Result, wanted: int, needs: Needs
+) -> tuple[Replace | None, int]:
+    """The edit that frees what is wanted of a result, and what it frees. Sizes are estimates, so
+    less is kept as long as too little is freed: a page that misses its size by a few tokens would
+    lose far more to the last resort."""
+    edit, freed, aim = None, 0, wanted
+    for _ in range(TRIES):
+        edit = _excerpt_edit(brief, result, result.tokens - aim, needs)
+        freed = brief.freed_tokens(result.slot, edit) if edit else 0
+        if edit is None or freed >= wanted:
+            break
+        aim += 2 * (wanted - freed)
+    return edit, freed
 
 
 def _largest_results(brief: Brief, slots: Iterable[Slot]) -> list[_Result]:
