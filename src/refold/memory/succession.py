@@ -81,7 +81,8 @@ class Succession:
 
     def _directly_after(self, run: Run, among: Sequence[Run]) -> list[Run]:
         candidates = {one.entry: one for one in self._entries.changes_after(run, self._at_ms)}
-        candidates.update((one.entry, one) for one in among)
+        if self._fitness.is_question:
+            candidates.update((one.entry, one) for one in among)
         later = [one for one in candidates.values() if _since(one) > _since(run)]
         holding = [one for one in later if one.entry != run.entry and self._holds(run, one)]
         self._likeness.read([run, *holding] if holding else ())
@@ -92,8 +93,7 @@ class Succession:
         before, content = run.first.body.content, later.first.body.content
         if tells_of_a_change(content):
             return _has(content, self._asked.names & _stems(before))
-        is_lost = self._fitness.is_kind(before) and not self._fitness.is_kind(content)
-        if is_lost or not self._fitness.is_question:
+        if self._fitness.is_kind(before) and not self._fitness.is_kind(content):
             return False
         return _has(content, self._asked.words & _stems(before))
 
