@@ -36,6 +36,10 @@ def answers(memory, query, **given) -> list[str]:
         ("She is married to Rui", "Who is her husband?"),
         ("I am allergic to walnuts", "Which allergies do I have?"),
         ("We release on Tuesdays", "When do we deploy?"),
+        ("Sold everything but the old Skoda", "Which car do we have?"),
+        ("Tickets live in YouTrack", "Which issue tracker is it?"),
+        ("Everything builds on GitLab CI", "What about continuous integration?"),
+        ("Ravi owns the SLA", "Who wrote the service level agreement?"),
     ],
 )
 def test_a_question_finds_what_is_said_in_other_words(fact, question):
@@ -45,6 +49,20 @@ def test_a_question_finds_what_is_said_in_other_words(fact, question):
     memory.store(fact)
     [found] = memory.retrieve(question, 1)
     assert found.content == fact and "like " in found.why
+
+
+def test_what_something_is_does_not_stand_for_another_of_its_kind():
+    memory = opened()
+    memory.store("The Skoda is in the garage")
+    assert answers(memory, "Volvo") == []
+    assert answers(memory, "our car") == ["The Skoda is in the garage"]
+
+
+def test_initials_that_are_a_word_stand_for_nothing():
+    memory = opened()
+    memory.store("Go to the harbour at noon")
+    memory.store("We do it on Mondays")
+    assert answers(memory, "What about garden ornaments and daily oats?") == []
 
 
 def test_the_very_word_stands_above_one_that_means_the_same():

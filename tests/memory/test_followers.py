@@ -94,3 +94,77 @@ def test_a_later_sentence_about_the_same_stands_first_if_it_holds_what_is_asked_
 def test_a_shared_weekday_is_not_the_same_subject() -> None:
     with _memory("We release on Wednesdays", *NOISE, "Choir is back on Wednesdays") as memory:
         assert memory.retrieve("When do we release?")[0].content == "We release on Wednesdays"
+
+
+# --- the later of two that answer alike ---
+
+SUCCEEDED = (
+    (
+        "Our neighbour Gunilla keeps the spare key",
+        "The spare key to the house is with Omar next door",
+        "Who has our spare key?",
+    ),
+    (
+        "Choir rehearsal is Wednesday evening at 18:30",
+        "Choir rehearses on Tuesday evenings",
+        "Which evening is choir?",
+    ),
+    (
+        "Mira gets 50 kronor pocket money a week",
+        "Mira negotiated well, her weekly pocket money is 80 kronor",
+        "How much pocket money does Mira get?",
+    ),
+)
+OF_OTHERS = (
+    ("The port of Heron is 4100", "The port of Osprey is 4200", "Which port has Heron?"),
+    ("Rui can't eat shellfish", "I eat shellfish again", "What can't Rui eat?"),
+    (
+        "Our book club meets on the last Sunday",
+        "The book club has seven members",
+        "When does the book club meet?",
+    ),
+)
+
+
+@pytest.mark.parametrize(("before", "after", "question"), SUCCEEDED)
+def test_of_two_that_answer_a_question_alike_the_later_stands_first(
+    before: str, after: str, question: str
+) -> None:
+    with _memory(before, *NOISE, after) as memory:
+        assert memory.retrieve(question)[0].content == after
+        then = memory.retrieve(question, as_of=BEGIN + timedelta(days=1))
+        assert then[0].content == before
+
+
+@pytest.mark.parametrize(("before", "after", "question"), OF_OTHERS)
+def test_what_does_not_hold_what_was_asked_for_succeeds_nothing(
+    before: str, after: str, question: str
+) -> None:
+    with _memory(before, *NOISE, after) as memory:
+        assert memory.retrieve(question)[0].content == before
+
+
+@given(
+    st.lists(st.sampled_from(["Heron", "Osprey", "Egret", "Bittern"]), unique=True, min_size=2),
+    st.sampled_from(("port", "owner", "budget", "deadline")),
+)
+def test_a_later_sentence_of_another_name_never_succeeds(names: list[str], attribute: str) -> None:
+    with _memory(
+        *(f"The {attribute} of {name} is {at + 41}" for at, name in enumerate(names))
+    ) as memory:
+        for at, name in enumerate(names):
+            found = memory.retrieve(f"What is the {attribute} of {name}?")
+            assert found[0].content == f"The {attribute} of {name} is {at + 41}"
+
+
+def test_vectors_show_that_two_sentences_speak_of_the_same() -> None:
+    def embedder(texts: list[str]) -> list[list[float]]:
+        return [[1.0, 0.0] if "desk" in text or "seat" in text else [0.0, 1.0] for text in texts]
+
+    embedder.threshold = 0.3  # type: ignore[attr-defined]
+    contents = ("My desk is near the window", *NOISE, "I got a seat at the door, desk 7")
+    for embedded, first in ((embedder, contents[-1]), (False, contents[0])):
+        with SemanticMemory(MemoryStore(), embedder=embedded, user=MemoryStore) as memory:
+            for days, content in enumerate(contents):
+                memory.store(content, at=BEGIN + timedelta(days=days))
+            assert memory.retrieve("Where is my desk?")[0].content == first

@@ -23,6 +23,7 @@ from refold.search.bm25 import rarity
 from refold.search.embedders import Embedder, chosen, is_additive, name_of
 from refold.search.hits import Filters
 from refold.search.index import Index, Range, carried, range_of
+from refold.search.numbers import Vector
 from refold.search.transformer import Transformer
 from refold.search.upkeep import Progress, Tell, Upkeep, retried
 from refold.search.vector_upkeep import FAILURES, VectorUpkeep
@@ -147,6 +148,22 @@ class Finder:
         if index.is_writable:
             index.connection.execute(_SET_FACT, (fact, str(threshold)))
         return threshold
+
+    @retried
+    def wholes(self, log: str, seqs: Sequence[int]) -> dict[int, Vector]:
+        """What each of these events says as a whole, as one vector of length one; none without an
+        embedder."""
+        if self._embedder is None:
+            return {}
+        with self._upkeep.index() as index:
+            ids = index.messages_of(log, seqs)
+            vectors = self._vectors.wholes(index, list(ids.values()))
+        return {seq: vectors[id] for seq, id in ids.items() if id in vectors}
+
+    def least_near(self) -> float:
+        """How near vectors must be to mean something."""
+        with self._upkeep.index() as index:
+            return self._threshold(index)
 
     # --- use ---
 

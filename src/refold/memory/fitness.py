@@ -45,6 +45,11 @@ _KINDS = (
         re.compile(rf"\d|\b(?:{'|'.join(NUMBER_WORDS)})\b", re.IGNORECASE),
     ),
 )
+_ASKS = re.compile(
+    r"^\s*(?:who|what|when|where|why|which|how|do|does|did|is|are|was|were|am|can|could|should|will"
+    r"|would|have|has|had|may|must)(?:m|se|['’]s)?\b|\?\s*$",
+    re.IGNORECASE,
+)
 _MINE = re.compile(r"\b(?:i|my|me|mine)\b", re.IGNORECASE)
 _OURS = re.compile(r"\b(?:we|our|us|ours)\b", re.IGNORECASE)
 
@@ -55,6 +60,7 @@ class Fitness:
     def __init__(self, question: str) -> None:
         held = (held for asked, held in _KINDS if asked.search(question))
         self._held = next(held, None)
+        self.is_question = bool(_ASKS.search(question))
         self._is_mine = bool(_MINE.search(question))
         self._is_ours = bool(_OURS.search(question))
 

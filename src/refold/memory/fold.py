@@ -219,19 +219,16 @@ class Entries:
             return None
         return next(run for run in self._runs(group) if any(one.seq == seq for one in run.versions))
 
-    def followers(self, run: Run, at_ms: int) -> list[Run]:
-        """What says later that this has changed and is true at a time, the newest first."""
-        found = {run.entry: run}
-        for version in self._followers.all_of(run.first):
+    def changes_after(self, run: Run, at_ms: int) -> Iterator[Run]:
+        """What was said later, tells of a change and is true at a time."""
+        for version in self._followers.of(run.first):
             later = self.run_at(version.seq)
             if later is not None and later.holds_at(at_ms):
-                found.setdefault(later.entry, later)
-        later_runs = list(found.values())[1:]
-        return sorted(later_runs, key=lambda one: _by_time(one.first), reverse=True)
+                yield later
 
-    def are_alike(self, one: Run, other: Run) -> bool:
-        """Whether two entries speak of the same, by how many of their words they share."""
-        return self._followers.are_alike(one.first, other.first)
+    def shared(self, one: Run, other: Run) -> float:
+        """How much two entries share of their words, from 0 to 1."""
+        return self._followers.shared(one.first, other.first)
 
     def run_of(self, entry: str) -> Run | None:
         """The newest state of an entry, or of the one that it was merged into."""

@@ -1,11 +1,10 @@
-"""What a later sentence changes, by its own words: "Sold the Volvo, we have a Kia Niro now" follows
-"We drive a grey Volvo".
+"""How much two sentences of a memory share, and which later ones may tell that an earlier one has
+changed: "Sold the Volvo, we have a Kia Niro now" after "We drive a grey Volvo".
 
-A sentence follows an earlier one if it says that something changed (`now`, `no longer`) and both
-speak of the same: they share enough of their words, the rare ones first. Nothing is ended by that,
-because code may be wrong: what follows only stands before what it follows. Only the rarest words
-and the newest sentences are looked at, so the price does not grow with the memory.
-Neighbours: `fold` adds versions, `recall` asks, `claim` ends what is certain to have ended.
+Words count by how rare they are among all that is remembered. Only the rarest words and the newest
+sentences that tell of a change are looked at, so the price does not grow with the memory.
+Neighbours: `fold` adds versions, `succession` decides what stands for what, `claim` ends what is
+certain to have ended.
 """
 
 from __future__ import annotations
@@ -30,13 +29,10 @@ from refold.memory.wording import stem
 from refold.search.bm25 import rarity
 from refold.search.words import STOP
 
-# What two sentences must share, as the cosine of their words weighed by rarity.
-SHARED_MIN = 0.22
-ALIKE_MIN = 0.4  # if neither tells of a change
 # In a small memory every word is rare; so many sentences are taken to be there at least.
 SENTENCES_MIN = 300
 LITTLE_SHARE = 0.3
-RAREST_WORDS, NEWEST_MAX, FOLLOWERS_MAX = 6, 50, 8
+RAREST_WORDS, NEWEST_MAX = 6, 50
 _PHRASE = re.compile(
     r"\b(?:no (?:more|longer)|any (?:more|longer)|these days|as of|went from"
     r"|(?:from|starting|beginning) (?:this|today|now|next|on)|(?:up|down|over) to|stepped down"
@@ -89,31 +85,20 @@ class Followers:
         for word in words:
             self._changes.get(word, {}).pop(version.seq, None)
 
-    def all_of(self, version: Version) -> list[Version]:
-        """What follows a sentence, and what follows that; no more than a few."""
-        found: dict[int, Version] = {version.seq: version}
-        waiting = [version]
-        while waiting and len(found) <= FOLLOWERS_MAX:
-            for later in self._of(waiting.pop()):
-                if later.seq not in found:
-                    found[later.seq] = later
-                    waiting.append(later)
-        return list(found.values())[1:]
-
-    def _of(self, version: Version) -> Iterator[Version]:
+    def of(self, version: Version) -> Iterator[Version]:
+        """Later sentences of other entries that tell of a change, and share a rare word."""
         weights = self._weights(version)
         rarest = sorted(weights, key=weights.__getitem__, reverse=True)[:RAREST_WORDS]
         near: dict[int, Version] = {}
         for word in rarest:
             near.update(islice(reversed(self._changes.get(word, {}).items()), NEWEST_MAX))
         for later in near.values():
-            is_later = later.from_ms > version.from_ms and later.body.entry != version.body.entry
-            if is_later and _cosine(weights, self._weights(later)) >= SHARED_MIN:
+            if later.from_ms > version.from_ms and later.body.entry != version.body.entry:
                 yield later
 
-    def are_alike(self, one: Version, other: Version) -> bool:
-        """Whether two sentences share so much that they speak of the same, whatever they tell."""
-        return _cosine(self._weights(one), self._weights(other)) >= ALIKE_MIN
+    def shared(self, one: Version, other: Version) -> float:
+        """How much two sentences share, as the cosine of their words weighed by rarity."""
+        return _cosine(self._weights(one), self._weights(other))
 
     def _weights(self, version: Version) -> dict[str, float]:
         waiting, self._waiting = self._waiting, {}

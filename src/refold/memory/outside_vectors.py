@@ -111,6 +111,10 @@ class OutsideVectors(Vectors):
         with database.transaction(self.index.connection):
             self.index.connection.executemany(_GROWN, grown)
 
+    def wholes(self, ids: Sequence[int]) -> dict[int, Sequence[float]]:
+        """Nothing: the store gives no vectors back."""
+        return {}
+
     def compared(
         self,
         query: Query,

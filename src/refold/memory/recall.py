@@ -20,11 +20,12 @@ from refold.memory.finder import Asked, Finder, Found
 from refold.memory.fitness import Fitness
 from refold.memory.fold import Entries
 from refold.memory.journal import Journal
+from refold.memory.succession import Likeness, Succession
 from refold.memory.version import Run
 
 HEIRS_MAX, SPARE, RIVALS_SHOWN = 20, 20, 3
-ALIKE_AMONG = 4  # hits, of which a later one may replace the first
-CHANGES_OF = 3  # hits, of which it is asked what changed them
+SUCCEEDED = 3  # hits, of which it is asked what succeeds them
+SUCCESSORS_AMONG = 20  # hits, besides what tells of a change
 DAY_MS = 86_400_000
 USES_MAX, WEEK_MS = 8, 7 * DAY_MS  # a use makes an entry younger by a week, at most by eight
 
@@ -67,13 +68,14 @@ def recall(journal: Journal, finder: Finder, asked: Asked, wanted: Wanted) -> li
         entry = _entry(entries, run, journal, found, wanted)
         if is_wanted(entry, wanted.tags, wanted.metadata):
             hits.append((found, entry))
-    fitness = Fitness(asked.query)
-    hits = _weighed(hits, fitness)
+    hits = _weighed(hits, Fitness(asked.query))
     uses = finder.uses([entry.id for _, entry in hits])
     hits.sort(key=lambda hit: (hit[0].rank, _preference(hit[1], uses)), reverse=True)
     ordered = _preferred_first(_preferred_first(hits, _equal, uses), _rival, uses)
-    changed = _changes_first(_newer_first(ordered, entries, fitness), journal, wanted)
-    return _falling([entry for _, entry in changed])[: wanted.limit]
+    likeness = Likeness(finder, journal.id)
+    succession = Succession(entries, likeness, asked.query, wanted.at_ms)
+    latest = _latest_first(ordered, journal, succession, wanted)
+    return _falling([entry for _, entry in latest])[: wanted.limit]
 
 
 def _weighed(hits: Sequence[Hit], fitness: Fitness) -> list[Hit]:
@@ -86,32 +88,23 @@ def _weighed(hits: Sequence[Hit], fitness: Fitness) -> list[Hit]:
     ]
 
 
-def _newer_first(hits: Sequence[Hit], entries: Entries, fitness: Fitness) -> list[Hit]:
-    """The hits, the first one behind a later one that speaks of the same and holds what is asked
-    for as well."""
-    near = hits[:ALIKE_AMONG]
-    runs = [entries.run_at(entry.seq) for _, entry in near]
-    for at in range(len(near) - 1, 0, -1):
-        first, other = runs[0], runs[at]
-        if first is None or other is None or other.first.from_ms <= first.first.from_ms:
-            continue
-        if fitness.is_kind(near[at][1].content) and entries.are_alike(first, other):
-            return [hits[at], *hits[:at], *hits[at + 1 :]]
-    return list(hits)
-
-
-def _changes_first(hits: Sequence[Hit], journal: Journal, wanted: Wanted) -> list[Hit]:
-    """The hits, and before each of the first what says that it has changed since: that answers as
-    well as what it changed."""
+def _latest_first(
+    hits: Sequence[Hit], journal: Journal, succession: Succession, wanted: Wanted
+) -> list[Hit]:
+    """The hits, and before each of the first what succeeds it: that answers as well as what it
+    stands for."""
     entries = journal.entries()
+    by_id = {entry.id: (found, entry) for found, entry in hits}
+    runs = [entries.run_at(entry.seq) for _, entry in hits[:SUCCESSORS_AMONG]]
+    among = [run for run in runs if run is not None]
     out: dict[str, Hit] = {}
-    for found, entry in hits[:CHANGES_OF]:
-        run = entries.run_at(entry.seq)
-        for later in entries.followers(run, wanted.at_ms) if run else ():
-            change = entries.entry(later, journal.scope, score=entry.score)
-            why = f"changes {entry.id}; {_why(change, found, wanted.now_ms)}"
+    for run, (found, entry) in zip(runs[:SUCCEEDED], hits):
+        for later in succession.after(run, among) if run else ():
+            own = by_id[later.entry][0] if later.entry in by_id else found
+            change = entries.entry(later, journal.scope, score=max(entry.score, own.strength))
+            why = f"changes {entry.id}; {_why(change, own, wanted.now_ms)}"
             if is_wanted(change, wanted.tags, wanted.metadata):
-                out.setdefault(change.id, (found, replace(change, why=why)))
+                out.setdefault(change.id, (own, replace(change, why=why)))
         out.setdefault(entry.id, (found, entry))
     for hit in hits:
         out.setdefault(hit[1].id, hit)

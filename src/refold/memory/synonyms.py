@@ -9,26 +9,35 @@ English; stems are compared, so a word stands for all its forms. Neighbour: `fin
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
 from refold.memory.vocabulary import LITTLE
-from refold.search.words import Query, Stems, Term
+from refold.search.words import STOP, Query, Stems, Term
 
 SYNONYM_WEIGHT = LITTLE_WEIGHT = 0.5
+INITIALS = (2, 3, 4)  # words
 # What is said in several words, and means one.
 _PHRASES = {
     "for a living": "job",
     "get up": "wake up",
     "gets up": "wakes up",
     "get to work": "commute",
-    "look after": "care for",
+    "look after": "maintain",
     "wedding day": "anniversary",
     "how old": "age",
     "how expensive": "price",
     "how heavy": "weight",
+    "in charge": "responsible",
+    "looks after": "maintain",
+    "take care": "maintain",
+    "takes care": "maintain",
+    "runs the company": "ceo",
+    "head of the company": "ceo",
 }
 _PHRASE = re.compile(rf"\b(?:{'|'.join(_PHRASES)})\b", re.IGNORECASE)
+_WORD = re.compile(r"[^\W\d_]+")
 _GROUPS = """
 boss manager supervisor superior report
 job work profession occupation employer career employed position role
@@ -100,12 +109,75 @@ hotel stay
 shop store supermarket
 barber hairdresser haircut
 glasses prescription
+dba administrator
+ci pipeline build
+prod production
+db database
+kubernetes k8s
+qa tester test
+gdpr privacy protection
+vacation pto leave
+television tv
+photo picture image
+begin open
+mortgage debt owe
+"""
+# What something may be, by what it is: who asks for the car is answered by the Volvo. Not the other
+# way round, and a Volvo is no Fiat.
+_KINDS = """
+dog: beagle labrador retriever poodle collie terrier dachshund spaniel shepherd husky pug corgi
+ bulldog hound whippet dalmatian
+cat: shorthair siamese persian tabby ragdoll bengal tomcat
+pet: dog cat rabbit hamster parrot budgie tortoise goldfish canary
+car: volvo toyota skoda fiat ford audi bmw tesla honda renault peugeot citroen volkswagen golf kia
+ hyundai mazda nissan opel mercedes subaru suzuki dacia jeep porsche polestar
+phone: iphone pixel galaxy fairphone oneplus nokia android
+laptop: thinkpad macbook framework xps chromebook
+computer: thinkpad macbook laptop desktop
+editor: vim neovim emacs vscode helix sublime zed intellij pycharm
+browser: firefox chrome safari brave edge vivaldi
+database: postgres postgresql mysql mariadb sqlite mongodb oracle dynamodb cassandra
+system: linux ubuntu debian fedora windows macos nixos
+cloud: aws azure gcp hetzner heroku
+tracker: jira youtrack linear trello asana redmine bugzilla tickets
+broker: kafka rabbitmq nats
+queue: kafka rabbitmq nats
+monitoring: prometheus grafana zabbix datadog nagios
+chat: slack teams mattermost discord zulip whatsapp signal telegram
+payment: stripe paypal mollie adyen klarna
+language: english german french spanish italian portuguese swedish danish norwegian dutch japanese
+ chinese mandarin arabic russian turkish greek polish finnish hindi python rust java kotlin
+ javascript typescript ruby php elixir scala swift
+instrument: piano guitar violin viola cello flute trumpet drums clarinet saxophone harp euphonium
+ trombone oboe ukulele accordion organ
+sport: running swimming tennis football soccer hockey climbing skiing cycling yoga badminton
+ basketball volleyball rowing judo karate hiking padel squash fencing
+drink: coffee tea beer wine juice espresso cocoa
+allergy: pollen penicillin nuts peanuts lactose gluten fever rash
+allergic: pollen penicillin nuts peanuts lactose gluten fever rash
+spring: march april may
+summer: june july august
+autumn: september october november
+winter: december january february
+relative: mother father brother sister aunt uncle cousin nephew niece
+doctor: dr cardiologist dermatologist gynaecologist pediatrician surgeon
+school: preschool kindergarten teacher class
 """
 
 
 def reworded(query: str) -> str:
     """A query with one word for what it says in several."""
     return _PHRASE.sub(lambda found: _PHRASES[found[0].lower()], query)
+
+
+def _alike() -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each word with what may stand for it."""
+    for line in _GROUPS.split("\n"):
+        group = tuple(line.split())
+        yield from ((word, group) for word in group)
+    for line in _KINDS.replace("\n ", " ").split("\n"):
+        kind, _, members = line.partition(":")
+        yield kind, tuple(members.split())
 
 
 class Synonyms:
@@ -115,11 +187,10 @@ class Synonyms:
         self._stems = stems
         self._little = {" ".join(stems(word)) for word in LITTLE}
         self._others: dict[str, dict[str, None]] = {}
-        for line in _GROUPS.split("\n"):
-            group = {word: " ".join(stems(word)) for word in line.split()}
-            for own in group.values():
-                others = {word: None for word, stem in group.items() if stem != own}
-                self._others.setdefault(own, {}).update(others)
+        for word, group in _alike():
+            own = " ".join(stems(word))
+            others = {one: None for one in group if " ".join(stems(one)) != own}
+            self._others.setdefault(own, {}).update(others)
 
     def weighed(self, query: Query) -> Query:
         """The query, in which words that say little count less, if others say more."""
@@ -136,9 +207,26 @@ class Synonyms:
         """What to look for besides the single words of a query, by word."""
         asked = {" ".join(self._stems(term.text)): term.text for term in query.terms}
         found: dict[str, Term] = {}
+        short = _initials(query.text)
         for stem, text in asked.items():
             others = [word for word in self._others.get(stem, ()) if word not in asked]
+            others += short.get(text.lower(), ())
             if others:
                 match = f"({' OR '.join(others)})"
                 found[text] = Term(match, f"{text}, or what means the same", SYNONYM_WEIGHT)
         return found
+
+
+def _initials(text: str) -> dict[str, list[str]]:
+    """What words that stand beside each other are called for short, by word: CI for continuous
+    integration. What is a word itself stands for nothing."""
+    short: dict[str, list[str]] = {}
+    words = _WORD.findall(text.lower())
+    for size in INITIALS:
+        for at in range(len(words) - size + 1):
+            some = words[at : at + size]
+            name = "".join(word[0] for word in some)
+            if STOP.isdisjoint((*some, name)) and name not in LITTLE:
+                for word in some:
+                    short.setdefault(word, []).append(name)
+    return short

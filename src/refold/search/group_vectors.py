@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from refold.search import finding, groups, rank
 from refold.search.bm25 import rarity
 from refold.search.index import Index, Range
-from refold.search.numbers import EMPTY, Loaded, Nearness
+from refold.search.numbers import EMPTY, Loaded, Nearness, Vector
 from refold.search.transformer import Transformer
 from refold.search.vectors import (
     COMMON_SHARE,
@@ -57,6 +57,9 @@ class GroupVectors(Vectors):
         blobs = [blob for _, blob in rows]
         short = self._are_short_messages(ids)
         return groups.Groups(ids, blobs, dimension, short, apart=self.index.apart)
+
+    def _whole(self, blob: bytes, dimension: int) -> Vector:
+        return groups.whole(blob, dimension)
 
     def _nearness(
         self, loaded: Loaded, query: Query, found: Sequence[rank.Matches], total: int

@@ -30,6 +30,13 @@ def blobs(entries: Sequence[Any]) -> list[bytes]:
     return [_integers(rows).tobytes() for rows in entries]
 
 
+def whole(blob: bytes, dimension: int) -> list[float]:
+    """The groups of one entry as one vector of length one: their mean."""
+    rows = numpy.frombuffer(blob, dtype="i1").reshape(-1, dimension).astype(numpy.float32)
+    mean: list[float] = units(units(rows).sum(axis=0, keepdims=True))[0].tolist()
+    return mean
+
+
 def _integers(rows: Any) -> Any:
     largest = numpy.abs(rows).max(axis=1, keepdims=True)
     return numpy.rint(rows * (INTEGER_MAX / numpy.maximum(largest, LENGTH_MIN))).astype("i1")

@@ -230,6 +230,18 @@ class Index:
         mark = self.mark(conversation)
         return [id for seq in seqs for id in self._ids(mark.number, seq)] if mark else []
 
+    def messages_of(self, conversation: str, seqs: Iterable[int]) -> dict[int, int]:
+        """The entry of each of these events that is a message, by seq."""
+        mark = self.mark(conversation)
+        if mark is None:
+            return {}
+        first = first_id(mark.number, "message")
+        ids = {self._position(first, seq - 1): seq for seq in seqs}
+        there = dict(
+            self.rows("SELECT id, seq FROM entries WHERE id IN carray(?)", (carried(ids),))
+        )
+        return {seq: id for id, seq in ids.items() if there.get(id) == seq}
+
     def _ids(self, number: int, seq: int) -> list[int]:
         """The entries of one event: at most a few pieces of each kind."""
         found: list[int] = []

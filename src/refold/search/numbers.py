@@ -88,6 +88,9 @@ class Numbers(Protocol):
     def apart(self, dimension: int) -> Apart:
         """No entries yet."""
 
+    def whole(self, blob: bytes, dimension: int) -> list[float]:
+        """The stored vectors of one entry as one of length one: their mean."""
+
 
 def numbers() -> Numbers:
     """The fastest that is installed."""
@@ -151,6 +154,10 @@ class PlainNumbers:
 
     def apart(self, dimension: int) -> Apart:
         return _PlainApart(dimension)
+
+    def whole(self, blob: bytes, dimension: int) -> list[float]:
+        pieces = struct.iter_unpack(f"<{dimension}e", blob)
+        return _unit([fsum(column) for column in zip(*pieces)])
 
 
 class _PlainLoaded:

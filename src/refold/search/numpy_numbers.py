@@ -59,6 +59,12 @@ class NumpyNumbers:
     def apart(self, dimension: int) -> Apart:
         return _NumpyApart(dimension)
 
+    def whole(self, blob: bytes, dimension: int) -> list[float]:
+        pieces = numpy.frombuffer(blob, dtype="<f2").reshape(-1, dimension)
+        mean = pieces.astype(numpy.float32).sum(axis=0, keepdims=True)
+        whole: list[float] = _units(mean)[0].tolist()
+        return whole
+
 
 class _NumpyApart:
     """All pieces, where each entry's begin, and the entries: arrays with room to grow."""

@@ -15,6 +15,7 @@ from refold.search import database, sources
 from refold.search.apart_vectors import ApartVectors
 from refold.search.embedders import Embedder
 from refold.search.index import Index, Range
+from refold.search.numbers import Vector
 from refold.search.rank import Matches
 from refold.search.transformer import Transformer
 from refold.search.upkeep import Progress, Tell
@@ -85,6 +86,13 @@ class VectorUpkeep:
         except FAILURES as error:
             self.pause(error)
             return Compared(scored, {})
+
+    def wholes(self, index: Index, ids: Sequence[int]) -> dict[int, Vector]:
+        """One vector for each of these entries that has one."""
+        if not self.is_ready():
+            return {}
+        with database.translated(index.path):
+            return self._vectors_of(index).wholes(ids)
 
     def complete(self, index: Index, progress: Progress, done: int) -> None:
         """Makes all vectors that are missing. Progress counts on from the events that are done."""

@@ -143,6 +143,15 @@ class Vectors:
 
     # --- finding ---
 
+    def wholes(self, ids: Sequence[int]) -> dict[int, Vector]:
+        """What each of these entries says as a whole: one vector of length one, if it has any."""
+        dimension = int(self._fact("dimension") or 0)
+        rows = self.index.rows(_AMONG, (carried(ids),)) if dimension else []
+        return {id: self._whole(blob, dimension) for id, blob in rows}
+
+    def _whole(self, blob: bytes, dimension: int) -> Vector:
+        return self._numbers.whole(blob, dimension)
+
     def compared(
         self,
         query: Query,
