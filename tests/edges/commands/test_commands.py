@@ -112,6 +112,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "allow": {},
     "serve": {"store": "sqlite:team", "check": True},
     "mcp": {"check": True},
+    "mcp install": {"host": "cursor", "yes": True},
+    "mcp uninstall": {"host": "cursor", "yes": True},
     "hook claude-code install": {"yes": True},
     "hook claude-code uninstall": {"yes": True},
     "run": {"program": ["true", "-x"], "window": 60_000},

@@ -72,6 +72,7 @@ CREATING = (
     "proxy",
     "run",
     "hook claude-code install",
+    "mcp install",
 )
 READING = [name for name in COMMANDS if load(name).on != "nothing" and name not in CREATING]
 

@@ -113,7 +113,13 @@ COMMANDS = {
         "proxy.report", "Show what calls through the proxy took and saved.", is_shell_only=True
     ),
     "mcp": Entry(
-        "mcp", "Offer search and memory to other agents, as an MCP server.", is_shell_only=True
+        "mcp.mcp", "Offer search and memory to other agents, as an MCP server.", is_shell_only=True
+    ),
+    "mcp install": Entry(
+        "mcp.install", "Let another agent start the MCP server by itself.", is_shell_only=True
+    ),
+    "mcp uninstall": Entry(
+        "mcp.uninstall", "Take the MCP server out of another agent.", is_shell_only=True
     ),
     "hook claude-code install": Entry(
         "hook.claude_code.install", "Let Claude Code call refold in its hooks.", is_shell_only=True
@@ -150,6 +156,7 @@ GROUPS = {
     "artifacts": "List, show, search and remove stored artifacts.",
     "hook": "Let other agents call refold in their hooks.",
     "hook claude-code": "Let Claude Code call refold in its hooks, or no longer.",
+    "mcp": "Offer search and memory to other agents, and put that into them.",
     "proxy": "Pass the calls of agents on to their providers, and show what was saved.",
     "token": "Create, list and revoke the tokens of a team server, and show its audit log.",
     "memory": "List, add, find, change and forget what outlives conversations.",

@@ -1,34 +1,28 @@
 """The settings of Claude Code with our hooks in them, and without them again.
 
 Only what is ours is ever touched: an entry whose command calls `refold hook claude-code`, and a
-status line that calls `refold statusline`. Everything else stays as it is, in its order. The file
-is written whole or not at all, and not if somebody changed it meanwhile. Neighbours:
-`commands.hook.claude_code` shows the change and asks.
+status line that calls `refold statusline`. Everything else stays as it is, in its order.
+Neighbours: `hosts.host_file` reads and writes, `commands.hook.claude_code` shows the change and
+asks.
 """
 
 from __future__ import annotations
 
-import contextlib
-import difflib
-import json
 import os
 import re
 import shlex
-import shutil
-import sys
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, Literal
 
 from refold.checked import quoted
-from refold.errors import Conflict, Invalid
-from refold.system.disk import os_failure
+from refold.edges.hosts import host_file
+from refold.edges.hosts.host_file import Settings
+from refold.errors import Invalid
 
 Scope = Literal["local", "project", "user"]
-Settings = dict[str, Any]
 
 TIMEOUT_S = 10
-FILE_BYTES_MAX = 4_000_000
 STATUS_LINE, HOOKS = "statusLine", "hooks"
 # Which events are answered, and for which of their kinds; None where an event has none.
 EVENTS: dict[str, str | None] = {
@@ -125,69 +119,6 @@ def _malformed(place: str, value: Any, wanted: str) -> Invalid:
 # --- the command ---
 
 
-def program() -> str:
-    """How refold is called from anywhere: by its whole path, because a hook has another PATH."""
-    here = Path(sys.argv[0])
-    beside = Path(sys.executable).parent / "refold"
-    named = [here] if here.name == "refold" else []
-    for path in (*named, beside, Path(shutil.which("refold") or "")):
-        if path.is_file() and os.access(path, os.X_OK):
-            return shlex.quote(os.path.abspath(path))
-    raise Invalid("the program refold is not found", hint="install refold, or put it on the PATH")
-
-
 def hook_command(above: int, store: str | None) -> str:
     named = f" --store {shlex.quote(store)}" if store else ""
-    return f"{program()} hook claude-code event --above {above}{named}"
-
-
-# --- the file ---
-
-
-def read(path: Path) -> tuple[Settings, bytes]:
-    """The settings in a file, and its bytes; none of either if there is no file."""
-    try:
-        raw = path.read_bytes()[: FILE_BYTES_MAX + 1]
-    except FileNotFoundError:
-        return {}, b""
-    except OSError as error:
-        raise os_failure(error, f"read {path}") from error
-    try:
-        settings = json.loads(raw) if raw.strip() else {}
-    except (ValueError, RecursionError) as error:
-        raise Invalid(f"{path} is not JSON: {error}", hint="mend the file first") from error
-    if not isinstance(settings, dict):
-        raise Invalid(f"{path} holds no object", hint="mend the file first")
-    return settings, raw
-
-
-def text_of(settings: Settings, raw: bytes) -> str:
-    """The settings as they are written, indented as they were."""
-    found = re.search(rb"^([ \t]+)\S", raw, re.MULTILINE)
-    indent = found[1].decode() if found else "  "
-    return json.dumps(settings, indent=indent, ensure_ascii=False) + "\n"
-
-
-def difference(before: bytes, after: str, name: str) -> list[str]:
-    """The lines that change, as a patch shows them."""
-    old = before.decode("utf-8", "replace").splitlines()
-    new = after.splitlines()
-    return list(difflib.unified_diff(old, new, name, name, lineterm="", n=2))
-
-
-def write(path: Path, before: bytes, after: str) -> None:
-    """Writes the file, unless it is no longer what it was. A link stays one."""
-    target = Path(os.path.realpath(path))
-    if read(target)[1] != before:
-        raise Conflict(f"{path} was changed meanwhile", hint="do it again")
-    made = target.with_name(f"{target.name}.{os.getpid()}.new")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
-        with open(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
-            file.write(after)
-        os.replace(made, target)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            made.unlink()
-        raise os_failure(error, f"write {path}") from error
+    return f"{shlex.quote(host_file.program())} hook claude-code event --above {above}{named}"

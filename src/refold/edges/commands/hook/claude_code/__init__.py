@@ -11,12 +11,16 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from refold.edges.commands.command import Arguments, Result
+from refold.edges.commands import host_change
+from refold.edges.commands.command import Arguments
+from refold.edges.commands.host_change import Changed
 from refold.edges.commands.session import Session
 from refold.edges.hooks import settings_file
-from refold.edges.hooks.settings_file import Scope, Settings
+from refold.edges.hooks.settings_file import Scope
+from refold.edges.hosts import host_file
+from refold.edges.hosts.host_file import Settings
 
-NOBODY_ASKED = "this changes the settings of Claude Code"
+__all__ = ["Changed", "ScopeArguments", "change"]
 SCOPE = Meta(
     description="Whose settings: yours in this project, those of the project, or yours everywhere."
 )
@@ -28,29 +32,18 @@ class ScopeArguments(Arguments, frozen=True, kw_only=True):
     yes: Annotated[bool, YES] = False
 
 
-class Changed(Result, frozen=True, kw_only=True):
-    """`lines` is the change as a patch; empty if there was nothing to do."""
-
-    file: str
-    scope: Scope
-    lines: tuple[str, ...]
-
-
 Edit = Callable[[Settings], Settings]
 
 
 def change(session: Session, arguments: ScopeArguments, edit: Edit) -> Changed:
     """Shows what changes in the file, asks, and writes it."""
     path = settings_file.place_of(arguments.scope)
-    settings, before = settings_file.read(path)
+    before = host_file.read(path)
+    settings = host_file.json_in(before, path)
     after = edit(settings)
-    if after == settings:
-        return Changed(file=str(path), scope=arguments.scope, lines=())
-    text = settings_file.text_of(after, before)
-    lines = tuple(settings_file.difference(before, text, str(path)))
-    if session.screen is not None and not arguments.yes:
-        for line in lines:
-            session.screen.line(line)
-    session.confirm(f"Change {path}?", arguments.yes, NOBODY_ASKED)
-    settings_file.write(path, before, text)
+    lines: tuple[str, ...] = ()
+    if after != settings:
+        text = host_file.json_text(after, before)
+        asked = arguments.yes
+        lines = host_change.change(session, path, before, text, yes=asked, of="Claude Code")
     return Changed(file=str(path), scope=arguments.scope, lines=lines)

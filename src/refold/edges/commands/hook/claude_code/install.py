@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from refold.edges.commands.hook.claude_code import Changed, ScopeArguments, chan
 from refold.edges.commands.session import Session
 from refold.edges.hooks import ABOVE_CHARS, settings_file
 from refold.edges.hooks.settings_file import with_hooks
+from refold.edges.hosts import host_file
 
 ABOVE = Meta(
     description="From how many characters on an output becomes an artifact.",
@@ -27,7 +29,9 @@ class InstallArguments(ScopeArguments, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: InstallArguments) -> Changed:
-    line = "" if arguments.no_statusline else f"{settings_file.program()} statusline --color"
+    line = (
+        "" if arguments.no_statusline else f"{shlex.quote(host_file.program())} statusline --color"
+    )
     command = settings_file.hook_command(arguments.above, session.store_url)
     return change(session, arguments, partial(with_hooks, command=command, status_line=line))
 

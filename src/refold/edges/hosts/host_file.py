@@ -1,0 +1,94 @@
+"""Files by which other programs are set up: read, shown with a change, and written.
+
+Only what is ours is ever changed, and only once it was shown and agreed to. A file is written whole
+or not at all, and not if somebody changed it meanwhile; what is not understood is left as it is.
+Neighbours: `servers` and `hooks.settings_file` say what changes, their commands ask.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import json
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from refold.errors import Conflict, Invalid
+from refold.system.disk import os_failure
+
+FILE_BYTES_MAX = 4_000_000
+MEND = "mend the file first"
+
+Settings = dict[str, Any]
+
+
+def program() -> str:
+    """How refold is called from anywhere: by its whole path, because others have another PATH."""
+    here = Path(sys.argv[0])
+    beside = Path(sys.executable).parent / "refold"
+    named = [here] if here.name == "refold" else []
+    for path in (*named, beside, Path(shutil.which("refold") or "")):
+        if path.is_file() and os.access(path, os.X_OK):
+            return os.path.abspath(path)
+    raise Invalid("the program refold is not found", hint="install refold, or put it on the PATH")
+
+
+def read(path: Path) -> bytes:
+    """The bytes of a file; none if there is no file."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(FILE_BYTES_MAX + 1)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise os_failure(error, f"read {path}") from error
+    if len(raw) > FILE_BYTES_MAX:
+        raise Invalid(f"{path} has more than {FILE_BYTES_MAX:,} bytes", hint="change it by hand")
+    return raw
+
+
+def json_in(raw: bytes, path: Path) -> Settings:
+    """The object that a file holds; an empty one for an empty file."""
+    try:
+        settings = json.loads(raw) if raw.strip() else {}
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"{path} is not JSON: {error}", hint=MEND) from error
+    if not isinstance(settings, dict):
+        raise Invalid(f"{path} holds no object", hint=MEND)
+    return settings
+
+
+def json_text(settings: Settings, raw: bytes) -> str:
+    """The settings as they are written, indented as they were."""
+    found = re.search(rb"^([ \t]+)\S", raw, re.MULTILINE)
+    indent = found[1].decode() if found else "  "
+    return json.dumps(settings, indent=indent, ensure_ascii=False) + "\n"
+
+
+def difference(before: bytes, after: str, name: str) -> list[str]:
+    """The lines that change, as a patch shows them."""
+    old = before.decode("utf-8", "replace").splitlines()
+    new = after.splitlines()
+    return list(difflib.unified_diff(old, new, name, name, lineterm="", n=2))
+
+
+def write(path: Path, before: bytes, after: str) -> None:
+    """Writes the file, unless it is no longer what it was. A link stays one."""
+    target = Path(os.path.realpath(path))
+    if read(target) != before:
+        raise Conflict(f"{path} was changed meanwhile", hint="do it again")
+    made = target.with_name(f"{target.name}.{os.getpid()}.new")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
+        with open(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w") as file:
+            file.write(after)
+        os.replace(made, target)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            made.unlink()
+        raise os_failure(error, f"write {path}") from error
