@@ -120,3 +120,15 @@ def test_tools_are_listed_in_every_shape_with_their_share(url: str) -> None:
     assert 0 < sum(one["tokens"] for one in found["tools"]) <= found["tokens"]
     assert "in every request." in run("tools", "tools").stdout
     assert run("tools", "fix-login").stdout == "The model is told of no tools.\n"
+
+
+def test_a_call_whose_report_names_no_model_was_made_with_the_conversations(url: str) -> None:
+    with refold.open("plain", store=url, model="gpt-4o") as context:
+        context.append({"role": "user", "content": "hi"})
+        context.request()
+        said = {"role": "assistant", "content": "hello"}
+        choice = {"index": 0, "message": said, "finish_reason": "stop"}
+        usage = {"prompt_tokens": 10, "completion_tokens": 2}
+        context.record({"object": "chat.completion", "choices": [choice], "usage": usage})
+    [bill] = as_json("cost", "plain")["models"]
+    assert bill["model"] == "gpt-4o"

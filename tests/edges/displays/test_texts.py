@@ -106,6 +106,14 @@ def test_the_box_after_a_compaction_says_what_it_saved() -> None:
     assert {len(line) for line in lines} == {50}
 
 
+@given(st.integers(0, 9_999), st.integers(0, 9_999), st.integers(0, 99), st.integers(30, 60))
+def test_a_box_is_as_narrow_as_the_screen(active: int, more: int, sums: int, columns: int) -> None:
+    for made in (usage_box, compaction_box):
+        lines = made(active, active + more, sums, columns)
+        assert {width(line) for line in lines} == {min(50, columns)}
+        assert any("%" in line for line in lines) and all("..." not in line[:12] for line in lines)
+
+
 @given(st.integers(1, 999), st.data())
 def test_what_is_used_and_what_is_saved_are_all(total: int, data: st.DataObject) -> None:
     active = data.draw(st.integers(0, total))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from refold.display import visible
 from refold.edges.displays.flow import Flow
+from refold.edges.displays.styled import broken, lines_of
 from refold.edges.displays.width import width
 from refold.edges.displays.wrap import COLUMNS_MIN, wrapped
 
@@ -118,3 +119,22 @@ def test_code_between_fences_and_long_addresses_can_be_copied() -> None:
     )
     address = "https://example.org/" + "x" * 40
     assert flow.feed(f"see {address} now", 20) + flow.end() == f"see\n{address}\nnow"
+
+
+def test_a_line_goes_on_where_it_is_told() -> None:
+    """Rows of help: the second column stays a column."""
+    parts = [("cyan", "--name  "), ("", "what it means in more words")]
+    assert "".join(text for _, text in broken(parts, 22, 8)) == (
+        "--name  what it means\n        in more words"
+    )
+    assert [style for style, text in broken(parts, 22, 8) if text.strip()] == ["cyan", "", ""]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["", "red"]), WORDS.map(visible)), max_size=4), COLUMNS)
+def test_styled_texts_are_broken_like_plain_ones(
+    parts: list[tuple[str, str]], columns: int
+) -> None:
+    for line in lines_of(parts):
+        printed = "".join(text for _, text in broken(line, columns))
+        assert max(map(width, on_a_terminal(printed, columns))) <= columns
+        assert solid(printed) == solid("".join(text for _, text in line))

@@ -66,7 +66,7 @@ class Scripted:
 
 def _chunk(delta: dict[str, Any], finished: str | None = None) -> dict[str, Any]:
     choice = {"index": 0, "delta": delta, "finish_reason": finished}
-    return {"object": "chat.completion.chunk", "choices": [choice]}
+    return {"object": "chat.completion.chunk", "model": SPEC, "choices": [choice]}
 
 
 # --- what was asked ---

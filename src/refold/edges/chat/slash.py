@@ -153,7 +153,7 @@ def _show_own(screen: Screen) -> None:
             continue
         taken = (one.shown for one in parameters_of(own))
         usage = " ".join([f"/{own.name}", *taken])
-        screen.line(f"  {usage:<24} {own.summary}")
+        screen.line(f"  {usage:<24} {own.summary}", hang=27)
 
 
 # --- the chat's own ---

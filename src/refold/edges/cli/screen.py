@@ -89,10 +89,11 @@ class Screen:
         first = ("refold", name, conversation) if self.is_shell else (f"/{name}",)
         return " ".join(word for word in (*first, *words) if word)
 
-    def line(self, *parts: Part) -> None:
-        """Prints parts of one line, or of several if a text has newlines."""
+    def line(self, *parts: Part, hang: int | None = None) -> None:
+        """Prints parts of one line, or of several if a text has newlines. Where a line is broken,
+        it goes on at the column `hang`, by default below its beginning."""
         for line in lines_of(parts):
-            text = self._wrapped(line) + "\n"
+            text = self._wrapped(line, hang) + "\n"
             if self._rows_left is not None:
                 self._count(text.count("\n"))
             self.out.write(text)
@@ -243,11 +244,11 @@ class Screen:
             raise Exit(OUTCOMES[error.code][1]) from error
         self.out.write("\n]")
 
-    def _wrapped(self, line: Sequence[Styled]) -> str:
+    def _wrapped(self, line: Sequence[Styled], hang: int | None) -> str:
         """A line as it is printed: on a terminal, broken between words."""
         parts: Iterable[Styled] = [(style, self.escaped(text)) for style, text in line]
         if self.is_terminal:
-            parts = broken([*parts], self.columns)
+            parts = broken([*parts], self.columns, hang)
         return "".join(self._styled(style, text) for style, text in parts)
 
     def _shown(self, part: Part) -> str:

@@ -22,7 +22,7 @@ def show(done: Planned | Compacted, screen: Screen) -> None:
     if isinstance(done, Planned):
         _show_plan(done, screen)
     elif done.batch and done.box is True:
-        for line in compaction_box(done.active, done.messages, done.summaries):
+        for line in compaction_box(done.active, done.messages, done.summaries, screen.columns):
             screen.line(line)
         show_undo(done.conversation, screen)
     else:

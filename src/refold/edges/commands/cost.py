@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.core.codec import decode
 from refold.core.model import (
@@ -110,11 +111,15 @@ def _sum(costs: Iterable[float | None]) -> float | None:
 
 
 def _calls(events: Iterable[Event]) -> Iterator[_Call]:
-    since = ""
+    """Every call; one whose report names no model was made with the conversation's."""
+    since = model = ""
     for event in events:
         body = decode(event) if event.kind in TELLING else None
+        if isinstance(body, Meta) and body.model:
+            model = body.model
         if isinstance(body, Usage):
-            yield _Call(seq=event.seq, at_ms=event.at_ms, usage=body, since=since)
+            usage = body if body.model else replace(body, model=model)
+            yield _Call(seq=event.seq, at_ms=event.at_ms, usage=usage, since=since)
             since = ""
         else:
             since = since or _change(event, body)

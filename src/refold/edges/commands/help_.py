@@ -120,7 +120,8 @@ def _show_topics(listed: tuple[Topic, ...], screen: Screen) -> None:
     here = [one for one in listed if screen.is_shell or not one.is_shell_only]
     size = max((len(screen.call(one.name)) for one in here), default=0)
     for one in here:
-        screen.line(("cyan", screen.call(one.name).ljust(size)), f"  {one.summary}")
+        name = screen.call(one.name).ljust(size)
+        screen.line(("cyan", name), f"  {one.summary}", hang=size + 2)
 
 
 def _show_explained(result: Explained, screen: Screen) -> None:
@@ -144,7 +145,7 @@ def _usage(result: Explained, screen: Screen) -> str:
 def _show_taken(rows: tuple[Taken, ...], screen: Screen) -> None:
     size = max((len(one.usage) for one in rows), default=0)
     for one in rows:
-        screen.line(("cyan", f"  {one.usage.ljust(size)}"), f"  {one.help}")
+        screen.line(("cyan", f"  {one.usage.ljust(size)}"), f"  {one.help}", hang=size + 4)
 
 
 COMMAND = Command(

@@ -40,8 +40,10 @@ def rounded(share: float) -> int:
     return int(share * 100 + 0.5)
 
 
-def usage_box(active: int, total: int, summaries: int) -> list[str]:
-    """How many of the messages are on the page."""
+def usage_box(active: int, total: int, summaries: int, columns: int = COLUMNS) -> list[str]:
+    """How many of the messages are on the page; narrower only where the screen is."""
+    # Two borders with a space, the name, the ends of the bar, the percentage.
+    cells = max(1, min(USAGE_CELLS, columns - 3 - 7 - 2 - 5))
     share = active / total if total else 1.0
     status = "Compressed" if active < total else "Uncompressed"
     rows = (
@@ -49,25 +51,27 @@ def usage_box(active: int, total: int, summaries: int) -> list[str]:
         _number("Total Messages", total),
         _number("Summaries", summaries),
         "",
-        f"Usage  {bar(share, USAGE_CELLS)} {rounded(share):>3}%",
+        f"Usage  {bar(share, cells)} {rounded(share):>3}%",
         "",
         f"Status: {status}",
     )
-    return boxed("Context Usage Statistics", rows)
+    return boxed("Context Usage Statistics", rows, min(COLUMNS, columns))
 
 
-def compaction_box(active: int, total: int, summaries: int) -> list[str]:
+def compaction_box(active: int, total: int, summaries: int, columns: int = COLUMNS) -> list[str]:
     """What compactions made of all messages."""
+    # Two borders with a space, a name with its number, two spaces and the ends of the bar.
+    cells = max(1, min(COMPACTION_CELLS, columns - 3 - (NAME_COLUMNS + 2) - 4))
     share = active / total if total else 1.0
     rows = (
-        f"{_number('Active', active)}  {bar(share, COMPACTION_CELLS)}",
-        f"{_number('Total', total)}  {bar(1.0 if total else 0.0, COMPACTION_CELLS)}",
+        f"{_number('Active', active)}  {bar(share, cells)}",
+        f"{_number('Total', total)}  {bar(1.0 if total else 0.0, cells)}",
         _number("Summaries", summaries),
         "",
         # Not rounded on its own: what is saved and what is left are 100 %.
         f"Saved: {100 - rounded(share)}%",
     )
-    return boxed("Compaction Complete", rows)
+    return boxed("Compaction Complete", rows, min(COLUMNS, columns))
 
 
 def _number(name: str, count: int) -> str:

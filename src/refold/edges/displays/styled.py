@@ -24,11 +24,13 @@ def lines_of(parts: Sequence[str | Styled]) -> list[list[Styled]]:
     return lines
 
 
-def broken(line: Sequence[Styled], columns: int) -> Iterator[Styled]:
-    """The texts of a line, with what is printed between two lines of the screen."""
+def broken(line: Sequence[Styled], columns: int, hang: int | None = None) -> Iterator[Styled]:
+    """The texts of a line, with what is printed between two lines of the screen. `hang` is where
+    further lines begin, if not below the first; a narrow screen has no room for it."""
     parts = [(style, text.expandtabs(TAB_COLUMNS)) for style, text in line]
     whole = "".join(text for _, text in parts)
-    hang = hang_of(whole, columns)
+    if hang is None or hang > columns // 2:
+        hang = hang_of(whole, columns)
     *full, last = cuts(whole, columns, hang)
     for one in full:
         yield from _between(parts, one.start, one.end)

@@ -61,17 +61,17 @@ def run(session: Session, arguments: StatusArguments) -> Status:
 
 
 def show(status: Status, screen: Screen) -> None:
-    for line in _lines(status):
+    for line in _lines(status, screen.columns):
         screen.line(line)
     if status.level != "ok" and status.form != "header":
         compact = screen.call("compact", status.conversation)
         screen.line(("yellow", advice(status.current, status.window, compact)))
 
 
-def _lines(status: Status) -> list[str]:
+def _lines(status: Status, columns: int) -> list[str]:
     match status.form:
         case "box":
-            return usage_box(status.active, status.messages, status.summaries)
+            return usage_box(status.active, status.messages, status.summaries, columns)
         case "header":
             return [header(status.active, status.messages, int(status.percent))]
     return usage_lines(
