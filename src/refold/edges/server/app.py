@@ -37,7 +37,7 @@ from refold.edges.server.route import Call, Route, asked_of, query_of
 from refold.edges.server.routes import APPEND, FeedQuery, feed_route, table
 from refold.edges.server.tokens import Token, Tokens
 from refold.errors import Denied, NotFound, RefoldError, Unavailable
-from refold.stores import hints_of
+from refold.stores import TooNew, hints_of
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -47,6 +47,7 @@ T = TypeVar("T")
 THREADS = 32
 EACH_S = 1.0
 LOOK_AGAIN_S = 0.1
+STORE_AGAIN_S = 5.0
 _APPEND_PATH = re.compile(
     rb"/api/v1/orgs/([a-z0-9-]{1,39})/context/conversations/([A-Za-z0-9._-]{1,64})/events"
 )
@@ -188,7 +189,11 @@ class Server:
                     log.warning(json.dumps({"event": "background", "error": error.code}))
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        return await anyio.to_thread.run_sync(work, limiter=self._threads, abandon_on_cancel=True)
+        """Whatever may wait for the store."""
+        with _store_hidden():
+            return await anyio.to_thread.run_sync(
+                work, limiter=self._threads, abandon_on_cancel=True
+            )
 
     # --- a call ---
 
@@ -282,7 +287,8 @@ class Server:
         """The head after the append, which is durable."""
         if self.orgs.is_local:
             events = events_checked(body)
-            await self._commit(org).append(id, events, expect)
+            with _store_hidden():
+                await self._commit(org).append(id, events, expect)
             return expect + len(events)
         path, query = {"org": org, "id": id}, {"expect": str(expect)}
         call = Call(orgs=self.orgs, path=path, query=query, body=body, token=token)
@@ -338,6 +344,22 @@ class Server:
         if self._lines:
             log.info("\n".join(self._lines))
             self._lines = []
+
+
+@contextmanager
+def _store_hidden() -> Iterator[None]:
+    """Where the store is, who may use it and which version it has is not for callers: to them it
+    is away for a moment, and another server may have it. The log says what it is."""
+    try:
+        yield
+    except Busy:
+        raise
+    except (Unavailable, Denied, TooNew) as error:
+        log.warning(json.dumps({"event": "store", "error": error.code, "hint": error.hint}))
+        again_s = error.retry_after_s if isinstance(error, Unavailable) else None
+        said = "the store of this server cannot serve now"
+        hint = "try again; the log of the server says why"
+        raise Unavailable(said, retry_after_s=again_s or STORE_AGAIN_S, hint=hint) from error
 
 
 def _matcher(route: Route) -> StarletteRoute:
