@@ -212,11 +212,15 @@ class Server:
     ) -> Answer:
         scope["refold.route"] = route.name
         token = None
-        if route.level != "open":
+        if route.level == "open":
+            self.gate.check_open(scope)
+        else:
             token = await self._authorized(scope, route, path.get("org", ""))
         call = Call(
             orgs=self.orgs, path=path, query=query_of(scope.get("query_string", b"")), token=token
         )
+        if not route.waits:
+            return answer_of(route.run(call), route.status, self.in_thread)
         if route is feed_route:
             return await self._feed_answer(call, scope)
         if route.streams:
