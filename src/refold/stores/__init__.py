@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Store", "TooNew", "asked_token", "batch_of", "erase_events", "events_in", "gathering",
     "hints_of", "is_on_this_disk", "is_read_only", "is_redacting", "is_same_place", "is_there",
-    "open_orgs", "open_store", "reading_store", "server_place", "synced_of", "telling", "terms_of",
-    "together",
+    "open_orgs", "open_store", "passes_walls", "reading_store", "server_place", "synced_of",
+    "telling", "terms_of", "together",
 ]  # fmt: skip
 
 
@@ -103,6 +103,12 @@ def hints_of(store: Store, direct: str = "") -> Hints | None:
         said = "only a store in PostgreSQL has a direct address"
         raise Invalid(said, hint="leave out --direct")
     return None if of is None else of(direct)
+
+
+def passes_walls(store: Store) -> bool:
+    """Whether what keeps organizations apart in a place does not hold for the user we are there."""
+    asked: Callable[[], bool] | None = getattr(store, "passes_walls", None)
+    return asked is not None and asked()
 
 
 def synced_of(store: Store) -> SyncedStore | None:

@@ -37,7 +37,7 @@ from refold.edges.server.route import Call, Route, asked_of, query_of
 from refold.edges.server.routes import APPEND, FeedQuery, feed_route, table
 from refold.edges.server.tokens import Token, Tokens
 from refold.errors import Denied, NotFound, RefoldError, Unavailable
-from refold.stores import TooNew, hints_of
+from refold.stores import TooNew, hints_of, passes_walls
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -156,6 +156,9 @@ class Server:
         if not any(token.state(now_ms) == "valid" for token in self.tokens.list()):
             hint = "refold token create --org NAME --scope write"
             raise Denied("there is no valid token, so nobody could call this server", hint=hint)
+        if await self.in_thread(partial(passes_walls, self.orgs.own)):
+            hint = "connect as a role that is not a superuser and has no BYPASSRLS"
+            log.warning(json.dumps({"event": "row-level security is passed", "hint": hint}))
         self.listening.start()
         self._task = asyncio.create_task(self._each_second())
 
