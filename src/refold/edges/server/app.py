@@ -48,6 +48,7 @@ THREADS = 32
 EACH_S = 1.0
 LOOK_AGAIN_S = 0.1
 STORE_AGAIN_S = 5.0
+AWAY = (Unavailable, Denied, TooNew)  # what a store raises that is no fault of the caller
 _APPEND_PATH = re.compile(
     rb"/api/v1/orgs/([a-z0-9-]{1,39})/context/conversations/([A-Za-z0-9._-]{1,64})/events"
 )
@@ -193,10 +194,12 @@ class Server:
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         """Whatever may wait for the store."""
-        with _store_hidden():
+        try:
             return await anyio.to_thread.run_sync(
                 work, limiter=self._threads, abandon_on_cancel=True
             )
+        except AWAY as error:
+            raise _as_callers_see(error) from error
 
     # --- a call ---
 
@@ -294,8 +297,12 @@ class Server:
         """The head after the append, which is durable."""
         if self.orgs.is_local:
             events = events_checked(body)
-            with _store_hidden():
+            try:
                 await self._commit(org).append(id, events, expect)
+            except Busy:
+                raise
+            except AWAY as error:
+                raise _as_callers_see(error) from error
             return expect + len(events)
         path, query = {"org": org, "id": id}, {"expect": str(expect)}
         call = Call(orgs=self.orgs, path=path, query=query, body=body, token=token)
@@ -353,20 +360,14 @@ class Server:
             self._lines = []
 
 
-@contextmanager
-def _store_hidden() -> Iterator[None]:
+def _as_callers_see(error: RefoldError) -> Unavailable:
     """Where the store is, who may use it and which version it has is not for callers: to them it
     is away for a moment, and another server may have it. The log says what it is."""
-    try:
-        yield
-    except Busy:
-        raise
-    except (Unavailable, Denied, TooNew) as error:
-        log.warning(json.dumps({"event": "store", "error": error.code, "hint": error.hint}))
-        again_s = error.retry_after_s if isinstance(error, Unavailable) else None
-        said = "the store of this server cannot serve now"
-        hint = "try again; the log of the server says why"
-        raise Unavailable(said, retry_after_s=again_s or STORE_AGAIN_S, hint=hint) from error
+    log.warning(json.dumps({"event": "store", "error": error.code, "hint": error.hint}))
+    again_s = error.retry_after_s if isinstance(error, Unavailable) else None
+    said = "the store of this server cannot serve now"
+    hint = "try again; the log of the server says why"
+    return Unavailable(said, retry_after_s=again_s or STORE_AGAIN_S, hint=hint)
 
 
 def _matcher(route: Route) -> StarletteRoute:
