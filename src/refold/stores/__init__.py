@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 from refold.checked import checked
 from refold.display import is_text
 from refold.errors import Invalid
+from refold.stores.checks import TooNew
 from refold.stores.protocol import Hints, Store, SyncedStore, Terms
 from refold.stores.read_only import ReadOnlyStore
 
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
     from refold.stores.remote.client import TokenAbout
 
 __all__ = [
-    "Store", "asked_token", "batch_of", "erase_events", "events_in", "gathering", "hints_of",
-    "is_on_this_disk", "is_read_only", "is_redacting", "is_same_place", "is_there", "open_orgs",
-    "open_store", "reading_store", "server_place", "synced_of", "telling", "terms_of", "together",
+    "Store", "TooNew", "asked_token", "batch_of", "erase_events", "events_in", "gathering",
+    "hints_of", "is_on_this_disk", "is_read_only", "is_redacting", "is_same_place", "is_there",
+    "open_orgs", "open_store", "passes_walls", "reading_store", "server_place", "synced_of",
+    "telling", "terms_of", "together",
 ]  # fmt: skip
 
 
@@ -101,6 +103,12 @@ def hints_of(store: Store, direct: str = "") -> Hints | None:
         said = "only a store in PostgreSQL has a direct address"
         raise Invalid(said, hint="leave out --direct")
     return None if of is None else of(direct)
+
+
+def passes_walls(store: Store) -> bool:
+    """Whether what keeps organizations apart in a place does not hold for the user we are there."""
+    asked: Callable[[], bool] | None = getattr(store, "passes_walls", None)
+    return asked is not None and asked()
 
 
 def synced_of(store: Store) -> SyncedStore | None:

@@ -142,7 +142,10 @@ def closed(url: str) -> Invalid:
     return Invalid(f"{url} is closed", hint="open the store again")
 
 
-def too_new(path: str, version: int, newest: int) -> Invalid:
-    return Invalid(
-        f"{path} has version {version}, this refold reads up to {newest}", hint="upgrade refold"
-    )
+class TooNew(Invalid):
+    """A newer refold wrote there; whoever shows this to somebody else can tell it apart."""
+
+
+def too_new(path: str, version: int, newest: int) -> TooNew:
+    said = f"{path} has version {version}, this refold reads up to {newest}"
+    return TooNew(said, hint="upgrade refold")

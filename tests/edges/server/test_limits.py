@@ -11,9 +11,10 @@ from msgspec.structs import asdict, fields
 from refold.edges.server.limits import Limits, limits_of
 from refold.errors import Invalid
 from tests.edges.cli.rooms import run
+from tests.edges.server.kit import Served, served
 
 NAMES = [field.name for field in fields(Limits)]
-DIVIDED = {"calls_per_s", "burst", "wrong_tokens_per_minute", "calls_at_once", "listeners", "held_bytes"}  # fmt: skip
+DIVIDED = {"calls_per_s", "burst", "wrong_tokens_per_minute", "open_calls_per_s", "calls_at_once", "listeners", "held_bytes"}  # fmt: skip
 NUMBERS = st.builds(
     Limits,
     calls_per_s=st.floats(1, 1e6),
@@ -69,3 +70,14 @@ def test_the_last_of_two_counts() -> None:
 def test_a_misspelt_limit_names_the_one_that_was_meant(tmp_path) -> None:
     refused = run("serve", "--check", "--store", f"sqlite:{tmp_path}", "--limit", "call_per_s=9")
     assert refused.exit_code == 2 and "calls_per_s" in refused.stderr
+
+
+def test_whoever_calls_without_a_token_too_often_is_left(tmp_path) -> None:
+    async def work(it: Served) -> None:
+        answers = [await it.client.get("/health") for _ in range(30)]
+        refused = [one for one in answers if one.status_code == 429]
+        assert 5 < len(refused) < 30 and answers[0].status_code == 200
+        assert all(one.headers["connection"] == "close" for one in refused)
+        assert (await it.call("GET", "conversations")).status_code == 200
+
+    served(tmp_path, work, limits=Limits(open_calls_per_s=2.0))

@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 
 from refold.edges.server.route import query_of
 from refold.edges.server.serve import OneLine
-from refold.errors import Invalid
+from refold.errors import Denied, Invalid, RefoldError, Unavailable
+from refold.stores import batch_of
+from refold.stores.checks import too_new
+from refold.stores.contract.kit import sealed
 from tests.edges.server.kit import BASE, Served, served
 
 
@@ -76,3 +79,43 @@ def test_what_others_log_is_one_object_a_line_without_the_text_of_an_exception(
     line = OneLine().format(record)
     assert "\n" not in line and "hunter2" not in line
     assert json.loads(line)["error"] == "ValueError"
+
+
+PLACE = "postgresql://refold@db.internal/refold"
+AWAY = [
+    Unavailable(f"{PLACE}: connection to server at 10.0.0.7 failed", retry_after_s=2.0),
+    Unavailable(f"{PLACE}: it took too long"),
+    Denied(f"{PLACE}: password authentication failed for user refold"),
+    too_new(PLACE, 9, 2),
+]
+
+
+@pytest.mark.parametrize("error", AWAY, ids=lambda error: type(error).__name__)
+def test_callers_are_not_told_where_the_store_is_but_to_try_again(
+    tmp_path, monkeypatch, caplog, error: RefoldError
+):
+    """So a server of the previous version, met by a newer database, sends its callers on."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    async def work(it: Served):
+        store = it.server.orgs.store("acme")
+        for method in ("conversations", "conversation", "append"):
+            monkeypatch.setattr(store, method, fail)
+        calls = [
+            await it.call("GET", "conversations"),
+            await it.call("GET", "conversations/c"),
+            await it.call("GET", "feed", params={"wait": 0}),
+            await it.call("POST", "conversations/c/events?expect=0", content=batch()),
+        ]
+        for answer in calls:
+            assert answer.status_code == 503 and int(answer.headers["retry-after"]) > 0
+            assert "internal" not in answer.text and "10.0.0.7" not in answer.text
+
+    served(tmp_path, work)
+    assert '"event": "store"' in caplog.text
+
+
+def batch() -> bytes:
+    return batch_of(sealed(None, [b'{"kind":"n","data":1}'], kind="note"))

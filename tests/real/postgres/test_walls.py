@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from refold.search.searcher import Searcher
-from refold.stores import open_orgs, open_store
+from refold.stores import open_orgs, open_store, passes_walls
 from refold.stores.contract.kit import grown, sealed
 from refold.stores.postgres import schema, statements
 from refold.stores.postgres.store import PostgresStore
@@ -168,3 +168,12 @@ def test_a_database_of_the_first_version_gets_its_wall(server: Server) -> None:
     assert count(here, "conversations") == count(there, "conversations") == 3
     for store in (here, there):
         store.close()
+
+
+def test_a_role_that_passes_the_wall_is_known(server: Server) -> None:
+    for url, passes in ((server.url, False), (server.admin_url, True)):
+        store = open_store(f"{url}?org={fresh_org()}")
+        grown(store, "log", 1)
+        assert passes_walls(store) is passes
+        store.close()
+    assert not passes_walls(open_store("memory:"))

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from refold.edges.server.limits import Flood
 from refold.edges.server.openapi import Failure
 from refold.edges.server.route import Chunks, Lines, Plain
 from refold.errors import OUTCOMES, Conflict, RefoldError, Unavailable
@@ -120,6 +121,8 @@ def failure_of(error: Exception, log: logging.Logger) -> Answer:
     headers: list[tuple[bytes, bytes]] = []
     if isinstance(error, Unavailable) and error.retry_after_s is not None:
         headers.append((b"retry-after", str(max(1, round(error.retry_after_s))).encode()))
+    if isinstance(error, Flood):
+        headers.append((b"connection", b"close"))
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     return Answer(status, msgspec.json.encode(failure), headers=headers)

@@ -37,7 +37,7 @@ from refold.edges.server.route import Call, Route, asked_of, query_of
 from refold.edges.server.routes import APPEND, FeedQuery, feed_route, table
 from refold.edges.server.tokens import Token, Tokens
 from refold.errors import Denied, NotFound, RefoldError, Unavailable
-from refold.stores import hints_of
+from refold.stores import TooNew, hints_of, passes_walls
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -47,6 +47,8 @@ T = TypeVar("T")
 THREADS = 32
 EACH_S = 1.0
 LOOK_AGAIN_S = 0.1
+STORE_AGAIN_S = 5.0
+AWAY = (Unavailable, Denied, TooNew)  # what a store raises that is no fault of the caller
 _APPEND_PATH = re.compile(
     rb"/api/v1/orgs/([a-z0-9-]{1,39})/context/conversations/([A-Za-z0-9._-]{1,64})/events"
 )
@@ -155,6 +157,9 @@ class Server:
         if not any(token.state(now_ms) == "valid" for token in self.tokens.list()):
             hint = "refold token create --org NAME --scope write"
             raise Denied("there is no valid token, so nobody could call this server", hint=hint)
+        if await self.in_thread(partial(passes_walls, self.orgs.own)):
+            hint = "connect as a role that is not a superuser and has no BYPASSRLS"
+            log.warning(json.dumps({"event": "row-level security is passed", "hint": hint}))
         self.listening.start()
         self._task = asyncio.create_task(self._each_second())
 
@@ -188,7 +193,13 @@ class Server:
                     log.warning(json.dumps({"event": "background", "error": error.code}))
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        return await anyio.to_thread.run_sync(work, limiter=self._threads, abandon_on_cancel=True)
+        """Whatever may wait for the store."""
+        try:
+            return await anyio.to_thread.run_sync(
+                work, limiter=self._threads, abandon_on_cancel=True
+            )
+        except AWAY as error:
+            raise _as_callers_see(error) from error
 
     # --- a call ---
 
@@ -207,11 +218,15 @@ class Server:
     ) -> Answer:
         scope["refold.route"] = route.name
         token = None
-        if route.level != "open":
+        if route.level == "open":
+            self.gate.check_open(scope)
+        else:
             token = await self._authorized(scope, route, path.get("org", ""))
         call = Call(
             orgs=self.orgs, path=path, query=query_of(scope.get("query_string", b"")), token=token
         )
+        if not route.waits:
+            return answer_of(route.run(call), route.status, self.in_thread)
         if route is feed_route:
             return await self._feed_answer(call, scope)
         if route.streams:
@@ -282,7 +297,12 @@ class Server:
         """The head after the append, which is durable."""
         if self.orgs.is_local:
             events = events_checked(body)
-            await self._commit(org).append(id, events, expect)
+            try:
+                await self._commit(org).append(id, events, expect)
+            except Busy:
+                raise
+            except AWAY as error:
+                raise _as_callers_see(error) from error
             return expect + len(events)
         path, query = {"org": org, "id": id}, {"expect": str(expect)}
         call = Call(orgs=self.orgs, path=path, query=query, body=body, token=token)
@@ -338,6 +358,16 @@ class Server:
         if self._lines:
             log.info("\n".join(self._lines))
             self._lines = []
+
+
+def _as_callers_see(error: RefoldError) -> Unavailable:
+    """Where the store is, who may use it and which version it has is not for callers: to them it
+    is away for a moment, and another server may have it. The log says what it is."""
+    log.warning(json.dumps({"event": "store", "error": error.code, "hint": error.hint}))
+    again_s = error.retry_after_s if isinstance(error, Unavailable) else None
+    said = "the store of this server cannot serve now"
+    hint = "try again; the log of the server says why"
+    return Unavailable(said, retry_after_s=again_s or STORE_AGAIN_S, hint=hint)
 
 
 def _matcher(route: Route) -> StarletteRoute:

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct, field
 
 from refold.edges.server.logs import BASE, Count
 from refold.edges.server.route import Call, Route
-from refold.errors import Denied
+from refold.errors import Invalid
 from refold.memory.entry import MemoryEntry
 from refold.memory.semantic import SemanticMemory
 from refold.search.hits import Hit
@@ -82,9 +82,9 @@ def search(call: Call) -> Found:
 
 
 def _memory(call: Call, scope: str) -> SemanticMemory:
-    """The memory of the organization; Denied for the user's, which is not on the server."""
+    """The memory of the organization; Invalid for the user's, which is not on the server."""
     if scope.lower() == "user":
-        raise Denied("the memory of a user is on the user's machine", hint="scope=project")
+        raise Invalid("the memory of a user is on the user's machine", hint="scope=project")
     return SemanticMemory(call.store, scope=scope, embedder=False)
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import MutableMapping
 from typing import Any
 
-from refold.edges.server.limits import Buckets, Limits
+from refold.edges.server.limits import Buckets, Busy, Flood, Limits
 from refold.edges.server.metrics import Metrics
 from refold.edges.server.route import Route
 from refold.edges.server.tokens import Token, Tokens
@@ -40,6 +40,7 @@ class Gate:
     ) -> None:
         self._tokens, self._metrics, self._hosts = tokens, metrics, hosts
         self._calls = Buckets(limits.calls_per_s, limits.burst)
+        self._open_calls = Buckets(limits.open_calls_per_s, 2 * limits.open_calls_per_s)
         self._wrong = Buckets(limits.wrong_tokens_per_minute / 60, limits.wrong_tokens_per_minute)
 
     def check_origin(self, scope: Scope) -> None:
@@ -54,6 +55,14 @@ class Gate:
             self._metrics.refused["origin"] += 1
             raise Denied("calls from web pages are not served")
 
+    def check_open(self, scope: Scope) -> None:
+        """Flood if an address makes too many calls that need no token."""
+        try:
+            self._open_calls.take(_client_of(scope))
+        except Busy as error:
+            self._metrics.refused["open"] += 1
+            raise Flood(error.message, retry_after_s=error.retry_after_s) from error
+
     def find(self, scope: Scope) -> Token | None:
         """The token of a call, whatever its state; None if none like it was ever created."""
         return self._tokens.find(_secret_of(scope))
@@ -61,7 +70,7 @@ class Gate:
     def allowed(self, token: Token | None, scope: Scope, route: Route, org: str) -> Token:
         """The token of a call, if it allows the route. One of another organization is told what a
         stranger is told: there is nothing."""
-        client = (scope.get("client") or ("unknown",))[0]
+        client = _client_of(scope)
         self._wrong.check(client)
         state = "unknown" if token is None else token.state(time.time_ns() // 1_000_000)
         if token is None or state != "valid":
@@ -83,6 +92,10 @@ class Gate:
         state = "unknown" if now is None else now.state(time.time_ns() // 1_000_000)
         if state != "valid":
             raise Unauthorized(f"the token is {state}", hint="refold token create makes a new one")
+
+
+def _client_of(scope: Scope) -> str:
+    return str((scope.get("client") or ("unknown",))[0])
 
 
 def headers_of(scope: Scope) -> dict[bytes, bytes]:

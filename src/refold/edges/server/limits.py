@@ -34,6 +34,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     calls_per_s: float = 500.0
     burst: int = 2_000
     wrong_tokens_per_minute: int = 30
+    open_calls_per_s: float = 100.0
     calls_at_once: int = 256
     listeners: int = 2_000
     held_bytes: int = 256 * 1024 * 1024
@@ -49,6 +50,7 @@ class Limits(Struct, frozen=True, kw_only=True):
             calls_per_s=self.calls_per_s / workers,
             burst=max(1, self.burst // workers),
             wrong_tokens_per_minute=max(1, self.wrong_tokens_per_minute // workers),
+            open_calls_per_s=max(1.0, self.open_calls_per_s / workers),
             calls_at_once=max(1, self.calls_at_once // workers),
             listeners=max(1, self.listeners // workers),
             held_bytes=max(self.body_bytes, self.held_bytes // workers),
@@ -86,6 +88,11 @@ class Busy(Unavailable):
     """Too many calls: 429, with when to try again."""
 
     code = "busy"
+
+
+class Flood(Busy):
+    """Too many calls without a token from one address: the connection is closed, because what was
+    sent ahead on it would have to be read as well."""
 
 
 class Buckets:

@@ -105,16 +105,34 @@ def table(server: Server) -> list[Route]:
         # Anybody may ask, so it is made once.
         return Plain(msgspec.json.encode(document(server.routes)), mime="application/json")
 
-    about = [
-        ("/health", "Say that the server runs.", "open", _health, Health),
-        ("/ready", "Say whether the server can serve.", "open", _ready, Health),
-        ("/openapi.json", "This document.", "open", lambda call: described(), "object"),
-    ]
-    for path, summary, level, run, gives in about:
-        routes.append(
-            Route(method="GET", path=path, summary=summary, level=level, run=run, gives=gives)  # type: ignore[arg-type]
-        )
-    routes.append(
+    return [
+        *routes,
+        Route(
+            method="GET",
+            path="/health",
+            summary="Say that the server runs.",
+            level="open",
+            run=_health,
+            gives=Health,
+            waits=False,
+        ),
+        Route(
+            method="GET",
+            path="/ready",
+            summary="Say whether the server can serve.",
+            level="open",
+            run=_ready,
+            gives=Health,
+        ),
+        Route(
+            method="GET",
+            path="/openapi.json",
+            summary="This document.",
+            level="open",
+            run=lambda call: described(),
+            gives="object",
+            waits=False,
+        ),
         Route(
             method="GET",
             path=f"{BASE}/metrics",
@@ -122,6 +140,5 @@ def table(server: Server) -> list[Route]:
             level="admin",
             run=metrics,
             gives="text",
-        )
-    )
-    return routes
+        ),
+    ]

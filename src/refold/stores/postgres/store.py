@@ -17,7 +17,7 @@ from typing import NoReturn, TypeVar
 from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.stores import checks
-from refold.stores.postgres import contents, damaged_logs, families, log, statements
+from refold.stores.postgres import contents, damaged_logs, families, log, schema, statements
 from refold.stores.postgres.address import SERVER_CONNECTIONS_MAX, Address, parsed
 from refold.stores.postgres.connections import Connections
 from refold.stores.postgres.hints import PostgresHints
@@ -46,6 +46,15 @@ class PostgresStore:
     def hints(self, direct: str) -> PostgresHints:
         """What all who use this database tell each other, whichever org they ask for."""
         return PostgresHints(self._connections, direct)
+
+    def passes_walls(self) -> bool:
+        """Whether the role that we connect as sees the rows of all orgs, whatever the tables
+        say."""
+        return self._connections.run(
+            lambda link: bool(link.execute(schema.PASSES_WALLS).fetchone()[0]),
+            way=Way.ALONE,
+            nothing=lambda: False,
+        )
 
     # --- logs ---
 
