@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import refold
+from refold.settings import logins
 from refold.stores import open_store
 from refold.stores.contract.kit import grown
 from refold.stores.hybrid.worker import Worker
@@ -200,3 +202,20 @@ def test_listening_goes_on_after_the_server_was_away(tmp_path: Path, place: str)
     wait_for(lambda: len(one.conversations()) == 2)
     one.close()
     other.close()
+
+
+def test_closing_does_not_wait_for_a_server_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("refold.stores.hybrid.worker.CLOSE_S", 0.5)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = f"http://127.0.0.1:{silent.getsockname()[1]}/org"
+        logins.keep(place, "rft_" + "x" * 40, dict(os.environ))
+        store = open_store(f"hybrid:sqlite:{tmp_path}/one.db?far={place}&sync_s=3600")
+        events = grown(store, "c", 2)
+        wait_for(lambda: "refold-feed" in threads())
+        store.close()
+    near = open_store(f"sqlite:{tmp_path}/one.db")
+    assert near.read("c") == events
+    near.close()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -109,8 +110,11 @@ class Worker:
         thread, self._thread = self._thread, None
         if thread is None or self._pid != os.getpid():
             return
+        deadline = time.monotonic() + CLOSE_S
         if self._follower is not None:
-            self._follower.end(CLOSE_S)
+            self._follower.end()
         self._ended.set()
         self._woken.set()
         thread.join(CLOSE_S)
+        if self._follower is not None:
+            self._follower.join(max(0.0, deadline - time.monotonic()))
