@@ -104,6 +104,30 @@ def test_a_sync_that_did_not_end_is_followed_by_one_of_everything() -> None:
     assert work.asked[2] == ()
 
 
+def test_a_closed_worker_does_not_begin_again() -> None:
+    work = Work()
+    worker = Worker(work, 3_600.0)
+    worker.close()
+    worker.begin()
+    worker.wake("a")
+    assert not threads() and work.asked == []
+
+
+def test_a_forked_process_syncs_by_itself_too(tmp_path: Path) -> None:
+    store = open_store(f"hybrid:{tmp_path}/b.db?far=files:{tmp_path}/far&sync_s=3600")
+    grown(store, "parent", 1)
+    child = os.fork()
+    if not child:
+        grown(store, "child", 1)
+        store.close()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    store.close()
+    far = open_store(f"files:{tmp_path}/far")
+    assert {about.id for about in far.conversations()} == {"parent", "child"}
+    far.close()
+
+
 def test_a_store_that_was_only_opened_syncs_nothing_when_it_closes() -> None:
     work = Work()
     worker = Worker(work, 3_600.0)
