@@ -38,7 +38,7 @@ test-real:
 
 soak: $(VENV)/.test
 	$(BIN)/python -m pytest -m soak
-	REFOLD_FAILOVERS=20 REFOLD_KILLS=60 REFOLD_SYNC_S=1800 $(PYTHON) tests/real/run.py postgres
+	REFOLD_FAILOVERS=20 REFOLD_KILLS=60 REFOLD_SYNC_S=1800 REFOLD_TESTS_S=7200 $(PYTHON) tests/real/run.py postgres
 
 bench: $(VENV)/.test
 	$(BIN)/python -m bench

@@ -33,7 +33,7 @@ REAL = ROOT / "tests" / "real"
 ENVIRONMENTS = ROOT / ".venv-real"
 COMMON = ("requirements.txt", "requirements-pytest.txt")
 INSTALL_S_MAX = 900
-TESTS_S_MAX = 1_200
+TESTS_S_MAX = float(os.environ.get("REFOLD_TESTS_S", "1200"))  # `make soak` takes longer
 ABSENT_LINE = re.compile(r"(?P<part>\S+)\s+(?P<date>\d{4}-\d{2}-\d{2})\s+(?P<reason>\S.*)")
 
 
@@ -189,7 +189,7 @@ def run_tests(part: str, python: Path) -> Outcome:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        return Outcome(part, failed=1, note=f"not done in {TESTS_S_MAX} s")
+        return Outcome(part, failed=1, note=f"not done in {TESTS_S_MAX:g} s")
     passed, failed = counts_in(_text(report))
     if not failed and (code != 0 or not passed):
         return Outcome(part, passed, 1, f"pytest exited with {code}, and {passed} tests passed")

@@ -13,6 +13,7 @@ import refold
 from refold.errors import RefoldError
 from refold.stores import open_store, synced_of
 
+PAUSE_S = 0.01  # a model would take longer
 LARGE = "a line of an output that is too large for a page\n" * 40
 
 
@@ -26,6 +27,7 @@ def main(url: str, name: str, seconds: float) -> None:
     }
     end, number = time.monotonic() + seconds, 0
     while time.monotonic() < end:
+        time.sleep(PAUSE_S)
         number += 1
         text = f"{name} {number}"
         context = opened[own if number % 4 == 0 else "talk"]

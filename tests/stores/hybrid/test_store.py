@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from refold.settings import logins
 from refold.stores import Store, contract, open_store, reading_store
 from refold.stores.contract.kit import grown, sealed
 from refold.stores.hybrid.address import address_of
+from refold.stores.hybrid.moves import Move, Moves
 from refold.stores.hybrid.store import HybridStore
 from refold.stores.memory import MemoryStore
 
@@ -185,3 +187,23 @@ def test_a_reader_follows_a_log_that_a_sync_replaced(tmp_path: Path) -> None:
     assert reader.state.head == 4
     for store in (mine, theirs, reader.store):
         store.close()
+
+
+def test_a_move_by_another_process_is_seen_by_the_next_append(tmp_path: Path) -> None:
+    path = str(tmp_path / "sync-moves.jsonl")
+    here, there = Moves(path), Moves(path)
+    for number in range(3):
+        assert not here.enter(f"log {number}")
+        here.leave()
+        with there.replacing(Move(conversation=f"log {number}", goes_on="fork")):
+            pass
+        assert here.enter(f"log {number}")
+        here.leave()
+    # One that begins now knows of all, also if the count was lost.
+    os.unlink(tmp_path / "sync-moves.count")
+    later = Moves(path)
+    assert all(later.enter(f"log {number}") for number in range(3))
+    for _ in range(3):
+        later.leave()
+    for one in (here, there, later):
+        one.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import refold
+from refold.settings import logins
 from refold.stores import open_store
 from refold.stores.contract.kit import grown
 from refold.stores.hybrid.worker import Worker
@@ -100,6 +102,30 @@ def test_a_sync_that_did_not_end_is_followed_by_one_of_everything() -> None:
     wait_for(lambda: len(work.asked) >= 3)
     worker.close()
     assert work.asked[2] == ()
+
+
+def test_a_closed_worker_does_not_begin_again() -> None:
+    work = Work()
+    worker = Worker(work, 3_600.0)
+    worker.close()
+    worker.begin()
+    worker.wake("a")
+    assert not threads() and work.asked == []
+
+
+def test_a_forked_process_syncs_by_itself_too(tmp_path: Path) -> None:
+    store = open_store(f"hybrid:{tmp_path}/b.db?far=files:{tmp_path}/far&sync_s=3600")
+    grown(store, "parent", 1)
+    child = os.fork()
+    if not child:
+        grown(store, "child", 1)
+        store.close()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    store.close()
+    far = open_store(f"files:{tmp_path}/far")
+    assert {about.id for about in far.conversations()} == {"parent", "child"}
+    far.close()
 
 
 def test_a_store_that_was_only_opened_syncs_nothing_when_it_closes() -> None:
@@ -200,3 +226,20 @@ def test_listening_goes_on_after_the_server_was_away(tmp_path: Path, place: str)
     wait_for(lambda: len(one.conversations()) == 2)
     one.close()
     other.close()
+
+
+def test_closing_does_not_wait_for_a_server_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("refold.stores.hybrid.worker.CLOSE_S", 0.5)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = f"http://127.0.0.1:{silent.getsockname()[1]}/org"
+        logins.keep(place, "rft_" + "x" * 40, dict(os.environ))
+        store = open_store(f"hybrid:sqlite:{tmp_path}/one.db?far={place}&sync_s=3600")
+        events = grown(store, "c", 2)
+        wait_for(lambda: "refold-feed" in threads())
+        store.close()
+    near = open_store(f"sqlite:{tmp_path}/one.db")
+    assert near.read("c") == events
+    near.close()

@@ -4,23 +4,20 @@ Nothing is queued: what is to be sent are the events above the far head. Content
 events that name them, in both directions, and an event is erased before the event that says so
 arrives. Where both sides grew, the far log stands: the near tail goes on top of it, or in a fork
 that is durable before the near log is replaced. No far call is made while appends have to wait.
-Neighbours: `tails` compares, `moves` tells those who hold a log open, `rounds` takes one
-conversation after the other.
+Neighbours: `tails` compares, `erasure` erases, `moves` tells those who hold a log open, `rounds`
+takes one conversation after the other.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from refold.core import codec
-from refold.core.model import ERASED_NOTE, Conversation, Erase, Event, Note
+from refold.core.model import Conversation, Event
 from refold.errors import Conflict, Corrupt, Invalid, NotFound, RefoldError, Unavailable
-from refold.stores import checks
-from refold.stores.hybrid import tails
+from refold.stores.hybrid import erasure, tails
 from refold.stores.hybrid.moves import Move, Moves
 from refold.stores.protocol import Store, SyncListener
 
@@ -149,9 +146,9 @@ class Exchange:
             self._fetch_contents(events, done)
             done.erased += self._erase_named(id, events, near_head=after, far_head=last)
             erased += (event for event in events if event.kind == "erase")
-            kept = _emptied(events, _targets(events))
+            kept = erasure.emptied(events, erasure.targets(events))
             if self.device_name and erased and events[-1].seq == last:
-                kept.append(_confirmation(self.device_name, erased, events[-1]))
+                kept.append(erasure.confirmation(self.device_name, erased, events[-1]))
             self.near.append(id, kept, expect=after)
             after, before = events[-1].seq, events[-1].chain
             done.pulled += len(events)
@@ -166,7 +163,7 @@ class Exchange:
                 self._check(events)
             self._send_contents(events, done)
             done.erased += self._erase_named(id, events, near_head=last, far_head=after)
-            self.far.append(id, _emptied(events, _targets(events)), expect=after)
+            self.far.append(id, erasure.emptied(events, erasure.targets(events)), expect=after)
             after = events[-1].seq
             done.pushed += len(events)
             self._tell(id, len(events))
@@ -177,9 +174,9 @@ class Exchange:
     ) -> int:
         """Erases on both sides what these events say is erased, before they arrive."""
         count = 0
-        for seq in sorted(_targets(events)):
-            count += seq <= near_head and _erase(self.near, self.far, id, seq)
-            count += seq <= far_head and _erase(self.far, self.near, id, seq)
+        for seq in sorted(erasure.targets(events)):
+            count += seq <= near_head and erasure.erase_event(self.near, self.far, id, seq)
+            count += seq <= far_head and erasure.erase_event(self.far, self.near, id, seq)
         return count
 
     def _fetch_contents(self, events: Sequence[Event], done: Exchanged) -> None:
@@ -222,7 +219,7 @@ class Exchange:
             kept = [*log, *(moved or ())]
             erased = [event for event in log[common:] if event.kind == "erase"]
             if self.device_name and erased:
-                kept.append(_confirmation(self.device_name, erased, kept[-1]))
+                kept.append(erasure.confirmation(self.device_name, erased, kept[-1]))
             self.near.rewrite(here.id, kept[after:], after=after, seen=seen)
             self.near.flush()
         done.pulled += len(log) - common
@@ -239,7 +236,7 @@ class Exchange:
         _check_chain(self.far, here.id, tail, common, before)
         done.erased += self._erase_named(here.id, tail, near_head=common, far_head=there.head)
         log = [event for page in _pages(self.near, here.id, 0, common) for event in page]
-        return [*log, *_emptied(tail, _targets(tail))]
+        return [*log, *erasure.emptied(tail, erasure.targets(tail))]
 
     def _free_forks(self, id: str, common: int) -> None:
         """Forks that read what is about to be replaced become logs of their own."""
@@ -281,7 +278,7 @@ class Exchange:
             self.near.append(fork.id, fork.rest, expect=fork.rest[0].seq - 1)
         # A round that was interrupted may have put words there that were erased since.
         for event in tail:
-            if event.erased and not _is_erased(self.near, fork.id, event.seq):
+            if event.erased and not erasure.is_erased(self.near, fork.id, event.seq):
                 self.near.erase(fork.id, event.seq)
         self.near.flush()
 
@@ -338,65 +335,3 @@ def _copy_content(digest: str, source: Store, target: Store) -> int:
     except NotFound:
         return 0
     return 1
-
-
-# --- erasing ---
-
-
-def _targets(events: Sequence[Event]) -> set[int]:
-    """The events that these say are erased."""
-    found = set()
-    for event in events:
-        body = codec.decode(event) if event.kind == "erase" else None
-        if isinstance(body, Erase):
-            found.add(body.seq)
-    return found
-
-
-def _is_erased(store: Store, id: str, seq: int) -> bool:
-    return all(event.erased for event in store.read(id, after=seq - 1, last=seq, limit=1))
-
-
-def _erase(store: Store, other: Store, id: str, seq: int) -> bool:
-    """Erases an event unless it is; True if it was not. The content that it names goes where the
-    other side, which knows who else names it, has dropped it."""
-    events = store.read(id, after=seq - 1, last=seq, limit=1)
-    if not events or events[0].erased:
-        return False
-    store.erase(id, seq)
-    for artifact in tails.contents_of(events):
-        if not _holds(other, artifact.digest):
-            store.drop(artifact.digest, before_ms=checks.now_ms() + 1)
-    return True
-
-
-def _holds(store: Store, digest: str) -> bool:
-    try:
-        for _ in store.get(digest):
-            return True
-    except NotFound:
-        return False
-    return True
-
-
-def _confirmation(device: str, erased: Sequence[Event], last: Event) -> Event:
-    """The note by which a device says what it erased: the same however often it is made."""
-    told = hashlib.blake2b(device.encode(), digest_size=10 + codec.SALT_BYTES)
-    for event in erased:
-        told.update(event.chain)
-    randomness = told.digest()
-    seqs = sorted(_targets(erased))
-    return codec.seal(
-        last.chain,
-        last.seq + 1,
-        id=codec.uuid7(last.at_ms, randomness),
-        at_ms=last.at_ms,
-        by="sync",
-        kind="note",
-        body=codec.encode(Note(kind=ERASED_NOTE, data={"device": device, "seqs": seqs})),
-        salt=randomness[10:],
-    )
-
-
-def _emptied(events: Sequence[Event], seqs: set[int]) -> list[Event]:
-    return [replace(one, body=b"", salt=b"") if one.seq in seqs else one for one in events]

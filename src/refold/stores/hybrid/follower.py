@@ -49,9 +49,12 @@ class Follower:
             self._heard, self._cursor = True, hints.cursor
             self._told(hint)
 
-    def end(self, wait_s: float) -> None:
-        """Listens no more, and waits so long for that."""
+    def end(self) -> None:
+        """Listens no more."""
         self._ended.set()
         if self._hints is not None:
             self._hints.end()
+
+    def join(self, wait_s: float) -> None:
+        """Waits so long for the end."""
         self._thread.join(wait_s)

@@ -2,9 +2,11 @@
 
 A log is replaced near when both sides grew: the old tail goes on in a fork, or on top of the new
 one. `sync-moves.jsonl` has a line for each, written before the log is replaced, and it only grows:
-its size says whether anything happened. Its lock is shared by all who append and taken whole by
-whoever replaces, so no append ever lands on a log that is not the one it was sealed for. A store
-without a place on the disk keeps the same in memory. Neighbours: `store` asks, `exchange` replaces.
+its size says whether anything happened. `sync-moves.count` is another number after each, in memory
+that all processes share: an append looks at it without a call of the system. The lock of the first
+is shared by all who append and taken whole by whoever replaces, so no append ever lands on a log
+that is not the one it was sealed for. A store without a place on the disk keeps the same in memory.
+Neighbours: `store` asks, `exchange` replaces.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fcntl import LOCK_EX, LOCK_SH, LOCK_UN, flock
+from mmap import ACCESS_READ, mmap
 from os import SEEK_END, lseek
 
 import msgspec
@@ -21,12 +24,39 @@ from msgspec import Struct
 
 from refold.system import disk, process_fork
 
+COUNT_BYTES = 8
+NOTHING = b""
+
 
 class Move(Struct, frozen=True, kw_only=True):
     """A log that was replaced, and where its old tail goes on: its own id if on top."""
 
     conversation: str
     goes_on: str
+
+
+class _Count:
+    """A number in a file of its own, which `shared` shows as it is now in any process."""
+
+    def __init__(self, path: str) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._fd = os.open(path, flags, 0o600)
+        try:
+            if os.fstat(self._fd).st_size < COUNT_BYTES:
+                os.pwrite(self._fd, bytes(COUNT_BYTES), 0)
+            self.shared = mmap(self._fd, COUNT_BYTES, access=ACCESS_READ)
+        except OSError:
+            os.close(self._fd)
+            raise
+
+    def grow(self) -> None:
+        """Another number. Written by a call: memory cannot say that the disk is full."""
+        number = int.from_bytes(self.shared[:COUNT_BYTES], "little") + 1
+        os.pwrite(self._fd, number.to_bytes(COUNT_BYTES, "little"), 0)
+
+    def close(self) -> None:
+        self.shared.close()
+        os.close(self._fd)
 
 
 _DECODE = msgspec.json.Decoder(Move).decode
@@ -40,6 +70,9 @@ class Moves:
         self._path, self._read_only = path, read_only
         self._lock = threading.RLock()
         self._fd, self._size = -1, 0
+        self._count: _Count | None = None
+        self._now: mmap | bytes = NOTHING  # the count as it is, and as it was looked at last
+        self._counted = NOTHING
         self._known: dict[str, list[str]] = {}
         process_fork.watch(self)
 
@@ -61,8 +94,8 @@ class Moves:
                 fd = self._opened()
             if fd >= 0:
                 flock(fd, LOCK_SH)
-                if lseek(fd, 0, SEEK_END) != self._size:
-                    self._read_new()
+                if self._now[:COUNT_BYTES] != self._counted:
+                    self._count_new()
         except BaseException:
             self._lock.release()
             raise
@@ -98,12 +131,28 @@ class Moves:
         made = os.O_RDONLY if self._read_only else os.O_RDWR | os.O_CREAT | os.O_APPEND
         flags = made | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            self._fd = os.open(self._path, flags, 0o600)
+            fd = os.open(self._path, flags, 0o600)
         except FileNotFoundError:
             return -1
         except OSError as error:
             raise disk.os_failure(error, f"cannot open {self._path}") from error
-        return self._fd
+        if not self._read_only:
+            self._count = self._opened_count(self._path, fd)
+            self._now = self._count.shared
+        self._fd = fd
+        return fd
+
+    def _opened_count(self, path: str, fd: int) -> _Count:
+        try:
+            return _Count(f"{path.removesuffix('.jsonl')}.count")
+        except OSError as error:
+            os.close(fd)
+            raise disk.os_failure(error, f"cannot open the count beside {path}") from error
+
+    def _count_new(self) -> None:
+        """Reads what is new. The count is looked at first: what comes after it is new again."""
+        self._counted = self._now[:COUNT_BYTES]
+        self._read_new()
 
     def _read_new(self) -> None:
         fd = self._opened()
@@ -123,9 +172,11 @@ class Moves:
         if fd < 0:
             self._note(move)
             return
+        assert self._count is not None, "whoever replaces may write"
         try:
             # The line before may be half of one.
             os.write(fd, b"\n" + msgspec.json.encode(move) + b"\n")
+            self._count.grow()
         except OSError as error:
             raise disk.os_failure(error, f"cannot write {self._path}") from error
 
@@ -139,6 +190,9 @@ class Moves:
             if self._fd >= 0:
                 os.close(self._fd)
             self._fd = -1
+            if self._count is not None:
+                self._count.close()
+            self._count, self._now, self._counted = None, NOTHING, NOTHING
 
     # The lock of a descriptor is shared with a forked child, which would let go of it for both.
 

@@ -64,7 +64,8 @@ class Rounds:
         self._silent = 0
 
     def run(self, ids: Sequence[str] = (), *, skip_blocked: bool = False) -> SyncReport:
-        """Syncs these conversations, or all; without those that were blocked before if asked."""
+        """Syncs these conversations, or all; if asked, without those that were blocked before, or
+        deleted here."""
         with self._alone() as is_alone:
             if not is_alone:
                 return SyncReport(is_under_way=True)
@@ -106,7 +107,7 @@ class Rounds:
             if _is_same(here.get(id), there.get(id)):
                 self._keep_same(kept, here[id])
                 same += 1
-            elif not (skip_blocked and _is_stuck(kept, id, here.get(id))):
+            elif not (skip_blocked and _is_left(kept, id, here.get(id), there.get(id))):
                 done.append(self._one(kept, id, here.get(id)))
         return SyncReport(synced=tuple(done), same=same)
 
@@ -247,6 +248,13 @@ def _is_same(here: Conversation | None, there: Conversation | None) -> bool:
     if here is None or there is None:
         return False
     return (here.head, here.chain) == (there.head, there.chain)
+
+
+def _is_left(kept: Record, id: str, here: Conversation | None, there: Conversation | None) -> bool:
+    """Whether nothing is done for a conversation that nobody asked for: it is stuck, or was deleted
+    here since it changed."""
+    is_gone = here is None and (there is None or id in kept.deleted)
+    return is_gone or _is_stuck(kept, id, here)
 
 
 def _is_stuck(kept: Record, id: str, about: Conversation | None = None) -> bool:

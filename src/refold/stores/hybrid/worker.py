@@ -11,14 +11,15 @@ Neighbours: `store` wakes it, `follower` listens to the far store.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
 from refold.errors import RefoldError
 from refold.stores.hybrid.follower import Follower, Listen
 from refold.stores.protocol import NewHeads
+from refold.system import process_fork
 
 SOON_S = 0.3  # changes that come within this time go in one sync
 AGAIN_S = 5.0
@@ -44,22 +45,24 @@ class Worker:
         self._changed: deque[str] = deque()
         self._thread: threading.Thread | None = None
         self._follower: Follower | None = None
-        self._pid = 0
+        process_fork.watch(self)
 
     def begin(self) -> None:
         """Syncs from here on."""
-        if self._thread is None or self._pid != os.getpid():
+        if self._thread is None:
             self._start()
 
     def wake(self, conversation: str) -> None:
         """Says that a conversation changed."""
         self._changed.append(conversation)
-        self._woken.set()
-        self.begin()
+        if not self._woken.is_set():  # setting costs more than looking
+            self._woken.set()
+        if self._thread is None:
+            self._start()
 
     def _start(self) -> None:
-        self._pid = os.getpid()
-        self._woken, self._ended = threading.Event(), threading.Event()
+        if self._ended.is_set():
+            return
         self._changed.append(ALL)
         self._woken.set()
         self._thread = threading.Thread(target=self._run, name="refold-sync", daemon=True)
@@ -104,13 +107,25 @@ class Worker:
             return self._work(ids)
         return False
 
+    def before_fork(self) -> None:
+        """Nothing: the parent goes on with its threads."""
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """Leaves the threads to the parent; the child begins its own."""
+        if in_child:
+            self._woken, self._ended = threading.Event(), threading.Event()
+            self._thread = self._follower = None
+
     def close(self) -> None:
         """Syncs what waits, and ends; a far store that does not answer is not waited for."""
         thread, self._thread = self._thread, None
-        if thread is None or self._pid != os.getpid():
-            return
-        if self._follower is not None:
-            self._follower.end(CLOSE_S)
         self._ended.set()
+        if thread is None:
+            return
+        deadline = time.monotonic() + CLOSE_S
+        if self._follower is not None:
+            self._follower.end()
         self._woken.set()
         thread.join(CLOSE_S)
+        if self._follower is not None:
+            self._follower.join(max(0.0, deadline - time.monotonic()))
