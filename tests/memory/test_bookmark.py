@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import apsw
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -170,6 +171,21 @@ def test_what_was_taken_back_is_seen_by_who_had_a_bookmark(tmp_path: Path, small
         assert memory.retrieve("budget")[0].content == "The budget is 40 euros"
         other.revert(len(SAID))
         assert not memory.retrieve("budget")
+
+
+def test_a_question_is_answered_where_no_bookmark_can_be_kept(tmp_path: Path, small: None) -> None:
+    url = f"sqlite:{tmp_path / 'work.db'}"
+    _filled(url)
+    with refold.open_memory("project", store=url, embedder=False) as memory:
+        finder = memory._scopes.finder(memory._scopes.journal())
+        kept = finder.bookmark("memory.project")
+        other = apsw.Connection(finder._upkeep.path)
+        other.execute("DELETE FROM bookmarks; BEGIN IMMEDIATE")
+        finder.keep_bookmark("memory.project", kept or b"")
+        assert "index-behind" in [name for name, _ in memory.said]
+        other.execute("ROLLBACK")
+        other.close()
+        assert memory.retrieve("budget")[0].content == "The budget is 40 euros"
 
 
 def test_a_damaged_bookmark_is_not_used(tmp_path: Path, small: None) -> None:

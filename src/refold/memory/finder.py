@@ -177,12 +177,10 @@ class Finder:
     @retried
     def keep_bookmark(self, log: str, kept: bytes) -> None:
         """Keeps a bookmark, if the index can be written."""
-        with self._upkeep.index() as index:
+        with self._upkeep.index() as index, self._upkeep.told_if_unavailable():
             if index.is_writable:
                 index.connection.execute(_BOOKMARKS)
-                index.connection.execute(
-                    "INSERT OR REPLACE INTO bookmarks VALUES (?, ?)", (log, kept)
-                )
+                index.connection.execute(_KEEP_BOOKMARK, (log, kept))
 
     # --- use ---
 
@@ -234,6 +232,7 @@ class Finder:
 
 _BOOKMARKS = "CREATE TABLE IF NOT EXISTS bookmarks(log TEXT PRIMARY KEY, kept BLOB) STRICT"
 _HAS_BOOKMARKS = "SELECT 1 FROM sqlite_master WHERE name = 'bookmarks'"
+_KEEP_BOOKMARK = "INSERT OR REPLACE INTO bookmarks VALUES (?, ?)"
 _BOOKMARK = "SELECT kept FROM bookmarks WHERE log = ?"
 _FACT = "SELECT value FROM facts WHERE name = ?"
 _SET_FACT = "INSERT OR REPLACE INTO facts VALUES (?, ?)"
