@@ -165,6 +165,23 @@ class Finder:
         with self._upkeep.index() as index:
             return self._threshold(index)
 
+    # --- bookmarks of the fold ---
+
+    @retried
+    def bookmark(self, log: str) -> bytes | None:
+        """The bookmark of a log that is kept in the index, if there is one."""
+        with self._upkeep.index() as index:
+            rows = index.rows(_BOOKMARK, (log,)) if index.rows(_HAS_BOOKMARKS) else []
+        return bytes(rows[0][0]) if rows else None
+
+    @retried
+    def keep_bookmark(self, log: str, kept: bytes) -> None:
+        """Keeps a bookmark, if the index can be written."""
+        with self._upkeep.index() as index, self._upkeep.told_if_unavailable():
+            if index.is_writable:
+                index.connection.execute(_BOOKMARKS)
+                index.connection.execute(_KEEP_BOOKMARK, (log, kept))
+
     # --- use ---
 
     @retried
@@ -193,6 +210,8 @@ class Finder:
             self._upkeep.close()
             return
         with self._upkeep.index() as index:
+            if index.rows(_HAS_BOOKMARKS):
+                index.connection.execute("DELETE FROM bookmarks WHERE log = ?", (log,))
             self._vectors.remove(index, index.ids_of(log, seqs))
             index.erase(log, seqs)
             names = [(f"used {id}",) for id in entries]
@@ -211,6 +230,10 @@ class Finder:
             self._outside.close()
 
 
+_BOOKMARKS = "CREATE TABLE IF NOT EXISTS bookmarks(log TEXT PRIMARY KEY, kept BLOB) STRICT"
+_HAS_BOOKMARKS = "SELECT 1 FROM sqlite_master WHERE name = 'bookmarks'"
+_KEEP_BOOKMARK = "INSERT OR REPLACE INTO bookmarks VALUES (?, ?)"
+_BOOKMARK = "SELECT kept FROM bookmarks WHERE log = ?"
 _FACT = "SELECT value FROM facts WHERE name = ?"
 _SET_FACT = "INSERT OR REPLACE INTO facts VALUES (?, ?)"
 _SEQS = "SELECT id, seq FROM entries WHERE id IN carray(?)"

@@ -16,6 +16,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from refold.core.model import Memory, Trust
+from refold.memory.bookmark import Bookmark, Loaded, Places, Row, packed
 from refold.memory.claim import Claim, claim_of, ends, telling_words
 from refold.memory.entry import MemoryEntry
 from refold.memory.followers import Followers
@@ -51,6 +52,45 @@ class Entries:
         self._enders: dict[str, dict[int, Version]] = {}
         self._group_of: dict[int, str] = {}
         self._followers = Followers()
+
+    # --- bookmarks ---
+
+    def packed(self, chain: bytes) -> bytes:
+        """A bookmark of this state, at an event with that chain."""
+        rows = [*self._rows(), *self._followers.rows()]
+        total = self._followers.total
+        return packed(rows, head=self.head, chain=chain, forgotten=self._forgotten, total=total)
+
+    def _rows(self) -> Iterator[Row]:
+        for name, map in (("groups", self._groups), ("said", self._said), ("enders", self._enders)):
+            yield from ((name, key, seq) for key, seqs in map.items() for seq in seqs)
+        for entry, versions in self._versions.items():
+            yield from (("versions", entry, one.seq) for one in versions)
+        for word, groups in self._valued.items():
+            yield from (("valued", word, seq) for group in groups for seq in self._groups[group])
+
+    @classmethod
+    def opened(cls, bookmark: Bookmark, version: Callable[[int], Version]) -> Entries:
+        """The state of a bookmark, whose events are read by `version(seq)` when they are needed.
+        It knows what is asked for by an event or a key; nothing that goes over all entries."""
+        places = Places(bookmark)
+        out = cls()
+        out.head, out._forgotten = bookmark.head, set(bookmark.forgotten)
+
+        def loaded(name: str) -> Loaded[str, dict[int, Version]]:
+            return Loaded(lambda key: {seq: version(seq) for seq in places.seqs(name, key)})
+
+        def group_of(seq: int) -> str:
+            one = version(seq)
+            group = _group(one.claim, is_accepted=one.is_accepted)
+            return group if seq in out._groups[group] else ""
+
+        out._groups, out._said, out._enders = loaded("groups"), loaded("said"), loaded("enders")
+        out._versions = Loaded(lambda key: [version(seq) for seq in places.seqs("versions", key)])
+        out._group_of = Loaded(group_of)
+        out._valued = Loaded(lambda word: {group_of(seq) for seq in places.seqs("valued", word)})
+        out._followers.open(places, bookmark.total, version)
+        return out
 
     # --- adding ---
 
@@ -215,7 +255,7 @@ class Entries:
     def run_at(self, seq: int) -> Run | None:
         """The entry that the event at a seq is part of."""
         group = self._group_of.get(seq)
-        if group is None:
+        if not group:
             return None
         return next(run for run in self._runs(group) if any(one.seq == seq for one in run.versions))
 
@@ -320,15 +360,14 @@ class Entries:
         """A state as a caller sees it."""
         newest = run.versions[-1]
         ends_ms = None if run.until_ms == FOREVER_MS else run.until_ms
-        metadata = {key: one for version in run.versions for key, one in _data(version)}
         entry = MemoryEntry(
             id=run.entry,
             content=newest.body.content,
             scope=scope,
-            tags=tuple(dict.fromkeys(tag for one in run.versions for tag in one.body.tags)),
-            metadata=metadata,
+            tags=run.tags,
+            metadata=run.metadata,
             count=len({one.body.entry for one in run.versions}),
-            version=newest.body.version if newest.body.entry == run.entry else _newest(run),
+            version=run.version,
             trust=min((one.body.trust for one in run.versions), key=_TRUSTED.index),
             source=next((one.body.source for one in run.versions if one.body.source), None),
             created_ms=self._versions[run.entry][0].at_ms,
@@ -357,11 +396,3 @@ def _ender_key(claim: Claim) -> str:
 
 def _by_time(version: Version) -> tuple[int, int]:
     return version.from_ms, version.seq
-
-
-def _data(version: Version) -> Iterable[tuple[str, Any]]:
-    return version.body.metadata.items()
-
-
-def _newest(run: Run) -> int:
-    return max(one.body.version for one in run.versions if one.body.entry == run.entry)

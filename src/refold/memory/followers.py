@@ -10,11 +10,11 @@ certain to have ended.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from math import sqrt
 
+from refold.memory.bookmark import Loaded, Places, Row
 from refold.memory.claim import WORDS_MAX
 from refold.memory.version import Version
 from refold.memory.vocabulary import (
@@ -54,8 +54,8 @@ class Followers:
     """The sentences of one memory by their words, and those among them that tell of a change."""
 
     def __init__(self) -> None:
-        self._count = 0
-        self._sentences: Counter[str] = Counter()
+        self.total = 0
+        self._sentences: dict[str, int] = {}
         self._changes: dict[str, dict[int, Version]] = {}
         # What was added since somebody asked: to store a sentence costs nothing more.
         self._waiting: dict[int, Version] = {}
@@ -67,9 +67,10 @@ class Followers:
 
     def _take(self, version: Version) -> None:
         words = telling_stems(version.claim.said)
-        self._count += 1
+        self.total += 1
         self._taken.add(version.seq)
-        self._sentences.update(words)
+        for word in words:
+            self._sentences[word] = self._sentences.get(word, 0) + 1
         if len(words) <= WORDS_MAX and tells_of_a_change(version.body.content):
             for word in words:
                 self._changes.setdefault(word, {})[version.seq] = version
@@ -80,9 +81,9 @@ class Followers:
             return
         self._taken.discard(version.seq)
         words = telling_stems(version.claim.said)
-        self._count -= 1
-        self._sentences.subtract(words)
+        self.total -= 1
         for word in words:
+            self._sentences[word] -= 1
             self._changes.get(word, {}).pop(version.seq, None)
 
     def of(self, version: Version) -> Iterator[Version]:
@@ -100,13 +101,34 @@ class Followers:
         """How much two sentences share, as the cosine of their words weighed by rarity."""
         return _cosine(self._weights(one), self._weights(other))
 
-    def _weights(self, version: Version) -> dict[str, float]:
+    def rows(self) -> Iterator[Row]:
+        """What a bookmark keeps of this."""
+        self._take_waiting()
+        for word, count in self._sentences.items():
+            yield "sentences", word, count
+        for word, changes in self._changes.items():
+            for seq in islice(reversed(changes), NEWEST_MAX):
+                yield "changes", word, seq
+
+    def open(self, places: Places, total: int, version: Callable[[int], Version]) -> None:
+        """Goes on from a bookmark."""
+        self.total = total
+        self._sentences = Loaded(lambda word: next(places.seqs("sentences", word), 0))
+        self._changes = Loaded(
+            lambda word: {seq: version(seq) for seq in places.seqs("changes", word)}
+        )
+
+    def _take_waiting(self) -> None:
         waiting, self._waiting = self._waiting, {}
         for one in waiting.values():
             self._take(one)
-        total = max(self._count, SENTENCES_MIN)
+
+    def _weights(self, version: Version) -> dict[str, float]:
+        self._take_waiting()
+        total = max(self.total, SENTENCES_MIN)
         return {
-            word: rarity(self._sentences[word], total) * (LITTLE_SHARE if word in _LITTLE else 1.0)
+            word: rarity(self._sentences.get(word, 0), total)
+            * (LITTLE_SHARE if word in _LITTLE else 1.0)
             for word in telling_stems(version.claim.said)
         }
 

@@ -8,6 +8,7 @@ append; what other processes wrote is read before anything is answered. Neighbou
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 from refold.checked import quoted
 from refold.core.codec import conversation_checked, decode
@@ -16,11 +17,15 @@ from refold.errors import Invalid, NotFound
 from refold.log.draft import Draft
 from refold.log.log import Log
 from refold.log.reading import pages_of
+from refold.memory.bookmark import unpacked
+from refold.memory.claim import claim_of
 from refold.memory.fold import Entries
+from refold.memory.version import Version
 from refold.stores.protocol import Store
 
 AGENT = "agent."
 PAGE_EVENTS = 1_000
+BOOKMARK_EVENTS = 2_000  # fewer are folded at once
 
 
 def scope_checked(scope: str) -> str:
@@ -44,6 +49,20 @@ def switched_off(events: Iterable[tuple[int, Body | None]]) -> frozenset[int]:
     return frozenset(off)
 
 
+def _is_plain(body: Body | None) -> bool:
+    return isinstance(body, Memory) and body.state != "forgotten"
+
+
+class Bookmarks(Protocol):
+    """Where bookmarks are kept: in the index."""
+
+    def bookmark(self, log: str) -> bytes | None:
+        """That of a log, if there is one."""
+
+    def keep_bookmark(self, log: str, kept: bytes) -> None:
+        """Keeps one, if that is possible now."""
+
+
 class Journal:
     """The memories of one scope. Not locked: its owner sees to it."""
 
@@ -52,6 +71,8 @@ class Journal:
         self.id = MEMORY_PREFIX + scope
         self.off: frozenset[int] = frozenset()  # the seqs that were taken back
         self._entries = Entries()
+        self._glanced: Entries | None = None
+        self._versions: dict[int, Version] = {}  # that a glance took
         self._log: Log | None = None
 
     def entries(self) -> Entries:
@@ -64,6 +85,67 @@ class Journal:
             self._fold(page)
             if len(page) < PAGE_EVENTS:
                 return self._entries
+
+    def glance(self, bookmarks: Bookmarks) -> Entries:
+        """What the log says now, for who asks by events and keys alone. Where it is not at hand,
+        it goes on from a bookmark; if there is none or much has happened since, the whole log is
+        read and a bookmark kept."""
+        if not self._entries.head:
+            self._glanced = self._glanced or self._opened_at(bookmarks.bookmark(self.id))
+            if self._glanced is not None and self._catches_up(self._glanced):
+                return self._glanced
+        self._glanced = None
+        self._versions.clear()
+        is_first = not self._entries.head
+        entries = self.entries()
+        if is_first and entries.head >= BOOKMARK_EVENTS and not entries.unfinished:
+            bookmarks.keep_bookmark(self.id, entries.packed(self._event(entries.head).chain))
+        return entries
+
+    def _opened_at(self, kept: bytes | None) -> Entries | None:
+        """The state of a bookmark, if this log is the one that it was made of."""
+        bookmark = unpacked(kept) if kept else None
+        if bookmark is None or self.is_empty():
+            return None
+        try:
+            is_ours = self._event(bookmark.head).chain == bookmark.chain
+        except NotFound:
+            return None
+        return Entries.opened(bookmark, self._version) if is_ours else None
+
+    def _catches_up(self, entries: Entries) -> bool:
+        """Whether what was written since could be added. What reaches back cannot: that is for a
+        fold of everything."""
+        page = self.store.read(self.id, after=entries.head, limit=PAGE_EVENTS)
+        bodies = [(event, decode(event)) for event in page]
+        if len(page) == PAGE_EVENTS or not all(_is_plain(body) for _, body in bodies):
+            return False
+        for event, body in bodies:
+            assert isinstance(body, Memory)
+            entries.add(event.seq, event.at_ms, body)
+        return True
+
+    def _event(self, seq: int) -> Event:
+        found = self.store.read(self.id, after=seq - 1, last=seq, limit=1)
+        if not found:
+            raise NotFound(f"{self.id} has no event {seq}")
+        return found[0]
+
+    def _version(self, seq: int) -> Version:
+        if seq not in self._versions:
+            event = self._event(seq)
+            body = decode(event)
+            # What was erased since says nothing.
+            said = body if isinstance(body, Memory) else Memory(entry="", content="")
+            self._versions[seq] = Version(seq, event.at_ms, said, claim_of(said.content))
+        return self._versions[seq]
+
+    def is_empty(self) -> bool:
+        """Whether nothing was ever written."""
+        try:
+            return not self.store.conversation(self.id).head
+        except NotFound:
+            return True
 
     def _fold(self, events: Sequence[Event]) -> None:
         for event in events:

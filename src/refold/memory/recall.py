@@ -53,9 +53,9 @@ def is_wanted(entry: MemoryEntry, tags: Sequence[str], metadata: Mapping[str, An
 
 def recall(journal: Journal, finder: Finder, asked: Asked, wanted: Wanted) -> list[MemoryEntry]:
     """The entries of one scope that answer."""
-    entries = journal.entries()
-    if not entries.head or not wanted.limit:
+    if journal.is_empty() or not wanted.limit:
         return []
+    entries = journal.glance(finder)
     hits: list[Hit] = []
     seen: set[str] = set()
     for found in finder.found(journal.id, asked):
@@ -74,7 +74,7 @@ def recall(journal: Journal, finder: Finder, asked: Asked, wanted: Wanted) -> li
     ordered = _preferred_first(_preferred_first(hits, _equal, uses), _rival, uses)
     likeness = Likeness(finder, journal.id)
     succession = Succession(entries, likeness, asked.query, wanted.at_ms)
-    latest = _latest_first(ordered, journal, succession, wanted)
+    latest = _latest_first(ordered, entries, journal.scope, succession, wanted)
     return _falling([entry for _, entry in latest])[: wanted.limit]
 
 
@@ -89,11 +89,10 @@ def _weighed(hits: Sequence[Hit], fitness: Fitness) -> list[Hit]:
 
 
 def _latest_first(
-    hits: Sequence[Hit], journal: Journal, succession: Succession, wanted: Wanted
+    hits: Sequence[Hit], entries: Entries, scope: str, succession: Succession, wanted: Wanted
 ) -> list[Hit]:
     """The hits, and before each of the first what succeeds it: that answers as well as what it
     stands for."""
-    entries = journal.entries()
     by_id = {entry.id: (found, entry) for found, entry in hits}
     runs = [entries.run_at(entry.seq) for _, entry in hits[:SUCCESSORS_AMONG]]
     among = [run for run in runs if run is not None]
@@ -101,7 +100,7 @@ def _latest_first(
     for run, (found, entry) in zip(runs[:SUCCEEDED], hits):
         for later in succession.after(run, among) if run else ():
             own = by_id[later.entry][0] if later.entry in by_id else found
-            change = entries.entry(later, journal.scope, score=max(entry.score, own.strength))
+            change = entries.entry(later, scope, score=max(entry.score, own.strength))
             why = f"changes {entry.id}; {_why(change, own, wanted.now_ms)}"
             if is_wanted(change, wanted.tags, wanted.metadata):
                 out.setdefault(change.id, (own, replace(change, why=why)))

@@ -124,7 +124,7 @@ class Scopes:
         if journal.scope == "user":
             return [journal.id]
         journals = [self.journal(scope) for scope in ("project", *self._agents())]
-        return [one.id for one in journals if one.entries().head]
+        return [one.id for one in journals if not one.is_empty()]
 
     # --- forgetting, and the end ---
 
@@ -137,7 +137,9 @@ class Scopes:
         if journal.scope in self._finished:
             return
         self._finished.add(journal.scope)
-        if journal.entries().unfinished and not is_read_only(journal.store):
+        if journal.is_empty() or is_read_only(journal.store):
+            return
+        if journal.glance(self.finder(journal)).unfinished:
             self.forgetter(journal).finish(self._tell)
 
     def close(self) -> None:

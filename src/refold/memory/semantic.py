@@ -331,7 +331,7 @@ class SemanticMemory:
         `progress(done, all)` is called between batches."""
         with self._lock:
             for journal in self._scopes.looked_at():
-                if journal.entries().head:
+                if not journal.is_empty():
                     finder = self._scopes.finder(journal)
                     finder.rebuild(
                         self._scopes.logs_beside(journal), progress or (lambda done, total: None)
@@ -340,7 +340,7 @@ class SemanticMemory:
     def is_empty(self) -> bool:
         """Whether nothing was ever stored in the scopes that are looked at."""
         with self._lock:
-            return not any(journal.entries().head for journal in self._scopes.looked_at())
+            return all(journal.is_empty() for journal in self._scopes.looked_at())
 
     # --- the end ---
 

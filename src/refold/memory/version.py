@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
 
 from refold.core.model import Memory, Trust
@@ -44,6 +46,23 @@ class Run(Struct):
     @property
     def entry(self) -> str:
         return self.first.body.entry
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(tag for one in self.versions for tag in one.body.tags))
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """That of all versions; where they differ, the later one's."""
+        return {key: one for each in self.versions for key, one in each.body.metadata.items()}
+
+    @property
+    def version(self) -> int:
+        """The number of its own newest version, not of one that was merged into it."""
+        newest = self.versions[-1].body
+        if newest.entry == self.entry:
+            return newest.version
+        return max(one.body.version for one in self.versions if one.body.entry == self.entry)
 
     def holds_at(self, at_ms: int) -> bool:
         return self.first.from_ms <= at_ms < self.until_ms

@@ -266,16 +266,17 @@ class Upkeep:
     @retried
     def forget(self, ids: Iterable[str]) -> None:
         """Removes conversations from the index, if it can be written now; tells if not."""
-        with self.index() as index, self._told_if_unavailable():
+        with self.index() as index, self.told_if_unavailable():
             self._writable(index).forget(ids)
 
     def erase(self, index: Index, conversation: str, seq: int) -> None:
         """Removes an event from the index, if it can be written now; tells if not."""
-        with self._told_if_unavailable():
+        with self.told_if_unavailable():
             self._writable(index).erase(conversation, [seq])
 
     @contextmanager
-    def _told_if_unavailable(self) -> Iterator[None]:
+    def told_if_unavailable(self) -> Iterator[None]:
+        """For what may be left undone: if the index cannot be written now, that is told."""
         try:
             with database.translated(self.path):
                 yield
