@@ -121,7 +121,7 @@ def _played(
     context = Context(store, id, config=session.config)
     messages = messages_of(context)
     model = arguments.model or context.view.model
-    window, remark = _window(messages, model, arguments.window)
+    window, remark = window_of(messages, model, arguments.window)
     if not any(message["role"] == "assistant" for message in messages):
         raise Invalid(f"{id} has no turn of an assistant", hint="nothing would have been sent")
     with session.progress(f"replaying {id}") as show:
@@ -155,7 +155,7 @@ def _begins_with(path: Path, mark: bytes) -> bool:
         return file.read(len(mark)) == mark
 
 
-def _window(messages: list[Message], model: str, given: int | None) -> tuple[int, str]:
+def window_of(messages: list[Message], model: str, given: int | None) -> tuple[int, str]:
     """The window that is played, and why it is that one."""
     size = tokens_of_all(messages)
     if given is not None:
