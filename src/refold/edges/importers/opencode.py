@@ -16,7 +16,7 @@ import msgspec
 
 from refold.core.model import Usage
 from refold.edges.importers.entry import About, Entry, Noted, Said, Summed, Where
-from refold.edges.importers.lines import Lines, digest, document, happened, told
+from refold.edges.importers.lines import Lines, counts, digest, document, happened, told
 from refold.edges.importers.opencode_database import is_database, sessions
 
 Value = dict[str, Any]
@@ -146,17 +146,15 @@ def _usage(tokens: Any, cost: Any, key: str) -> Usage | None:
     """What a message was billed. The program counts what came from the cache apart."""
     if not isinstance(tokens, dict):
         return None
-    cache: Any = tokens.get("cache")
-    cached = cache if isinstance(cache, dict) else {}
-    given = [tokens.get("input"), tokens.get("output"), tokens.get("reasoning")]
-    given += [cached.get("read"), cached.get("write")]
-    counts = [count if type(count) is int and count >= 0 else 0 for count in given]
+    cache = tokens.get("cache")
+    read, written, thought = counts(tokens, "input", "output", "reasoning")
+    kept = counts(cache if isinstance(cache, dict) else {}, "read", "write")
     return Usage(
-        input=counts[0] + counts[3] + counts[4],
-        output=counts[1] + counts[2],
-        reasoning=counts[2],
-        cache_read=counts[3],
-        cache_write=counts[4],
+        input=read + sum(kept),
+        output=written + thought,
+        reasoning=thought,
+        cache_read=kept[0],
+        cache_write=kept[1],
         cost=float(cost) if type(cost) in (int, float) and cost > 0 else None,
         response=key,
     )
