@@ -3,8 +3,9 @@
 
 A message of the model is a row with parts: text, reasoning, calls with their results in them, and
 marks of its steps. A step is one answer; its calls follow with what they gave. A message that is
-marked as a summary stands for what came before it. What is no message is kept as a note. Every
-session of a database is a conversation. Neighbours: `opencode_database` reads the rows, `entry`.
+marked as a summary stands for what came before it. Where the user went back to a message, it and
+what follows are left out. What is no message is kept as a note. Every session of a database is a
+conversation. Neighbours: `opencode_database` reads the rows, `entry`.
 """
 
 from __future__ import annotations
@@ -55,9 +56,23 @@ def _session(info: Value, messages: list[Any], line: int) -> Iterator[Entry]:
         title=title[:200] if isinstance(title, str) and title.strip() else None,
         metadata={"part_of": f"opencode-{parent}"[:64]} if parent else None,
     )
-    for one in messages:
+    for one in _standing(info, messages):
         where = Where(line=line, session=session)
         yield from told(_message(one, where), where)
+
+
+def _standing(info: Value, messages: list[Any]) -> list[Any]:
+    """The messages before the one that the user went back to, if there is one."""
+    revert = info.get("revert")
+    back_to = revert.get("messageID") if isinstance(revert, dict) else None
+    if not isinstance(back_to, str):
+        return messages
+    ids = [one["info"].get("id") if _is_message(one) else None for one in messages]
+    return messages[: ids.index(back_to)] if back_to in ids else messages
+
+
+def _is_message(one: Any) -> bool:
+    return isinstance(one, dict) and isinstance(one.get("info"), dict)
 
 
 def _message(one: Value, where: Where) -> Iterator[Entry]:
