@@ -22,6 +22,7 @@ from bench import (
     copies,
     fidelity,
     hostile,
+    importers,
     likelihood,
     locomo,
     memory,
@@ -72,6 +73,13 @@ def run_fidelity(given: argparse.Namespace) -> list[Table] | str:
     return fidelity.run(folder, jobs=os.cpu_count() or 1)
 
 
+def run_importers(given: argparse.Namespace) -> list[Table] | str:
+    folder = data_folder(given.data)
+    if folder is None:
+        return "Skipped: no data. Name a folder with --data, or set REFOLD_BENCH_DATA."
+    return importers.run(folder, 20 if given.quick else 1)
+
+
 def run_words(given: argparse.Namespace) -> list[Table]:
     folder = data_folder(given.data)
     paths = session_paths(folder, 20 if given.quick else 1) if folder else []
@@ -102,6 +110,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[Table] | str]] = {
     "search": lambda given: search.run(20_000) if given.quick else search.run(),
     "memory": lambda given: memory.run(data_folder(given.data), quick=given.quick),
     "copies": lambda given: copies.run(data_folder(given.data), quick=given.quick),
+    "importers": run_importers,
     "mirror": lambda given: mirror.run(500, 300) if given.quick else mirror.run(),
     "proxy": lambda given: proxy.run(data_folder(given.data), 2 if given.quick else 100),
     "server": lambda given: server.run(3_200) if given.quick else server.run(),

@@ -1,29 +1,61 @@
-"""What importing costs, beside decoding the same lines: CPU and memory, per source.
+"""What importing and replaying other agents' sessions costs: CPU and memory, per source.
 
-The floor is `msgspec.json.decode` of every line. `importer` is the walk through the file alone,
-`import` writes the conversations into an empty store, `again` imports the same file once more.
+The floor of an import is `msgspec.json.decode` of every line. `importer` is the walk through the
+file alone, `import` writes the conversations into a store that is there, `again` imports the same
+file once more; modules and vocabularies are loaded before. Then where the time of an import goes,
+by the profiler's own sums, and every trajectory played through all policies.
 
-    python -m bench.importers DATA [--step N]
+    python -m bench importers [--data FOLDER]
 """
 
 from __future__ import annotations
 
-import argparse
+import cProfile
+import pstats
 import resource
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 
 import msgspec
 
-from bench.tables import Table, text_of_tables
+from bench.tables import Table
 from refold.config import Config
+from refold.edges.commands.replay import window_of
 from refold.edges.importers.importer import import_file
 from refold.edges.importers.lines import Lines
 from refold.edges.importers.recognition import recognised
 from refold.engine.context import Context
+from refold.replay.run import OURS, replay
+from refold.replay.session import messages_of
 from refold.stores import open_store
+from refold.stores.protocol import Store
+
+IMPORT_GOAL, REPLAY_GOAL_S, LONG_TOKENS = 3.0, 5.0, 100_000
+# What each part of an import is, by the function whose time and that of all below it counts.
+PARTS = {
+    "reading the file": ("importers/", "entries"),
+    "parsing messages": ("engine/recorder.py", "parse"),
+    "counting tokens": ("tokens/counter.py", "count_message"),
+    "encoding, and reading it back": ("log/draft.py", "__post_init__"),
+    "sealing": ("log/log.py", "_sealed"),
+    "folding": ("log/log.py", "_fold"),
+    "writing batches": ("stores/gathered.py", "write"),
+    "closing: bookmark and sync": ("log/open_log.py", "close"),
+}
+
+
+def groups_in(folder: Path, step: int) -> dict[str, list[Path]]:
+    places = {
+        "claude-code": folder / "raw" / "claude-code",
+        "codex": folder / "raw" / "codex",
+        "messages": folder / "trajectories",
+    }
+    found = {name: sorted(place.glob("*.jsonl.gz"))[::step] for name, place in places.items()}
+    return {name: paths for name, paths in found.items() if paths}
 
 
 def cpu_s(work: Callable[[], object]) -> float:
@@ -41,13 +73,21 @@ def walk(path: Path) -> int:
     return sum(1 for _ in found.entries(Lines(path))) if found else 0
 
 
+@contextmanager
+def store_there() -> Iterator[Store]:
+    """An empty store that was written to, so that its tables are there."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = open_store(f"sqlite:{folder}/bench.db")
+        Context(store, "first").append({"role": "user", "content": "The store is there."})
+        yield store
+        store.close()
+
+
 def measured(paths: list[Path]) -> tuple[list[float], int]:
     """CPU seconds of each way over all files, and the bytes of their lines."""
     sums, size = [0.0] * 4, 0
     for path in paths:
-        with tempfile.TemporaryDirectory() as folder:
-            store = open_store(f"sqlite:{folder}/bench.db")
-            Context(store, "first").append({"role": "user", "content": "The store is there."})
+        with store_there() as store:
             size += decode_all(path)
             ways = [
                 lambda path=path: decode_all(path),
@@ -57,47 +97,83 @@ def measured(paths: list[Path]) -> tuple[list[float], int]:
             ]
             for at, work in enumerate(ways):
                 sums[at] += cpu_s(work)
-            store.close()
     return sums, size
 
 
-def run(folder: Path, step: int = 1) -> Table:
+def import_table(groups: dict[str, list[Path]]) -> Table:
     table = Table(
         "Importing, CPU beside decoding the same lines",
-        ["source", "files", "MB", "decode ms", "importer x", "import x", "again x"],
+        ["source", "files", "MB", "decode ms", "importer x", "import x", "goal", "again x"],
     )
-    groups = {
-        "claude-code": folder / "raw" / "claude-code",
-        "codex": folder / "raw" / "codex",
-        "messages": folder / "trajectories",
-    }
-    for name, place in groups.items():
-        paths = sorted(place.glob("*.jsonl.gz"))[::step]
-        if not paths:
-            continue
-        import_warm(paths[0])
+    for name, paths in groups.items():
+        measured(paths[:20])  # what is loaded once is loaded before
         (floor, importer, whole, again), size = measured(paths)
         table.add(
             name, len(paths), size / 1e6, floor * 1_000, importer / floor, whole / floor,
-            again / floor,
+            f"≤ {IMPORT_GOAL:.0f}", again / floor,
         )  # fmt: skip
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_000
-    table.note(f"peak memory of the whole run: {peak:,.0f} MB. Goal: import at most 3 x.")
+    table.note(f"peak memory of the whole run: {peak:,.0f} MB.")
     return table
 
 
-def import_warm(path: Path) -> None:
-    """Modules, counters and tables are loaded before anything is measured."""
-    measured([path])
+def parts_table(groups: dict[str, list[Path]]) -> Table:
+    """Where the time goes. A profiler makes small calls look dear: these are shares, no times."""
+    table = Table("Importing, where the time goes", ["part", *groups])
+    shares = [_shares(paths) for paths in groups.values()]
+    for part in [*PARTS, "everything else"]:
+        table.add(part, *(f"{one[part]:.0%}" for one in shares))
+    return table
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("data", type=Path)
-    parser.add_argument("--step", type=int, default=1)
-    given = parser.parse_args()
-    print(text_of_tables([run(given.data, given.step)]))
+def _shares(paths: list[Path]) -> dict[str, float]:
+    profile = cProfile.Profile()
+    for path in paths:
+        with store_there() as store:
+            profile.runcall(import_file, store, Config(), path)
+    stats = pstats.Stats(profile).stats  # type: ignore[attr-defined]
+    sums = {part: 0.0 for part in PARTS}
+    for (file, _, function), (_, _, _, cumulated, _) in stats.items():
+        for part, (place, name) in PARTS.items():
+            if place in file and function == name:
+                sums[part] += cumulated
+    whole = sum(own for _, _, own, _, _ in stats.values())
+    shares = {part: size / whole for part, size in sums.items()}
+    return {**shares, "everything else": max(0.0, 1 - sum(shares.values()))}
 
 
-if __name__ == "__main__":
-    main()
+def replay_table(paths: list[Path]) -> Table:
+    """Every session through all policies, at the window that `refold replay` chooses."""
+    table = Table("Replaying, all policies", ["what", "sessions", "value", "goal", "met"])
+    unread = faults = 0
+    long: list[float] = []
+    for path in paths:
+        store = open_store("memory:")
+        report = import_file(store, Config(), path)
+        unread += report.unread_total
+        context = Context(store, report.sessions[0].conversation)
+        messages, model = messages_of(context), context.view.model
+        began = time.process_time()
+        played = replay(messages, window_of(messages, model, None)[0], model)
+        spent = time.process_time() - began
+        faults += sum(played.outcome(OURS).faults.values())
+        long += [spent] if played.tokens > LONG_TOKENS else []
+    table.add("lines that were not understood", len(paths), unread, "0", _met(unread == 0))
+    table.add("faults of refold, invalid requests", len(paths), faults, "0", _met(faults == 0))
+    if long:
+        goal = f"≤ {REPLAY_GOAL_S:.0f}"
+        middle, most = median(long), max(long)
+        name = f"more than {LONG_TOKENS:,} tokens, CPU s"
+        table.add(f"{name}, median", len(long), middle, goal, _met(middle <= REPLAY_GOAL_S))
+        table.add(f"{name}, longest", len(long), most, goal, _met(most <= REPLAY_GOAL_S))
+    return table
+
+
+def _met(is_met: bool) -> str:
+    return "yes" if is_met else "no"
+
+
+def run(folder: Path, step: int = 1) -> list[Table]:
+    groups = groups_in(folder, step)
+    tables = [import_table(groups), parts_table(groups)] if groups else []
+    return [*tables, replay_table(groups["messages"])] if "messages" in groups else tables

@@ -192,9 +192,19 @@ class _Run:
         self.policy.observe(message)
 
     def turn(self, request: str, needs: list[Need]) -> None:
+        """Asks for a prompt and looks at it: its size, its faults, what it has of the needs."""
         prompt = self._prompt()
         read = list(map(self.read_once.read, prompt))
-        said, sizes = [one.said for one in read], [one.tokens for one in read]
+        said = [one.said for one in read]
+        self._bill(said, [one.tokens for one in read])
+        for fault in faults_in(prompt, request):
+            self._count(fault)
+        if needs and self.name == ALL:
+            self._have_all(needs)
+        elif needs:
+            self._weigh(Prompt("\n".join(said)), needs)
+
+    def _bill(self, said: list[str], sizes: list[int]) -> None:
         same, size = same_prefix(self.previous, said), sum(sizes)
         self.turns.append(Turn(size, sum(sizes[:same]), same < len(self.previous)))
         self.previous = said
@@ -203,12 +213,6 @@ class _Run:
         # Who sends all there is, and the agent as it was, need not fit.
         if size > self.window and self.name not in (ALL, AGENT):
             self._count("over budget")
-        for fault in faults_in(prompt, request):
-            self._count(fault)
-        if needs and self.name == ALL:
-            self._have_all(needs)
-        elif needs:
-            self._weigh(Prompt("\n".join(said)), needs)
 
     def _count(self, fault: str) -> None:
         self.faults[fault] = self.faults.get(fault, 0) + 1

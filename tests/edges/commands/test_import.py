@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from refold.edges.importers import SOURCES
 from tests.edges.cli.rooms import as_json, run
 from tests.edges.importers import transcripts
+from tests.edges.importers.test_recorded import RECORDED, database
 from tests.edges.importers.transcripts import SESSION, write
 
 pytestmark = pytest.mark.usefixtures("alone")
@@ -71,6 +73,30 @@ def test_a_scan_says_what_there_is_and_imports_when_it_may(
     asked = run("import", "--scan")
     assert "Claude Code: 1 file" in asked.stdout and "Nothing was imported" in asked.stdout
     assert "5 messages, 5 new" in run("import", "--scan", "--yes").stdout
+
+
+def test_a_scan_looks_where_every_program_keeps_its_sessions(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_DATA_HOME", "CLINE_DATA_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(home))
+    kept = {
+        "gemini-cli.jsonl": ".gemini/tmp/shop/chats/session-1.jsonl",
+        "cline.messages.json": ".cline/data/sessions/1/1.messages.json",
+    }
+    for name, place in kept.items():
+        (home / place).parent.mkdir(parents=True)
+        shutil.copy(RECORDED / name, home / place)
+    (home / ".local/share/opencode").mkdir(parents=True)
+    database(home / ".local/share/opencode/opencode.db")
+    shutil.copytree(RECORDED / "openhands", home / ".openhands/conversations/1")
+    found = as_json("import", "--scan", "--yes")
+    assert [one["source"] for one in found["found"]] == [
+        "gemini-cli", "opencode", "cline", "openhands",
+    ]  # fmt: skip
+    assert [one["sessions"][0]["messages"] for one in found["files"]] == [5, 4, 4, 4]
 
 
 def test_what_can_be_read_is_listed_with_what_it_was_tried_on(url: str) -> None:

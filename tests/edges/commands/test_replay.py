@@ -41,6 +41,14 @@ def test_a_conversation_and_all_of_them(url: str, tmp_path: Path) -> None:
     assert "No prices are known for 1 session" in shown
 
 
+def test_of_a_file_with_several_sessions_the_longest_is_played(url: str, tmp_path: Path) -> None:
+    lists = [{"id": name, "messages": turns(count)} for name, count in (("a", 5), ("b", 20))]
+    (tmp_path / "s.json").write_text(json.dumps(lists))
+    [played] = as_json("replay", str(tmp_path / "s.json"))["sessions"]
+    assert played["session"].endswith("-b")
+    assert played["remark"].startswith("the file has 1 session more: this is the longest. ")
+
+
 @pytest.mark.parametrize("arguments", [(), ("x", "--all"), ("x", "--window", "5")])
 def test_what_cannot_be_played_is_said(arguments: tuple[str, ...], url: str) -> None:
     assert run("replay", *arguments).exit_code == 2

@@ -117,6 +117,31 @@ def test_a_database_of_opencode_gives_the_same_conversation_and_stays_as_it_was(
     assert path.read_bytes() == before and [one.name for one in tmp_path.iterdir()] == [path.name]
 
 
+def test_what_was_reverted_in_opencode_is_taken_back_and_comes_again(tmp_path: Path) -> None:
+    path = database(tmp_path / "opencode.db")
+    store, report = imported(path)
+    id = report.sessions[0].conversation
+    last = json.loads((RECORDED / "opencode.json").read_text())["messages"][-1]["info"]["id"]
+    rows = apsw.Connection(str(path))
+    rows.execute("alter table session add column revert text")
+    rows.execute("update session set revert = ?", (json.dumps({"messageID": last}),))
+    rows.execute("insert into message values('msg_2', ?, 9999999999999, '{}')", ("other",))
+    rows.close()
+    [session] = import_file(store, Config(), path).sessions
+    assert (session.new, session.missing) == (0, 1) and texts(store, id)[-1] == DONE
+    rows = apsw.Connection(str(path))
+    said = json.dumps({"role": "user", "time": {"created": 1}})
+    rows.execute("update session set revert = null")
+    rows.execute("delete from part where message_id = ?", (last,))
+    rows.execute("update message set id = 'msg_9', data = ? where id = ?", (said, last))
+    part = (json.dumps({"type": "text", "text": "No, the other folder."}),)
+    rows.execute("insert into part select 'p9', 'msg_9', id, ? from session", part)
+    rows.close()
+    [session] = import_file(store, Config(), path).sessions
+    assert (session.new, session.restored) == (1, 1)
+    assert texts(store, id)[-1] == "No, the other folder."
+
+
 HOSTILE = {
     "another database": "create table x(y);",
     "a view in place of a table": """

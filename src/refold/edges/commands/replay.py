@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from refold.conversations.listing import meta_of, title_of
 from refold.display import number
@@ -74,9 +75,10 @@ def run(session: Session, arguments: ReplayArguments) -> Replays:
         hint = "name a conversation or a file, or take every imported session with --all"
         raise Invalid("one session is replayed, or all", hint=hint)
     if arguments.session is not None:
-        store, id = _found(session, arguments.session)
+        store, id, remark = _found(session, arguments.session)
         kept = Kept() if arguments.html is not None else None
         one = _played(session, store, id, arguments, kept)
+        one = replace(one, remark=". ".join(filter(None, (remark, one.remark))))
         if kept is not None and arguments.html is not None:
             _write(session, one, kept, Path(arguments.html))
         return Replays(sessions=[one], skipped={}, page=arguments.html or "")
@@ -94,15 +96,19 @@ def run(session: Session, arguments: ReplayArguments) -> Replays:
     return Replays(sessions=played, skipped=skipped, is_total=True)
 
 
-def _found(session: Session, name: str) -> tuple[Store, str]:
-    """The conversation of that name, or the first one of a file of that name."""
+def _found(session: Session, name: str) -> tuple[Store, str, str]:
+    """The conversation of that name, or the longest one of a file of that name, with a remark if
+    that has others."""
     if not Path(name).is_file():
-        return session.store, session.find(name)
+        return session.store, session.find(name), ""
     store = open_store("memory:")
     report = import_file(store, session.config, Path(name))
     if not report.sessions:
         raise Invalid(f"{name} has no messages", hint="refold import --list")
-    return store, report.sessions[0].conversation
+    longest = max(report.sessions, key=lambda one: one.messages)
+    others = len(report.sessions) - 1
+    remark = f"the file has {number(others, 'session')} more: this is the longest" if others else ""
+    return store, longest.conversation, remark
 
 
 def _imported(store: Store) -> Iterator[str]:
@@ -121,7 +127,7 @@ def _played(
     context = Context(store, id, config=session.config)
     messages = messages_of(context)
     model = arguments.model or context.view.model
-    window, remark = _window(messages, model, arguments.window)
+    window, remark = window_of(messages, model, arguments.window)
     if not any(message["role"] == "assistant" for message in messages):
         raise Invalid(f"{id} has no turn of an assistant", hint="nothing would have been sent")
     with session.progress(f"replaying {id}") as show:
@@ -155,7 +161,7 @@ def _begins_with(path: Path, mark: bytes) -> bool:
         return file.read(len(mark)) == mark
 
 
-def _window(messages: list[Message], model: str, given: int | None) -> tuple[int, str]:
+def window_of(messages: list[Message], model: str, given: int | None) -> tuple[int, str]:
     """The window that is played, and why it is that one."""
     size = tokens_of_all(messages)
     if given is not None:

@@ -1,9 +1,10 @@
 """Importers: sessions of other programs, one module per source, each a generator of entries.
 
 An importer reads a file and says what stands in it; it writes nothing, runs nothing and opens no
-other file. `recognition` says whose a file is, `importer` writes, `places` knows where programs
-keep their sessions. A source has `is_mine` and `entries` (JSON Lines), `is_document` and
-`of_document` (one JSON value), `is_text` and `entries`, `is_database` and `of_database`, or some.
+file that another one names. `recognition` says whose a file is, `importer` writes, `places` knows
+where programs keep their sessions. A source has `is_mine` and `entries` (JSON Lines), `is_document`
+and `of_document` (one JSON value), `is_text` and `entries`, `is_database` and `of_database`, or
+some of these.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import msgspec
 
 from refold.core.model import Usage
 from refold.edges.importers.entry import About, Entry, Said, Unread, Where
-from refold.edges.importers.lines import Lines, digest, document, happened, told
+from refold.edges.importers.lines import Lines, counts, digest, document, happened, told
 
 _PARTS = ("text", "image", "tool_use", "tool_result", "thinking", "redacted_thinking")
 
@@ -95,12 +95,11 @@ def _usage(metrics: Any, key: str) -> Usage | None:
     if not isinstance(metrics, dict):
         return None
     names = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
-    given = [metrics.get(name) for name in names]
-    counts = [count if type(count) is int and count >= 0 else 0 for count in given]
+    read, written, cache_read, cache_write = counts(metrics, *names)
     return Usage(
-        input=max(counts[0], counts[2] + counts[3]),
-        output=counts[1],
-        cache_read=counts[2],
-        cache_write=counts[3],
+        input=max(read, cache_read + cache_write),
+        output=written,
+        cache_read=cache_read,
+        cache_write=cache_write,
         response=key,
     )

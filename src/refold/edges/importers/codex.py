@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from refold.core.model import Usage
 from refold.edges.importers.entry import About, Billed, Entry, Noted, Said, Summed, Unread, Where
-from refold.edges.importers.lines import UNREADABLE, Lines, digest, happened, told
+from refold.edges.importers.lines import UNREADABLE, Lines, counts, digest, happened, told
 
 _TYPES = ("session_meta", "response_item", "turn_context", "event_msg", "compacted")
 # What these say stands in the items beside them.
@@ -100,9 +100,8 @@ def _usage_of(payload: dict[str, Any], key: str) -> Usage | None:
     last = info.get("last_token_usage") if isinstance(info, dict) else None
     if not isinstance(last, dict):
         return None
-    given = [last.get(f"{name}_tokens") for name in ("input", "output", "cached_input")]
-    counts = [count if type(count) is int and count >= 0 else 0 for count in given]
-    return Usage(input=counts[0], output=counts[1], cache_read=counts[2], response=key)
+    read, written, cached = counts(last, "input_tokens", "output_tokens", "cached_input_tokens")
+    return Usage(input=read, output=written, cache_read=cached, response=key)
 
 
 def _compacted(payload: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:

@@ -16,7 +16,7 @@ import msgspec
 
 from refold.core.model import Usage
 from refold.edges.importers.entry import About, Entry, Noted, Said, Where
-from refold.edges.importers.lines import Lines, digest, document, happened, told
+from refold.edges.importers.lines import Lines, counts, digest, document, happened, told
 
 _OUTPUT = "output"
 _SPOKEN = ("user", "gemini")
@@ -152,9 +152,7 @@ def _results(call: dict[str, Any]) -> list[Any]:
 def _usage(tokens: Any, key: str) -> Usage | None:
     if not isinstance(tokens, dict):
         return None
-    given = [tokens.get(name) for name in ("input", "output", "cached", "thoughts")]
-    counts = [count if type(count) is int and count >= 0 else 0 for count in given]
+    read, written, cached, thought = counts(tokens, "input", "output", "cached", "thoughts")
     return Usage(
-        input=counts[0], output=counts[1] + counts[3], cache_read=counts[2], reasoning=counts[3],
-        response=key,
-    )  # fmt: skip
+        input=read, output=written + thought, cache_read=cached, reasoning=thought, response=key
+    )

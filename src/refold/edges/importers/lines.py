@@ -187,6 +187,12 @@ def happened(value: Any) -> int | None:
     return round(ms) if 0 <= ms <= HAPPENED_MS_MAX else None
 
 
+def counts(value: dict[str, Any], *names: str) -> list[int]:
+    """The counts of these names; 0 for one that is missing, or none."""
+    given = (value.get(name) for name in names)
+    return [count if type(count) is int and count >= 0 else 0 for count in given]
+
+
 def digest(content: bytes) -> str:
     """A short name for a line that has none of its own."""
     return hashlib.blake2b(content, digest_size=8).hexdigest()

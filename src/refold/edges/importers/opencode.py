@@ -3,8 +3,9 @@
 
 A message of the model is a row with parts: text, reasoning, calls with their results in them, and
 marks of its steps. A step is one answer; its calls follow with what they gave. A message that is
-marked as a summary stands for what came before it. What is no message is kept as a note. Every
-session of a database is a conversation. Neighbours: `opencode_database` reads the rows, `entry`.
+marked as a summary stands for what came before it. Where the user went back to a message, it and
+what follows are left out. What is no message is kept as a note. Every session of a database is a
+conversation. Neighbours: `opencode_database` reads the rows, `entry`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import msgspec
 
 from refold.core.model import Usage
 from refold.edges.importers.entry import About, Entry, Noted, Said, Summed, Where
-from refold.edges.importers.lines import Lines, digest, document, happened, told
+from refold.edges.importers.lines import Lines, counts, digest, document, happened, told
 from refold.edges.importers.opencode_database import is_database, sessions
 
 Value = dict[str, Any]
@@ -55,9 +56,23 @@ def _session(info: Value, messages: list[Any], line: int) -> Iterator[Entry]:
         title=title[:200] if isinstance(title, str) and title.strip() else None,
         metadata={"part_of": f"opencode-{parent}"[:64]} if parent else None,
     )
-    for one in messages:
+    for one in _standing(info, messages):
         where = Where(line=line, session=session)
         yield from told(_message(one, where), where)
+
+
+def _standing(info: Value, messages: list[Any]) -> list[Any]:
+    """The messages before the one that the user went back to, if there is one."""
+    revert = info.get("revert")
+    back_to = revert.get("messageID") if isinstance(revert, dict) else None
+    if not isinstance(back_to, str):
+        return messages
+    ids = [one["info"].get("id") if _is_message(one) else None for one in messages]
+    return messages[: ids.index(back_to)] if back_to in ids else messages
+
+
+def _is_message(one: Any) -> bool:
+    return isinstance(one, dict) and isinstance(one.get("info"), dict)
 
 
 def _message(one: Value, where: Where) -> Iterator[Entry]:
@@ -146,17 +161,15 @@ def _usage(tokens: Any, cost: Any, key: str) -> Usage | None:
     """What a message was billed. The program counts what came from the cache apart."""
     if not isinstance(tokens, dict):
         return None
-    cache: Any = tokens.get("cache")
-    cached = cache if isinstance(cache, dict) else {}
-    given = [tokens.get("input"), tokens.get("output"), tokens.get("reasoning")]
-    given += [cached.get("read"), cached.get("write")]
-    counts = [count if type(count) is int and count >= 0 else 0 for count in given]
+    cache = tokens.get("cache")
+    read, written, thought = counts(tokens, "input", "output", "reasoning")
+    kept = counts(cache if isinstance(cache, dict) else {}, "read", "write")
     return Usage(
-        input=counts[0] + counts[3] + counts[4],
-        output=counts[1] + counts[2],
-        reasoning=counts[2],
-        cache_read=counts[3],
-        cache_write=counts[4],
+        input=read + sum(kept),
+        output=written + thought,
+        reasoning=thought,
+        cache_read=kept[0],
+        cache_write=kept[1],
         cost=float(cost) if type(cost) in (int, float) and cost > 0 else None,
         response=key,
     )

@@ -21,7 +21,7 @@ from refold.errors import Invalid
 MAGIC = b"SQLite format 3\0"
 CELL_BYTES_MAX = 64 << 20
 STEPS_MAX = 2_000_000_000
-_SESSIONS = "select id, parent_id, title from session order by time_created, id"
+_SESSIONS = "select id, parent_id, title, {revert} from session order by time_created, id"
 _MESSAGES = "select id, data from message where session_id = ? order by time_created, id"
 _PARTS = "select message_id, data from part where session_id = ? order by id"
 
@@ -46,8 +46,10 @@ def sessions(path: Path) -> Iterator[tuple[Row, list[Row]]]:
         raise Invalid(f"{path} cannot be read: {error}", hint="refold import --list") from error
     try:
         _restrict(connection)
-        for id, parent, title in connection.execute(_SESSIONS).fetchall():
-            yield {"id": id, "parentID": parent, "title": title}, _messages(connection, str(id))
+        asked = _SESSIONS.format(revert="revert" if _has_revert(connection) else "null")
+        for id, parent, title, revert in connection.execute(asked).fetchall():
+            about = {"id": id, "parentID": parent, "title": title, "revert": _object(revert)}
+            yield about, _messages(connection, str(id))
     except apsw.Error as error:
         hint = "refold import --list shows what can be read"
         raise Invalid(f"{path} is no database of opencode: {error}", hint=hint) from error
@@ -69,6 +71,11 @@ def _restrict(connection: Any) -> None:
         raise apsw.SQLError("the tables session, message and part are not there")
 
 
+def _has_revert(connection: Any) -> bool:
+    columns = connection.execute("select name from pragma_table_info('session')")
+    return ("revert",) in columns.fetchall()
+
+
 def _messages(connection: Any, session: str) -> list[Row]:
     parts: dict[str, list[Row]] = {}
     for message, data in connection.execute(_PARTS, (session,)):
@@ -82,7 +89,7 @@ def _messages(connection: Any, session: str) -> list[Row]:
 def _object(data: Any) -> Row:
     """A cell with a JSON object; what is none is kept under a kind of its own."""
     try:
-        value = msgspec.json.decode(data)
+        value = msgspec.json.decode(data) if isinstance(data, str | bytes) else None
     except UNREADABLE:
         value = None
     return value if isinstance(value, dict) else {"type": "unread", "data": str(data)[:10_000]}

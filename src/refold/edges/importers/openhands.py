@@ -17,7 +17,7 @@ from typing import Any
 
 from refold.core.model import Usage
 from refold.edges.importers.entry import About, Entry, Noted, Said, Unread, Where
-from refold.edges.importers.lines import Lines, document, happened, told
+from refold.edges.importers.lines import Lines, counts, document, happened, told
 from refold.errors import RefoldError
 
 Value = dict[str, Any]
@@ -163,14 +163,13 @@ def _bills_of(state: Value) -> dict[str, list[Usage]]:
 
 def _usage(usage: Value) -> Usage:
     names = ("prompt", "completion", "cache_read", "cache_write", "reasoning")
-    given = [usage.get(f"{name}_tokens") for name in names]
-    counts = [count if type(count) is int and count >= 0 else 0 for count in given]
+    read, written, *cached, thought = counts(usage, *(f"{name}_tokens" for name in names))
     return Usage(
-        input=counts[0],
-        output=counts[1],
-        cache_read=counts[2],
-        cache_write=counts[3],
-        reasoning=counts[4],
+        input=read,
+        output=written,
+        cache_read=cached[0],
+        cache_write=cached[1],
+        reasoning=thought,
     )
 
 
