@@ -50,9 +50,9 @@ def _no_ages(seqs: Sequence[int]) -> Mapping[int, int]:
 class Brief(Struct, frozen=True, kw_only=True):
     """The page, the budget, and the size to reach, in tokens of our own estimate (`view.tokens`).
 
-    `full` is the size at which a page is compacted, `enough` one at which the last resort is not
-    needed, both in the same tokens. `count` sizes a whole message. `originals` reads the messages
-    of a span as they came, from the log, `ages` how many milliseconds ago events came, by seq;
+    `full` is the size at which a page is compacted, `enough` one with room for the next turn, both
+    in the same tokens. `count` sizes a whole message. `originals` reads the messages of a span as
+    they came, from the log, `ages` how many milliseconds ago events came, by seq;
     neither costs anything unless it is called. `task` is what the agent works on now, for
     relevance; `redact` takes secrets out of a text; `settings` are the strategy's own, from the
     configuration; `scratch` outlives the plan: it remembers what is expensive to find out twice,

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from refold.strategies.gist.lines import BARE, Shown
 
 AGAIN = 0.02  # worth of one more line for a name that has one
-BESIDE = 0.06  # worth of also having the line next to it
+BESIDE = 0.04  # worth of also having the line next to it
 
 
 class Coverage:
