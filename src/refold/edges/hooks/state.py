@@ -2,8 +2,8 @@
 
 `pending/` has large outputs that are not in the log yet, `kept` how much was kept off the page,
 `offer` what is said after a compaction, `followed` when the session was last written to the log;
-`errors.log` says what went wrong. Everything but `pending/` can be deleted. The standard library only. A
-session's id comes from another program: it is never used as a path before it is made one.
+`errors.log` says what went wrong. Everything but `pending/` can be deleted. The standard library
+only. A session's id comes from another program: it is never used as a path before it is made one.
 """
 
 from __future__ import annotations
