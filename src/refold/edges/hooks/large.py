@@ -25,7 +25,6 @@ from refold.core.codec import artifact_id
 from refold.core.model import Artifact, Origin
 from refold.edges.hooks import state
 
-PENDING = "pending"
 ARGUMENTS_CHARS = 512
 _SAYING = ("stdout", "stderr", "output", "result", "content", "text", "message")
 _LEFT = (
@@ -99,7 +98,7 @@ def _kept(text: str, origin: Origin, session: str) -> str:
         lines=text.count("\n") + (not text.endswith("\n")),
         origin=origin,
     )
-    folder = os.path.join(state.folder_of(session), PENDING)
+    folder = os.path.join(state.folder_of(session), state.PENDING)
     # The content is there before what names it: whoever finds the name finds both.
     state.write(folder, f"{artifact.id}.content", content)
     state.write(folder, f"{artifact.id}.json", msgspec.json.encode(artifact))

@@ -15,6 +15,7 @@ import os
 import re
 import time
 
+PENDING = "pending"
 ERRORS = "errors.log"
 ERRORS_BYTES_MAX = 256_000
 ERROR_CHARS = 500
@@ -45,7 +46,26 @@ def _name_of(session: str) -> str:
 
 
 def make(folder: str) -> None:
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    """Makes a folder of ours, for this user's eyes only."""
+    for path in (root(), folder):
+        os.makedirs(path, mode=0o700, exist_ok=True)
+
+
+def sweep(older_s: float) -> None:
+    """Removes what was kept for sessions that nobody went on with for so long; not what still
+    waits to be put into a store."""
+    import shutil
+
+    for entry in list(os.scandir(root())):
+        is_old = time.time() - entry.stat().st_mtime > older_s
+        if entry.is_dir(follow_symlinks=False) and is_old and not _is_waiting(entry.path):
+            shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def _is_waiting(folder: str) -> bool:
+    with contextlib.suppress(OSError):
+        return bool(os.listdir(os.path.join(folder, PENDING)))
+    return False
 
 
 # --- files ---
