@@ -11,13 +11,11 @@ import pytest
 from claude_agent_sdk import ClaudeAgentOptions, ResultMessage, query
 
 from tests.real.frameworks_claude_agent.test_claude_agent import QUIET
+from tests.real.proxy.process import Process
 from tests.real.proxy.strict.script import Answer, Script
 from tests.real.proxy.strict.server import Upstream, serving
 from tests.real.proxy.strict.talks import text, thought
 from tests.real.proxy.strict.wire import Json
-
-# The proxy is merged after this; its tests bring how it is started.
-process = pytest.importorskip("tests.real.proxy.process")
 
 MODEL = "claude-opus-5-5"
 ROUNDS, WINDOW = 14, 30_000
@@ -70,7 +68,7 @@ def sizes_of(upstream: Upstream) -> list[int]:
 @pytest.mark.parametrize("lines", [200, 900], ids=["compacted", "large outputs"])
 def test_a_long_loop_is_folded_and_never_refused(lines, tmp_path):
     with serving(script=Script(choose=Steps(ROUNDS, lines))) as upstream:
-        proxy = process.Process(tmp_path, upstream.url, "--fold", "--window", str(WINDOW))
+        proxy = Process(tmp_path, upstream.url, "--fold", "--window", str(WINDOW))
         try:
             first = asked("Run everything.", proxy.url, tmp_path)
             again = asked("And again?", proxy.url, tmp_path, resume=first.session_id)
