@@ -21,6 +21,7 @@ from bench import (
     compaction,
     copies,
     fidelity,
+    hooks,
     hostile,
     importers,
     likelihood,
@@ -116,6 +117,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], list[Table] | str]] = {
     "server": lambda given: server.run(3_200) if given.quick else server.run(),
     "sync": lambda given: sync.run(1_000, 500) if given.quick else sync.run(),
     "schedules": lambda given: schedules.run(100) if given.quick else schedules.run(),
+    "hooks": lambda given: hooks.run(3) if given.quick else hooks.run(),
     "hostile": lambda given: hostile.run(200) if given.quick else hostile.run(),
     "terminal": lambda given: terminal.run(1_000, runs=5) if given.quick else terminal.run(),
 }

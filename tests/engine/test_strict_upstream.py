@@ -77,25 +77,39 @@ PROVIDERS: dict[str, tuple[str, str, Says, Callable[[Json], Json], Json]] = {
 }
 
 
+def said_by_system(chance: Random) -> list[Json]:
+    """What Claude Code says as the system, behind a user's message: words, or a setting alone."""
+    sets: Json = {"output_config": {"effort": chance.choice(["low", "high"])}}
+    words = {"role": "system", "content": "Mind the house rules."}
+    listed = {"role": "system", "content": [text("Mind them.")], **sets}
+    silent = {"role": "system", "content": [], **sets}
+    return chance.choice([[], [words], [listed], [silent]])
+
+
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("model", PROVIDERS)
 def test_a_long_loop_is_never_refused(model, seed):
     dialect, path, says, body_of, keywords = PROVIDERS[model]
     chance, upstream = Random(seed), Upstream(Settings(window=WINDOW))
+
+    def sent(ids: list[str]) -> None:
+        """One request and its answer."""
+        upstream.script.add(says(chance, ids))
+        request = context.request(dialect, **keywords)
+        status, answer = posted(upstream, path, body_of(request), KEY)
+        assert status == 200, answer
+        context.record(answer)
+
     with refold.open("work", store="memory:", model=model, window=WINDOW) as context:
         for turn in range(TURNS):
-            context.append(
-                {"role": "user", "content": f"step {turn} " + "why " * chance.randint(1, 60)}
-            )
+            words = f"step {turn} " + "why " * chance.randint(1, 60)
+            context.append({"role": "user", "content": words})
+            for message in said_by_system(chance) if dialect == "anthropic" else []:
+                context.append(message)
             for step in range(4):
-                ids = [
-                    f"c{turn}_{step}_{n}" for n in range(chance.randint(0, 2) if step < 3 else 0)
-                ]
-                upstream.script.add(says(chance, ids))
-                request = context.request(dialect, **keywords)
-                status, answer = posted(upstream, path, body_of(request), KEY)
-                assert status == 200, answer
-                context.record(answer)
+                count = chance.randint(0, 2) if step < 3 else 0
+                ids = [f"c{turn}_{step}_{n}" for n in range(count)]
+                sent(ids)
                 for id in ids:
                     context.append_result(id, "a line of output\n" * chance.randint(1, 300))
                 if not ids:
@@ -104,5 +118,37 @@ def test_a_long_loop_is_never_refused(model, seed):
                 context.compact()
             elif chance.random() < 0.05:
                 context.undo()
+        assert any(slot.edits for slot in context.view.slots)
+    assert upstream.refusals == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_page_folded_from_the_list_of_a_host_keeps_what_it_was_thought_under(seed):
+    """The host sends its own list until the page has an edit; from then on refold's page is sent:
+    the thinking that stays on it was thought under the host's words."""
+    chance, upstream = Random(seed), Upstream(Settings())
+    mine: list[Json] = []
+    with refold.open("host", store="memory:", model="claude-opus-5-5", window=WINDOW) as context:
+        for turn in range(40):
+            mine.append(
+                {"role": "user", "content": f"step {turn} " + "why " * chance.randint(1, 60)}
+            )
+            mine += said_by_system(chance)
+            ids = [f"c{turn}"]
+            for _ in range(2):
+                context.mirror(mine)
+                is_folded = any(slot.edits for slot in context.view.slots)
+                request = context.request("anthropic", **ADAPTIVE)
+                is_folded = is_folded or any(slot.edits for slot in context.view.slots)
+                body = request if is_folded else {**request, "messages": mine}
+                upstream.script.add(claude_says(chance, ids))
+                status, answer = posted(upstream, "/v1/messages", body, KEY)
+                assert status == 200, answer
+                mine.append({"role": "assistant", "content": answer["content"]})
+                if ids:
+                    output = "a line of output\n" * chance.randint(50, 300)
+                    result = {"type": "tool_result", "tool_use_id": ids[0], "content": output}
+                    mine.append({"role": "user", "content": [result]})
+                ids = []
         assert any(slot.edits for slot in context.view.slots)
     assert upstream.refusals == []

@@ -12,7 +12,8 @@ import pytest
 import refold
 from refold.edges.hooks import follower, state
 from refold.edges.hooks.events import answer
-from refold.edges.hooks.large import PENDING, shortened
+from refold.edges.hooks.large import shortened
+from refold.edges.hooks.state import PENDING
 from refold.edges.importers.importer import import_file
 from tests.edges.hooks.inputs import SESSION, Transcript, bash, lines
 
@@ -161,3 +162,22 @@ def test_the_status_line_tells_what_was_kept_off_the_page(project):
     shown = claude_line(given, short=False, color=False)
     assert "refold: 2 outputs, " in shown and "tokens kept off" in shown
     assert answer(b"", 1, "") == ""
+
+
+def test_what_was_kept_for_old_sessions_is_removed_but_not_what_waits(project):
+    shortened(bash(LARGE, project), "waiting", 16_000)
+    state.write(state.folder_of("old"), "offer", b"x")
+    state.write(state.folder_of("new"), "offer", b"x")
+    for name in ("waiting", "old"):
+        os.utime(state.folder_of(name), (0, 0))
+    follow(project)
+    left = {one for one in ("waiting", "old", "new") if os.path.exists(state.folder_of(one))}
+    assert left == {"waiting", "new"}
+    assert errors() == ""
+
+
+def test_nobody_else_may_read_what_is_kept(project):
+    shortened(bash(LARGE, project), SESSION, 16_000)
+    assert os.stat(state.root()).st_mode & 0o077 == 0
+    waiting = Path(state.folder_of(SESSION)) / PENDING
+    assert all(path.stat().st_mode & 0o077 == 0 for path in waiting.iterdir())

@@ -33,7 +33,8 @@ def answer(given: bytes, above: int, store: str) -> str:
         return ""
     match event.get("hook_event_name"):
         case "PostToolUse":
-            return _after_tool(event, session, above, store)
+            # What is shorter than this as JSON holds nothing that is longer.
+            return _after_tool(event, session, above if len(given) > above else 0, store)
         case "SessionStart" if event.get("source") == "compact":
             return _after_compaction(session)
         case name if name in _FOLLOWED_AT_ONCE:
@@ -42,13 +43,13 @@ def answer(given: bytes, above: int, store: str) -> str:
 
 
 def _after_tool(event: Event, session: str, above: int, store: str) -> str:
-    folder = state.folder_of(session)
+    """With `above` 0 nothing is large."""
     updated = None
-    if len(json.dumps(event.get("tool_response"))) > above:
+    if above:
         from refold.edges.hooks.large import shortened
 
         updated = shortened(event, session, above)
-    is_due = state.is_due(folder, FOLLOWED, FOLLOW_EVERY_S)
+    is_due = state.is_due(state.folder_of(session), FOLLOWED, FOLLOW_EVERY_S)
     if updated is not None or is_due:
         follow(event, session, store)
     return "" if updated is None else _output("PostToolUse", updatedToolOutput=updated)

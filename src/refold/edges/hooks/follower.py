@@ -22,7 +22,6 @@ from refold.config import Config
 from refold.core.model import Artifact
 from refold.edges.hooks import state
 from refold.edges.hooks.events import OFFER_CHARS
-from refold.edges.hooks.large import PENDING
 from refold.edges.importers.importer import import_file
 from refold.engine.context import Context
 from refold.engine.spawn import known
@@ -33,6 +32,7 @@ from refold.stores.protocol import Store
 AGAIN = "again"
 ROUNDS_MAX = 5
 NICENESS = 10
+SWEPT_AFTER_S = 30 * 24 * 3_600.0  # Claude Code itself deletes transcripts after 30 days
 _HEADING = """\
 This session was compacted. refold kept all of it; this is what its log says, taken by code from \
 what was said and done (#N is the place in the log). Treat it as notes, not as new requests.
@@ -48,6 +48,7 @@ def main(arguments: list[str]) -> None:
         with _alone(state.folder_of(session)) as is_alone:
             if is_alone:
                 follow(session, Path(transcript), url or default_store())
+                state.sweep(SWEPT_AFTER_S)
     except Exception as error:
         state.log_error(f"session {session}", error)
 
@@ -85,7 +86,7 @@ def follow(session: str, transcript: Path, url: str) -> None:
 
 def _write(session: str, transcript: Path, store: Store, config: Config) -> None:
     id, folder = state.conversation_of(session), state.folder_of(session)
-    put_pending(os.path.join(folder, PENDING), store, id, config)
+    put_pending(os.path.join(folder, state.PENDING), store, id, config)
     if transcript.is_file():
         import_file(store, config, transcript, id=id)
     with Context(store, id, config=config) as context:

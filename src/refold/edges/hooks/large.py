@@ -25,7 +25,6 @@ from refold.core.codec import artifact_id
 from refold.core.model import Artifact, Origin
 from refold.edges.hooks import state
 
-PENDING = "pending"
 ARGUMENTS_CHARS = 512
 _SAYING = ("stdout", "stderr", "output", "result", "content", "text", "message")
 _LEFT = (
@@ -40,42 +39,20 @@ Event = dict[str, Any]
 def shortened(event: Event, session: str, above: int) -> Any:
     """The output with stubs for its large texts; None if nothing of it is large."""
     tool, given = str(event.get("tool_name") or "tool"), event.get("tool_input")
-    if tool in _LEFT or _OURS.search(tool) or _OURS.search(_command(given)):
+    if _is_left(tool, given):
         return None
-    origin = _origin(tool, given)
-    found: list[str] = []
-
-    def stubbed(text: str) -> str:
-        found.append(text)
-        return _kept(text, origin, session)
-
-    output = event.get("tool_response")
-    updated = _with_stubs(output, above, stubbed) if not isinstance(output, str) else None
-    if isinstance(output, str) and len(output) > above:
-        updated = stubbed(output)
-    if not found:
+    keeper = _Keeper(session, _origin(tool, given), above)
+    updated = keeper.with_stubs(event.get("tool_response"))
+    if not keeper.sizes:
         return None
-    state.count_kept(state.folder_of(session), len(found), sum(map(len, found)))
+    state.count_kept(state.folder_of(session), len(keeper.sizes), sum(keeper.sizes))
     return updated
 
 
-def _command(given: object) -> str:
+def _is_left(tool: str, given: object) -> bool:
+    """Whether the agent asked for exactly this."""
     command = given.get("command") if isinstance(given, dict) else ""
-    return command if isinstance(command, str) else ""
-
-
-def _with_stubs(value: Any, above: int, stubbed: Any) -> Any:
-    """The value with a stub for each large text under a key that says something."""
-    if isinstance(value, list):
-        return [_with_stubs(one, above, stubbed) for one in value]
-    if not isinstance(value, dict):
-        return value
-    return {
-        key: stubbed(one)
-        if isinstance(one, str) and key in _SAYING and len(one) > above
-        else _with_stubs(one, above, stubbed)
-        for key, one in value.items()
-    }
+    return tool in _LEFT or any(_OURS.search(str(said)) for said in (tool, command))
 
 
 def _origin(tool: str, given: object) -> Origin:
@@ -84,11 +61,37 @@ def _origin(tool: str, given: object) -> Origin:
     return Origin(tool=tool, arguments=arguments[:ARGUMENTS_CHARS], description=description)
 
 
-def _kept(text: str, origin: Origin, session: str) -> str:
-    """The stub of a text that waits to be put into the store."""
-    content = text.encode("utf-8", "surrogatepass")
+class _Keeper:
+    """Keeps the large texts of one output. `sizes` are theirs, in characters."""
+
+    def __init__(self, session: str, origin: Origin, above: int) -> None:
+        self._session, self._origin, self._above = session, origin, above
+        self.sizes: list[int] = []
+
+    def with_stubs(self, value: Any, *, says: bool = True) -> Any:
+        """The value with a stub for each large text that stands where something is said."""
+        if isinstance(value, list):
+            return [self.with_stubs(one, says=says) for one in value]
+        if isinstance(value, dict):
+            return {key: self.with_stubs(one, says=key in _SAYING) for key, one in value.items()}
+        is_large = says and isinstance(value, str) and len(value) > self._above
+        return self._stub_of(value) if is_large else value
+
+    def _stub_of(self, text: str) -> str:
+        self.sizes.append(len(text))
+        content = text.encode("utf-8", "surrogatepass")
+        artifact = _artifact_of(text, content, self._origin)
+        folder = os.path.join(state.folder_of(self._session), state.PENDING)
+        # The content is there before what names it: whoever finds the name finds both.
+        state.write(folder, f"{artifact.id}.content", content)
+        state.write(folder, f"{artifact.id}.json", msgspec.json.encode(artifact))
+        reach = f"In a shell, {_program()} artifacts show {state.conversation_of(self._session)}"
+        return stub_of(text, self._origin, lambda _: None, tool=reach).text(artifact, None)
+
+
+def _artifact_of(text: str, content: bytes, origin: Origin) -> Artifact:
     digest = hashlib.sha256(content).hexdigest()
-    artifact = Artifact(
+    return Artifact(
         id=artifact_id(digest),
         digest=digest,
         type="command_output",
@@ -99,12 +102,6 @@ def _kept(text: str, origin: Origin, session: str) -> str:
         lines=text.count("\n") + (not text.endswith("\n")),
         origin=origin,
     )
-    folder = os.path.join(state.folder_of(session), PENDING)
-    # The content is there before what names it: whoever finds the name finds both.
-    state.write(folder, f"{artifact.id}.content", content)
-    state.write(folder, f"{artifact.id}.json", msgspec.json.encode(artifact))
-    reach = f"In a shell, {_program()} artifacts show {state.conversation_of(session)}"
-    return stub_of(text, origin, lambda _: None, tool=reach).text(artifact, None)
 
 
 def _program() -> str:

@@ -15,6 +15,7 @@ import os
 import re
 import time
 
+PENDING = "pending"
 ERRORS = "errors.log"
 ERRORS_BYTES_MAX = 256_000
 ERROR_CHARS = 500
@@ -45,7 +46,26 @@ def _name_of(session: str) -> str:
 
 
 def make(folder: str) -> None:
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    """Makes a folder of ours, for this user's eyes only."""
+    for path in (root(), folder):
+        os.makedirs(path, mode=0o700, exist_ok=True)
+
+
+def sweep(older_s: float) -> None:
+    """Removes what was kept for sessions that nobody went on with for so long; not what still
+    waits to be put into a store."""
+    import shutil
+
+    for entry in list(os.scandir(root())):
+        is_old = time.time() - entry.stat().st_mtime > older_s
+        if entry.is_dir(follow_symlinks=False) and is_old and not _is_waiting(entry.path):
+            shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def _is_waiting(folder: str) -> bool:
+    with contextlib.suppress(OSError):
+        return bool(os.listdir(os.path.join(folder, PENDING)))
+    return False
 
 
 # --- files ---
@@ -106,18 +126,20 @@ def count_kept(folder: str, outputs: int, chars: int) -> None:
 
 def log_error(doing: str, error: BaseException) -> None:
     """Says in our own log what went wrong; nobody else has a place for it."""
-    text = " ".join(str(error).split())[:ERROR_CHARS]
-    line = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {doing}: "
-    line += f"{type(error).__name__}: {_without_secrets(text)}\n"
+    moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    text = _without_secrets(" ".join(str(error).split())[:ERROR_CHARS])
+    line = f"{moment} {doing}: {type(error).__name__}: {text}\n"
     with contextlib.suppress(OSError):
         make(root())
-        path = os.path.join(root(), ERRORS)
-        with contextlib.suppress(OSError):
-            if os.stat(path).st_size > ERRORS_BYTES_MAX:
-                os.replace(path, f"{path}.1")
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        with open(fd, "ab") as file:
-            file.write(line.encode("utf-8", "replace"))
+        _append(os.path.join(root(), ERRORS), line.encode("utf-8", "replace"))
+
+
+def _append(path: str, line: bytes) -> None:
+    """Adds a line to a log, which starts anew when it is long."""
+    if os.path.exists(path) and os.stat(path).st_size > ERRORS_BYTES_MAX:
+        os.replace(path, f"{path}.1")
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
+        file.write(line)
 
 
 def _without_secrets(text: str) -> str:

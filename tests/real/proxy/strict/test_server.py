@@ -100,7 +100,7 @@ def test_a_stream_can_be_cut_and_a_connection_hung_up():
 
 def test_slow_answers_do_not_hold_up_others():
     with serving() as upstream:
-        upstream.script.add(Answer([text("late")], slow_s=1.0), queue="slow")
+        upstream.script.add(Answer([text("late")], slow_s=3.0), queue="slow")
         slow = threading.Thread(target=post, args=(upstream,), kwargs={"x-script": "slow"})
         slow.start()
         time.sleep(0.05)
