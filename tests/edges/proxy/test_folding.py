@@ -330,14 +330,27 @@ def test_what_is_only_about_a_conversation_gets_its_page_and_is_not_kept() -> No
     assert lists[2].startswith(lists[1]) and lists[3].startswith(lists[1])
 
 
-def test_a_request_for_the_providers_own_compaction_is_not_folded() -> None:
+NATIVE = [
+    ({"context_management": {"edits": [{"type": "compact_20260112"}]}}, True),
+    ({"context_management": [{"type": "compaction", "compact_threshold": 9}]}, True),
+    ({"compaction": {"type": "summarize"}}, True),
+    ({"context_management": {"edits": [{"type": "clear_thinking_20251015"}]}}, False),
+    ({"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}, False),
+    ({"context_management": None}, False),
+]
+
+
+@pytest.mark.parametrize(("fields", "is_native"), NATIVE)
+def test_only_a_request_for_the_providers_own_compaction_is_not_folded(
+    fields: dict[str, Any], is_native: bool
+) -> None:
     async def work(running: Running) -> None:
-        edits = {"edits": [{"type": "compact_20260112"}]}
-        await running.messages(loop(60), context_management=edits)
+        for number in (59, 60):
+            await running.messages(loop(number), **fields)
 
     provider = Provider()
     with_proxy(work, folds=True, window=WINDOW, provider=provider)
-    assert provider.last["messages"] == loop(60)
+    assert (provider.last["messages"] == loop(60)) is is_native
 
 
 def test_a_compaction_is_undone_like_any_other() -> None:

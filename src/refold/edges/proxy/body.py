@@ -26,9 +26,8 @@ LISTS = {
     "gemini": "contents",
 }
 _SYSTEM = ("system", "instructions", "systemInstruction", "system_instruction")
-# The provider keeps the conversation, or a part of it, or makes it shorter itself.
+# The provider keeps the conversation, or a part of it.
 _ELSEWHERE = ("previous_response_id", "conversation", "thread", "cachedContent", "cached_content")
-_NATIVE = ("context_management", "compaction")
 _NULL = b"null"
 _NO_TOOLS = (_NULL, b"[]")
 MARK = "cache_control"
@@ -105,13 +104,24 @@ def asked_of(body: bytes, target: Target, session: str) -> Asked | None:
         marks=marks,
         session=session,
         size_bytes=len(body),
-        is_native=any(_value(fields, name) for name in _NATIVE),
+        is_native=_is_native(fields),
         fields=fields,
     )
 
 
 def _value(fields: Mapping[str, Raw], name: str) -> Any:
     return msgspec.json.decode(fields[name]) if name in fields else None
+
+
+def _is_native(fields: Mapping[str, Raw]) -> bool:
+    """Whether the provider is asked for a compaction. Clearing old thinking, which some agents ask
+    for at every call, is none."""
+    if _value(fields, "compaction"):
+        return True
+    management = _value(fields, "context_management")
+    edits = management.get("edits") if isinstance(management, dict) else management
+    kinds = (one.get("type") for one in edits or () if isinstance(one, dict))
+    return any(str(kind).startswith("compact") for kind in kinds)
 
 
 def _text(value: object) -> str:
