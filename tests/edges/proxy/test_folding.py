@@ -219,11 +219,28 @@ def _unmarked(value: Any) -> Any:
     return [_unmarked(one) for one in value] if isinstance(value, list) else value
 
 
-def test_thinking_is_never_sent_under_another_front_than_it_was_thought_under() -> None:
+def reminded(messages: list[Any]) -> list[Any]:
+    """The list with a system message inside after every fifth result, and two user messages in a
+    row: shapes that no other provider has."""
+    out: list[Any] = []
+    for at, message in enumerate(messages):
+        out.append(message)
+        if at % 10 == 4:
+            out.append({"role": "system", "content": f"Reminder {at}."})
+        if at % 10 == 8:
+            out.append(user(f"Also look at {at}."))
+    return out
+
+
+@pytest.mark.parametrize("shape", [list, reminded])
+@pytest.mark.parametrize("chars", [2_000, 9_000])
+def test_thinking_is_never_sent_under_another_front_than_it_was_thought_under(
+    shape: Any, chars: int
+) -> None:
     async def work(running: Running) -> None:
-        for number in range(80):
+        for number in range(60):
             provider.turn = number
-            await running.messages(thinking_loop(number))
+            await running.messages(shape(thinking_loop(number, chars)))
 
     provider = Binding()
     with_proxy(work, folds=True, window=WINDOW, provider=provider)

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from refold.core.model import ToolResult, Usage
-from refold.edges.proxy.body import LISTS, Asked, answered_upto, has_one_answer, is_answer
+from refold.edges.proxy.body import Asked, answered_upto, has_one_answer, is_answer
 from refold.edges.proxy.book import Book, Held, common
 from refold.edges.proxy.page import is_own
 from refold.edges.proxy.savings import NOTE, CallLine
@@ -103,9 +103,11 @@ class Observer:
     def _mirror(self, held: Held, asked: Asked) -> None:
         """Hands the list over; what stands beside it only if it is not what came last time."""
         if asked.beside == held.beside:
-            held.context.mirror(asked.messages)
+            held.places = held.context.mirror(asked.messages).seqs
             return
-        held.context.mirror(asked.messages, system=asked.system, tools=asked.tools)
+        held.places = held.context.mirror(
+            asked.messages, system=asked.system, tools=asked.tools
+        ).seqs
         held.beside = asked.beside
 
     def _folds(self, held: Held) -> bool:
@@ -153,11 +155,14 @@ class Observer:
 
     def _folded(self, held: Held, asked: Asked) -> bytes | None:
         """The body with the page in it; None as long as the page is the client's own list."""
-        request = held.context.request(asked.dialect)
+        held.context.request(asked.dialect)
         if self._is_own(held):
             return None
         held.is_swapped = True
-        wires = request[LISTS[asked.dialect]]
+        context = held.context
+        wires = held.encoded.messages(
+            context.view, context.page(asked.dialect), held.places, asked.messages
+        )
         return asked.with_list(held.encoded.encode(wires, asked.marks))
 
     def recover(self, taken: Taken, status: int, answer: bytes) -> Taken | None:
