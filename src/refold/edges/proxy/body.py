@@ -90,11 +90,8 @@ def asked_of(body: bytes, target: Target, session: str) -> Asked | None:
     raises for a body that is no JSON."""
     assert target.known is not None
     fields = msgspec.json.decode(body, type=dict[str, Raw])
-    raw = fields.get(LISTS[target.known.dialect])
-    if raw is None or any(bytes(fields.get(name, Raw(_NULL))) != _NULL for name in _ELSEWHERE):
-        return None
-    messages = _list_of(msgspec.json.decode(raw))
-    if messages is None or any(one.get("type") == "item_reference" for one in messages):
+    messages = _messages(fields, LISTS[target.known.dialect])
+    if messages is None:
         return None
     plain, marks = _unmarked(messages)
     return Asked(
@@ -107,6 +104,18 @@ def asked_of(body: bytes, target: Target, session: str) -> Asked | None:
         is_native=_is_native(fields),
         fields=fields,
     )
+
+
+def _messages(fields: Mapping[str, Raw], key: str) -> list[Wire] | None:
+    """The list, if it is the whole conversation."""
+    if key not in fields:
+        return None
+    if any(bytes(fields.get(name, Raw(_NULL))) != _NULL for name in _ELSEWHERE):
+        return None
+    messages = _list_of(msgspec.json.decode(fields[key]))
+    if messages is None or any(one.get("type") == "item_reference" for one in messages):
+        return None
+    return messages
 
 
 def _value(fields: Mapping[str, Raw], name: str) -> Any:

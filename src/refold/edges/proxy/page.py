@@ -46,13 +46,13 @@ class Encoded:
     ) -> list[Wire]:
         """The messages of a page: the client's where no edit is, without thinking where the page
         has none."""
-        whole = {seq for place in places for seq in place} - set(_edited(view))
+        edited = set(_edited(view))
         place_of = {seq: at for at, place in enumerate(places) for seq in place}
         chosen: list[Wire] = []
         for one in shown:
             found = dict.fromkeys(place_of[seq] for seq in one.seqs if seq in place_of)
-            taken = [seq for at in found for seq in places[at]]
-            if not taken or tuple(taken) != one.seqs or not whole.issuperset(taken):
+            is_whole = tuple(seq for at in found for seq in places[at]) == one.seqs
+            if not found or not is_whole or not edited.isdisjoint(one.seqs):
                 chosen.append(one.message)
                 continue
             sent = [self._own.setdefault(places[at], own[at]) for at in found]
