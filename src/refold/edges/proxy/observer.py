@@ -15,12 +15,15 @@ import msgspec
 from msgspec import Struct
 
 from refold.core.model import ToolResult, Usage
-from refold.edges.proxy.body import Asked, answered_upto, has_one_answer, is_answer
+from refold.edges.proxy.body import LISTS, Asked, answered_upto, has_one_answer, is_answer
 from refold.edges.proxy.book import Book, Held, common
 from refold.edges.proxy.page import is_own
 from refold.edges.proxy.savings import NOTE, CallLine
 from refold.errors import RefoldError
 
+# Where thinking is bound to the front to the last block, the client's own messages must stand. Others
+# bind an item to the reasoning before it: of these, only the renderer knows what may stay.
+BINDING = frozenset({"anthropic"})
 STUB_TOKENS = 400  # about what stands in the place of a result that is moved out
 
 
@@ -155,14 +158,15 @@ class Observer:
 
     def _folded(self, held: Held, asked: Asked) -> bytes | None:
         """The body with the page in it; None as long as the page is the client's own list."""
-        held.context.request(asked.dialect)
+        request = held.context.request(asked.dialect)
         if self._is_own(held):
             return None
         held.is_swapped = True
-        context = held.context
-        wires = held.encoded.messages(
-            context.view, context.page(asked.dialect), held.places, asked.messages
-        )
+        wires = request[LISTS[asked.dialect]]
+        if asked.dialect in BINDING:
+            context = held.context
+            shown = context.page(asked.dialect)
+            wires = held.encoded.messages(context.view, shown, held.places, asked.messages)
         return asked.with_list(held.encoded.encode(wires, asked.marks))
 
     def recover(self, taken: Taken, status: int, answer: bytes) -> Taken | None:
