@@ -276,6 +276,42 @@ def test_an_agent_that_calls_past_the_proxy_for_a_while_has_its_thinking_left_ou
     assert provider.misplaced == []
 
 
+def item_loop(turns: int) -> list[Any]:
+    """A loop over OpenAI's responses: reasoning, a message and a call, each with its id."""
+    items: list[Any] = [{"role": "user", "content": "Find out why the login fails."}]
+    for number in range(turns):
+        text = {"type": "output_text", "text": f"I look at {number}.", "annotations": []}
+        items += [
+            {"type": "reasoning", "id": f"rs_{number}", "summary": [], "encrypted_content": "x"},
+            {"type": "message", "id": f"msg_{number}", "role": "assistant", "content": [text]},
+            {
+                "type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}",
+                "name": "read", "arguments": "{}",
+            },
+            {
+                "type": "function_call_output", "call_id": f"call_{number}",
+                "output": f"line {number} of the file\n" * 80,
+            },
+        ]  # fmt: skip
+    return items
+
+
+def test_an_item_of_openai_never_goes_without_the_reasoning_that_it_names() -> None:
+    async def work(running: Running) -> None:
+        for number in range(1, 60):
+            body = {"model": "gpt-5.5", "store": False, "input": item_loop(number)}
+            await running.client.post("/openai/v1/responses", json=body)
+            await running.settled()
+
+    provider = Provider()
+    with_proxy(work, folds=True, window=WINDOW, provider=provider)
+    assert len(provider.last["input"]) < 120
+    for body in map(json.loads, provider.bodies):
+        ids = {one.get("id") for one in body["input"]}
+        for number in range(60):
+            assert f"msg_{number}" not in ids or f"rs_{number}" in ids
+
+
 # --- the edges ---
 
 

@@ -21,8 +21,8 @@ from refold.edges.proxy.page import is_own
 from refold.edges.proxy.savings import NOTE, CallLine
 from refold.errors import RefoldError
 
-# Where thinking is bound to the front to the last block, the client's own messages must stand. Others
-# bind an item to the reasoning before it: of these, only the renderer knows what may stay.
+# Where thinking is bound to the front to the last block, the client's own messages must stand.
+# Others bind an item to the reasoning before it: of these, only the renderer knows what may stay.
 BINDING = frozenset({"anthropic"})
 STUB_TOKENS = 400  # about what stands in the place of a result that is moved out
 
