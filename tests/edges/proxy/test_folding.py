@@ -429,6 +429,7 @@ def test_the_lines_of_folded_calls_say_what_was_saved() -> None:
 
     lines = with_proxy(work, folds=True, window=WINDOW)
     assert lines[-1]["folded"] and lines[-1]["saved"] > 0
+    assert lines[-1]["text"].startswith(f"in {lines[-1]['input']:,}, sent ")
     assert lines[-1]["input"] == lines[-1]["sent"] + lines[-1]["saved"]
     # This provider has no cache, and the other way is reckoned with one.
     assert all(isinstance(line["saved_cost"], float) for line in lines)

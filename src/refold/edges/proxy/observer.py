@@ -18,7 +18,7 @@ from refold.core.model import ToolResult, Usage
 from refold.edges.proxy.body import LISTS, Asked, answered_upto, has_one_answer, is_answer
 from refold.edges.proxy.book import Book, Held, common
 from refold.edges.proxy.page import is_own
-from refold.edges.proxy.savings import NOTE, CallLine
+from refold.edges.proxy.savings import NOTE, CallLine, line_text
 from refold.errors import RefoldError
 
 # Where thinking is bound to the front to the last block, the client's own messages must stand.
@@ -192,7 +192,8 @@ class Observer:
                 return None
             held.context.record(usage=usage, upto=taken.head)
             line = self._line(held, taken, usage)
-            held.context.note(NOTE, msgspec.to_builtins(line), by="proxy")
+            said = {**msgspec.to_builtins(line), "text": line_text(line)}
+            held.context.note(NOTE, said, by="proxy")
         return line
 
     def _line(self, held: Held, taken: Taken, usage: Usage) -> CallLine:
