@@ -219,11 +219,28 @@ def _unmarked(value: Any) -> Any:
     return [_unmarked(one) for one in value] if isinstance(value, list) else value
 
 
-def test_thinking_is_never_sent_under_another_front_than_it_was_thought_under() -> None:
+def reminded(messages: list[Any]) -> list[Any]:
+    """The list with a system message inside after every fifth result, and two user messages in a
+    row: shapes that no other provider has."""
+    out: list[Any] = []
+    for at, message in enumerate(messages):
+        out.append(message)
+        if at % 10 == 4:
+            out.append({"role": "system", "content": f"Reminder {at}."})
+        if at % 10 == 8:
+            out.append(user(f"Also look at {at}."))
+    return out
+
+
+@pytest.mark.parametrize("shape", [list, reminded])
+@pytest.mark.parametrize("chars", [2_000, 9_000])
+def test_thinking_is_never_sent_under_another_front_than_it_was_thought_under(
+    shape: Any, chars: int
+) -> None:
     async def work(running: Running) -> None:
-        for number in range(80):
+        for number in range(60):
             provider.turn = number
-            await running.messages(thinking_loop(number))
+            await running.messages(shape(thinking_loop(number, chars)))
 
     provider = Binding()
     with_proxy(work, folds=True, window=WINDOW, provider=provider)
@@ -257,6 +274,42 @@ def test_an_agent_that_calls_past_the_proxy_for_a_while_has_its_thinking_left_ou
 
         with_proxy(work, folds=True, window=12_000, provider=provider, store=store)
     assert provider.misplaced == []
+
+
+def item_loop(turns: int) -> list[Any]:
+    """A loop over OpenAI's responses: reasoning, a message and a call, each with its id."""
+    items: list[Any] = [{"role": "user", "content": "Find out why the login fails."}]
+    for number in range(turns):
+        text = {"type": "output_text", "text": f"I look at {number}.", "annotations": []}
+        items += [
+            {"type": "reasoning", "id": f"rs_{number}", "summary": [], "encrypted_content": "x"},
+            {"type": "message", "id": f"msg_{number}", "role": "assistant", "content": [text]},
+            {
+                "type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}",
+                "name": "read", "arguments": "{}",
+            },
+            {
+                "type": "function_call_output", "call_id": f"call_{number}",
+                "output": f"line {number} of the file\n" * 80,
+            },
+        ]  # fmt: skip
+    return items
+
+
+def test_an_item_of_openai_never_goes_without_the_reasoning_that_it_names() -> None:
+    async def work(running: Running) -> None:
+        for number in range(1, 60):
+            body = {"model": "gpt-5.5", "store": False, "input": item_loop(number)}
+            await running.client.post("/openai/v1/responses", json=body)
+            await running.settled()
+
+    provider = Provider()
+    with_proxy(work, folds=True, window=WINDOW, provider=provider)
+    assert len(provider.last["input"]) < 120
+    for body in map(json.loads, provider.bodies):
+        ids = {one.get("id") for one in body["input"]}
+        for number in range(60):
+            assert f"msg_{number}" not in ids or f"rs_{number}" in ids
 
 
 # --- the edges ---
@@ -330,14 +383,27 @@ def test_what_is_only_about_a_conversation_gets_its_page_and_is_not_kept() -> No
     assert lists[2].startswith(lists[1]) and lists[3].startswith(lists[1])
 
 
-def test_a_request_for_the_providers_own_compaction_is_not_folded() -> None:
+NATIVE = [
+    ({"context_management": {"edits": [{"type": "compact_20260112"}]}}, True),
+    ({"context_management": [{"type": "compaction", "compact_threshold": 9}]}, True),
+    ({"compaction": {"type": "summarize"}}, True),
+    ({"context_management": {"edits": [{"type": "clear_thinking_20251015"}]}}, False),
+    ({"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}, False),
+    ({"context_management": None}, False),
+]
+
+
+@pytest.mark.parametrize(("fields", "is_native"), NATIVE)
+def test_only_a_request_for_the_providers_own_compaction_is_not_folded(
+    fields: dict[str, Any], is_native: bool
+) -> None:
     async def work(running: Running) -> None:
-        edits = {"edits": [{"type": "compact_20260112"}]}
-        await running.messages(loop(60), context_management=edits)
+        for number in (59, 60):
+            await running.messages(loop(number), **fields)
 
     provider = Provider()
     with_proxy(work, folds=True, window=WINDOW, provider=provider)
-    assert provider.last["messages"] == loop(60)
+    assert (provider.last["messages"] == loop(60)) is is_native
 
 
 def test_a_compaction_is_undone_like_any_other() -> None:
@@ -363,6 +429,7 @@ def test_the_lines_of_folded_calls_say_what_was_saved() -> None:
 
     lines = with_proxy(work, folds=True, window=WINDOW)
     assert lines[-1]["folded"] and lines[-1]["saved"] > 0
+    assert lines[-1]["text"].startswith(f"in {lines[-1]['input']:,}, sent ")
     assert lines[-1]["input"] == lines[-1]["sent"] + lines[-1]["saved"]
     # This provider has no cache, and the other way is reckoned with one.
     assert all(isinstance(line["saved_cost"], float) for line in lines)

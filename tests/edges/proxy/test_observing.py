@@ -400,3 +400,11 @@ def test_what_was_answered_is_told_from_what_was_not(kinds: str, upto: int, one:
 def test_a_tool_loop_has_an_answer_in_every_dialect() -> None:
     for messages in (CHAT, ITEMS, CONTENTS, [user("a"), call(1), result(1, "b")]):
         assert answered_upto(messages) == len(messages) - 1
+
+
+def test_a_person_who_watches_reads_the_line_of_a_call() -> None:
+    from refold.core.model import Note
+    from refold.edges.displays.happening import _noted
+
+    assert _noted(Note(kind=NOTE, data={"text": "in 5, sent 5"})) == f"{NOTE}: in 5, sent 5"
+    assert _noted(Note(kind="other", data=[1])) == "other"

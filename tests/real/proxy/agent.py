@@ -42,8 +42,12 @@ class Agent:
     streams: bool = False
     model: str = MODEL
     talk: list[Message] = field(default_factory=list)
-    sent_bytes: int = 0
+    sizes: list[int] = field(default_factory=list)
     queue: str = field(default_factory=lambda: f"agent-{next(_QUEUES)}")
+
+    @property
+    def sent_bytes(self) -> int:
+        return sum(self.sizes)
 
     def turn(self, said: list[Message], answer: list[Message]) -> list[Message]:
         """Says something, and is answered this; gives what came."""
@@ -73,7 +77,7 @@ class Agent:
 
     def post(self) -> httpx.Response:
         body = json.dumps(self.request()).encode()
-        self.sent_bytes += len(body)
+        self.sizes.append(len(body))
         headers = {**self.headers, "x-script": self.queue}
         return httpx.post(f"{self.url}{self.path}", content=body, headers=headers, timeout=60)
 

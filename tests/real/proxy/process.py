@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -69,14 +68,15 @@ class Process:
 
     def refold(self, *words: str) -> Any:
         """What a command says about the store, as JSON."""
-        done = subprocess.run(
-            [*COMMAND, *words, "--store", self.store, "--json"],
-            capture_output=True,
-            timeout=60,
-            check=True,
-            env={**os.environ},
-        )
-        return json.loads(done.stdout)
+        return told_by(self.store, *words)
+
+
+def told_by(store: str, *words: str) -> Any:
+    """What a command says about a store, as JSON."""
+    done = subprocess.run(
+        [*COMMAND, *words, "--store", store, "--json"], capture_output=True, timeout=60, check=True
+    )
+    return json.loads(done.stdout)
 
 
 @contextmanager

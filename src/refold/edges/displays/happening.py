@@ -116,12 +116,18 @@ def _said(body: Body | None, event: Event, batches: Mapping[str, Batch]) -> tupl
         case Erase():
             return "erased", f"#{body.seq}"
         case Note():
-            return "note", body.kind
+            return "note", _noted(body)
         case Memory():
             return "remembered", body.content
         case None:
             return event.kind, "erased" if event.erased else "of a newer version of refold"
     assert_never(body)
+
+
+def _noted(note: Note) -> str:
+    """The kind of a note, and the text that it has for people, if it has one."""
+    text = note.data.get("text") if isinstance(note.data, dict) else None
+    return f"{note.kind}: {text[:TEXT_CHARS]}" if isinstance(text, str) and text else note.kind
 
 
 def message_text(message: Message) -> str:

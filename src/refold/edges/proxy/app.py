@@ -24,13 +24,13 @@ import msgspec
 from msgspec import Struct
 
 from refold.edges.proxy.body import asked_of
-from refold.edges.proxy.gate import Gate, Header
+from refold.edges.proxy.gate import Admitted, Gate, Header
 from refold.edges.proxy.incoming import Bodies, Gone, Incoming
 from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.observer import Observer, Taken
 from refold.edges.proxy.route import Target, target_of
 from refold.edges.proxy.savings import line_text
-from refold.edges.proxy.upstream import Answer, Upstream, end_to_end, readable
+from refold.edges.proxy.upstream import Answer, Content, Upstream, end_to_end, readable
 from refold.edges.proxy.usage import UsageReader
 from refold.errors import OUTCOMES, RefoldError, Unavailable
 
@@ -69,6 +69,12 @@ class Call(Struct, frozen=True, kw_only=True):
     incoming: Incoming
     taken: Taken | None = None
     body: bytes | None = None  # in place of the client's own
+
+    @property
+    def content(self) -> Content:
+        """What is sent: ours, the client's own, or the rest of that as it comes."""
+        whole = self.incoming.whole if self.body is None else self.body
+        return self.incoming.stream() if whole is None else whole
 
 
 class Proxy:
@@ -135,23 +141,25 @@ class Proxy:
         if admitted.path == READY:
             await _send(send, 200, b'{"ready": true}')
             return
+        call = await self._call(scope, receive, admitted)
+        held = call.incoming.size
+        try:
+            await self._while_there(self._exchange(call, send), receive, call.incoming)
+        finally:
+            self._bodies.release(held)
+
+    async def _call(self, scope: Scope, receive: Receive, admitted: Admitted) -> Call:
         names = {name for name, _ in admitted.headers}
         if b"upgrade" in names and b"sec-websocket-key" in names:
             raise Refused("upgrade", "websockets are not passed on", hint="call over HTTP")
         target = target_of(scope["method"], admitted.path, names)
-        incoming = await self._read(receive, target)
-        held = incoming.size
-        call = Call(
+        return Call(
             method=scope["method"],
             target=target,
             query=scope.get("query_string", b""),
             headers=admitted.headers,
-            incoming=incoming,
+            incoming=await self._read(receive, target),
         )
-        try:
-            await self._while_there(self._exchange(call, send), receive, incoming)
-        finally:
-            self._bodies.release(held)
 
     async def _read(self, receive: Receive, target: Target) -> Incoming:
         looks = self._observer is not None and target.known is not None
@@ -191,21 +199,15 @@ class Proxy:
         await self._relay(call, response, send)
 
     async def _sent(self, call: Call) -> Answer:
-        content = call.body if call.body is not None else call.incoming.whole
+        place = self._upstream.address(call.target.provider)
         headers = call.headers if call.taken is None else readable(call.headers)
         try:
             return await self._upstream.send(
-                call.method,
-                call.target,
-                call.query,
-                headers,
-                call.incoming.stream() if content is None else content,
+                call.method, call.target, call.query, headers, call.content
             )
         except httpx.TimeoutException as error:
-            said = f"{self._upstream.address(call.target.provider)} did not answer in time"
-            raise Refused("slow", said) from error
+            raise Refused("slow", f"{place} did not answer in time") from error
         except httpx.HTTPError as error:
-            place = self._upstream.address(call.target.provider)
             raise Refused("upstream", f"{place}: {type(error).__name__}") from error
 
     async def _relay(self, call: Call, response: Answer, send: Send) -> None:
@@ -215,14 +217,7 @@ class Proxy:
             call.taken.answered()
             reader = UsageReader(call.taken.asked.dialect, response.headers)
         try:
-            headers = [(name.lower(), value) for name, value in end_to_end(response.headers.raw)]
-            start = {"type": "http.response.start", "status": response.status}
-            await send({**start, "headers": headers})
-            async for chunk in response.chunks():
-                if reader is not None:
-                    reader.feed(chunk)
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            await _pump(response, reader, send)
         except httpx.HTTPError as error:
             # Whoever serves this application cuts the client's stream off as well.
             raise CutOff(type(error).__name__) from None
@@ -312,6 +307,17 @@ def _session_of(headers: list[Header]) -> str:
         if found:
             return found.decode("latin-1")[:200]
     return ""
+
+
+async def _pump(response: Answer, reader: UsageReader | None, send: Send) -> None:
+    """Sends an answer chunk by chunk, with a copy for whoever reads its usage."""
+    headers = [(name.lower(), value) for name, value in end_to_end(response.headers.raw)]
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    async for chunk in response.chunks():
+        if reader is not None:
+            reader.feed(chunk)
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def _left(receive: Receive) -> None:

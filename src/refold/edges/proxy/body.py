@@ -26,9 +26,8 @@ LISTS = {
     "gemini": "contents",
 }
 _SYSTEM = ("system", "instructions", "systemInstruction", "system_instruction")
-# The provider keeps the conversation, or a part of it, or makes it shorter itself.
+# The provider keeps the conversation, or a part of it.
 _ELSEWHERE = ("previous_response_id", "conversation", "thread", "cachedContent", "cached_content")
-_NATIVE = ("context_management", "compaction")
 _NULL = b"null"
 _NO_TOOLS = (_NULL, b"[]")
 MARK = "cache_control"
@@ -91,11 +90,8 @@ def asked_of(body: bytes, target: Target, session: str) -> Asked | None:
     raises for a body that is no JSON."""
     assert target.known is not None
     fields = msgspec.json.decode(body, type=dict[str, Raw])
-    raw = fields.get(LISTS[target.known.dialect])
-    if raw is None or any(bytes(fields.get(name, Raw(_NULL))) != _NULL for name in _ELSEWHERE):
-        return None
-    messages = _list_of(msgspec.json.decode(raw))
-    if messages is None or any(one.get("type") == "item_reference" for one in messages):
+    messages = _messages(fields, LISTS[target.known.dialect])
+    if messages is None:
         return None
     plain, marks = _unmarked(messages)
     return Asked(
@@ -105,13 +101,36 @@ def asked_of(body: bytes, target: Target, session: str) -> Asked | None:
         marks=marks,
         session=session,
         size_bytes=len(body),
-        is_native=any(_value(fields, name) for name in _NATIVE),
+        is_native=_is_native(fields),
         fields=fields,
     )
 
 
+def _messages(fields: Mapping[str, Raw], key: str) -> list[Wire] | None:
+    """The list, if it is the whole conversation."""
+    if key not in fields:
+        return None
+    if any(bytes(fields.get(name, Raw(_NULL))) != _NULL for name in _ELSEWHERE):
+        return None
+    messages = _list_of(msgspec.json.decode(fields[key]))
+    if messages is None or any(one.get("type") == "item_reference" for one in messages):
+        return None
+    return messages
+
+
 def _value(fields: Mapping[str, Raw], name: str) -> Any:
     return msgspec.json.decode(fields[name]) if name in fields else None
+
+
+def _is_native(fields: Mapping[str, Raw]) -> bool:
+    """Whether the provider is asked for a compaction. Clearing old thinking, which some agents ask
+    for at every call, is none."""
+    if _value(fields, "compaction"):
+        return True
+    management = _value(fields, "context_management")
+    edits = management.get("edits") if isinstance(management, dict) else management
+    kinds = (one.get("type") for one in edits or () if isinstance(one, dict))
+    return any(str(kind).startswith("compact") for kind in kinds)
 
 
 def _text(value: object) -> str:

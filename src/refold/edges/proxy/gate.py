@@ -49,17 +49,20 @@ class Gate:
         without the token that was set."""
         headers: list[Header] = scope["headers"]
         self._check_names(headers)
-        path = scope.get("raw_path") or scope["path"].encode()
-        path = path.partition(b"?")[0]
-        found = _TOKEN_PATH.fullmatch(path) if self._token else None
+        path = (scope.get("raw_path") or scope["path"].encode()).partition(b"?")[0]
+        if self._token:
+            path = self._without_token(path, headers)
+        return Admitted(path, [one for one in headers if one[0] != TOKEN_HEADER])
+
+    def _without_token(self, path: bytes, headers: list[Header]) -> bytes:
+        """The path without the token, which stands there or in a header."""
+        found = _TOKEN_PATH.fullmatch(path)
         given = [value for name, value in headers if name == TOKEN_HEADER]
-        if found is not None:
-            given.append(found[1])
-            path = found[2] or b"/"
-        if self._token and not any(hmac.compare_digest(one, self._token) for one in given):
+        given += [found[1]] if found else []
+        if not any(hmac.compare_digest(one, self._token) for one in given):
             hint = "send it as the header x-refold-token, or call /token/TOKEN/…"
             raise Unauthorized("the token of this proxy is missing or wrong", hint=hint)
-        return Admitted(path, [one for one in headers if one[0] != TOKEN_HEADER])
+        return (found[2] or b"/") if found else path
 
     def _check_names(self, headers: list[Header]) -> None:
         hosts = [value for name, value in headers if name == b"host"]

@@ -18,9 +18,12 @@ from refold.core.model import ToolResult, Usage
 from refold.edges.proxy.body import LISTS, Asked, answered_upto, has_one_answer, is_answer
 from refold.edges.proxy.book import Book, Held, common
 from refold.edges.proxy.page import is_own
-from refold.edges.proxy.savings import NOTE, CallLine
+from refold.edges.proxy.savings import NOTE, CallLine, line_text
 from refold.errors import RefoldError
 
+# Where thinking is bound to the front to the last block, the client's own messages must stand.
+# Others bind an item to the reasoning before it: of these, only the renderer knows what may stay.
+BINDING = frozenset({"anthropic"})
 STUB_TOKENS = 400  # about what stands in the place of a result that is moved out
 
 
@@ -103,9 +106,11 @@ class Observer:
     def _mirror(self, held: Held, asked: Asked) -> None:
         """Hands the list over; what stands beside it only if it is not what came last time."""
         if asked.beside == held.beside:
-            held.context.mirror(asked.messages)
+            held.places = held.context.mirror(asked.messages).seqs
             return
-        held.context.mirror(asked.messages, system=asked.system, tools=asked.tools)
+        held.places = held.context.mirror(
+            asked.messages, system=asked.system, tools=asked.tools
+        ).seqs
         held.beside = asked.beside
 
     def _folds(self, held: Held) -> bool:
@@ -158,6 +163,10 @@ class Observer:
             return None
         held.is_swapped = True
         wires = request[LISTS[asked.dialect]]
+        if asked.dialect in BINDING:
+            context = held.context
+            shown = context.page(asked.dialect)
+            wires = held.encoded.messages(context.view, shown, held.places, asked.messages)
         return asked.with_list(held.encoded.encode(wires, asked.marks))
 
     def recover(self, taken: Taken, status: int, answer: bytes) -> Taken | None:
@@ -183,7 +192,8 @@ class Observer:
                 return None
             held.context.record(usage=usage, upto=taken.head)
             line = self._line(held, taken, usage)
-            held.context.note(NOTE, msgspec.to_builtins(line), by="proxy")
+            said = {**msgspec.to_builtins(line), "text": line_text(line)}
+            held.context.note(NOTE, said, by="proxy")
         return line
 
     def _line(self, held: Held, taken: Taken, usage: Usage) -> CallLine:

@@ -73,12 +73,10 @@ class Upstream:
         base = self._bases[target.provider]
         path = base.raw_path.rstrip(b"/") + target.path
         url = base.copy_with(raw_path=path + (b"?" + query if query else b""))
-        sent = [one for one in end_to_end(headers) if one[0] not in (b"host", b"content-length")]
-        length = _length(headers, content)
-        if length is not None:
-            sent.append((b"content-length", length))
-        has_body = length not in (None, b"0") or not isinstance(content, bytes)
-        request = httpx.Request(method, url, headers=sent, content=content if has_body else None)
+        has_body = bool(content) or not isinstance(content, bytes)
+        request = httpx.Request(
+            method, url, headers=_sent(headers, content), content=content if has_body else None
+        )
         return Answer(await self._client.send(request, stream=True))
 
 
@@ -111,6 +109,13 @@ class Answer:
     async def close(self) -> None:
         """Lets go of it, read or not."""
         await self._response.aclose()
+
+
+def _sent(headers: list[Header], content: Content) -> list[Header]:
+    """The headers as they go upstream: whose Host it is and how long the body is, is said anew."""
+    sent = [one for one in end_to_end(headers) if one[0] not in (b"host", b"content-length")]
+    length = _length(headers, content)
+    return sent if length is None else [*sent, (b"content-length", length)]
 
 
 def _length(headers: Iterable[Header], content: Content) -> bytes | None:

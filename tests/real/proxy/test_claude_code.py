@@ -1,0 +1,77 @@
+"""The real Claude Code, which `claude-agent-sdk` brings, started by `refold run` against the strict
+upstream: a long tool loop with thinking, folded, and nothing refused."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.real.proxy.process import COMMAND, told_by
+from tests.real.proxy.strict.script import Answer, Script
+from tests.real.proxy.strict.server import serving
+
+STEPS = 40
+QUIET = {
+    "ANTHROPIC_API_KEY": "none",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "DISABLE_AUTOUPDATER": "1",
+    "IS_SANDBOX": "1",
+}
+
+
+def program() -> Path:
+    found = importlib.util.find_spec("claude_agent_sdk")
+    assert found is not None and found.origin is not None, "claude-agent-sdk is not installed"
+    return Path(found.origin).parent / "_bundled" / "claude"
+
+
+def answer_to(request: dict[str, Any]) -> Answer:
+    """A command at every step, each with its thinking; then the end."""
+    if not request.get("tools"):
+        return Answer([{"type": "text", "text": "A title"}])
+    blocks = [
+        block
+        for message in request["messages"]
+        if isinstance(message["content"], list)
+        for block in message["content"]
+        if block["type"] == "tool_result"
+    ]
+    step = max((int(block["tool_use_id"][-4:]) for block in blocks), default=-1) + 1
+    if step == STEPS:
+        return Answer([{"type": "text", "text": "All done."}])
+    # Some results are stubs from the first, others are folded later.
+    lines = 900 if step % 3 else 2_500
+    command = {"command": f"seq {step * 1_000} {step * 1_000 + lines}", "description": "counts"}
+    use = {"type": "tool_use", "id": f"toolu_{step:04d}", "name": "Bash", "input": command}
+    return Answer([{"type": "thinking", "thinking": f"Step {step}."}, use])
+
+
+@pytest.mark.parametrize("options", [(), ("--fold", "--window", "50000"), ("--fold",)])
+def test_claude_code_works_behind_the_proxy(options: tuple[str, ...], tmp_path: Path) -> None:
+    store = f"sqlite:{tmp_path}/claude.db"
+    asked = ["-p", "count", "--model", "claude-opus-5-5", "--allowedTools", "Bash(seq:*)"]
+    with serving(script=Script(choose=answer_to), window=400_000) as upstream:
+        environ = {**os.environ, **QUIET, "HOME": str(tmp_path), "ANTHROPIC_BASE_URL": upstream.url}
+        done = subprocess.run(
+            [*COMMAND, "run", *options, "--store", store, str(program()), *asked],
+            env=environ,
+            cwd=tmp_path,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=300,
+            text=True,
+        )
+    assert (done.returncode, done.stdout) == (0, "All done.\n"), done.stderr
+    assert upstream.refusals == []
+    calls = [one for one in upstream.requests if one.body.get("tools")]
+    assert len(calls) == STEPS + 1
+    total = told_by(store, "proxy", "report")["total"]
+    # The first call has no answer in its list yet.
+    assert total["calls"] == STEPS
+    if "--window" in options:
+        assert total["folded"] > 0 and total["sent"] < 0.7 * total["input"]
