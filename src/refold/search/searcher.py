@@ -9,6 +9,7 @@ is behind, an embedder that fails) is told, and the answer is the best there is.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from typing import TypedDict, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -58,33 +59,37 @@ class Question(Struct, frozen=True, kw_only=True):
     filters: Filters
 
 
-def question_of(
-    query: str,
-    *,
-    limit: int = 10,
-    newest: bool = False,
-    role: str | None = None,
-    conversation: str | None = None,
-    conversations: Collection[str] | None = None,
-    since: Moment | None = None,
-    until: Moment | None = None,
-    tool: str | None = None,
-    kind: str | None = None,
-) -> Question:
+class Asking(TypedDict, total=False):
+    """What a search takes besides its words; times are ms or datetimes."""
+
+    limit: int
+    newest: bool
+    role: str | None
+    conversation: str | None
+    conversations: Collection[str] | None
+    since: Moment | None
+    until: Moment | None
+    tool: str | None
+    kind: str | None
+
+
+def question_of(query: str, **asked: Unpack[Asking]) -> Question:
     """What is asked, or Invalid if it is no question."""
+    newest = asked.get("newest", False)
     if not isinstance(newest, bool):
         raise Invalid(f"newest={quoted(newest)} is neither True nor False", hint="newest=True")
     if not isinstance(query, str) or not query.strip():
         raise Invalid("there is nothing to search for", hint="give a word or a few")
+    since, until = asked.get("since"), asked.get("until")
     return Question(
         text=query,
-        limit=limit_checked(limit),
+        limit=limit_checked(asked.get("limit", 10)),
         newest=newest,
-        conversations=_conversation_ids(conversation, conversations),
+        conversations=_conversation_ids(asked.get("conversation"), asked.get("conversations")),
         filters=filters_checked(
-            role=role,
-            tool=tool,
-            kind=kind,
+            role=asked.get("role"),
+            tool=asked.get("tool"),
+            kind=asked.get("kind"),
             since_ms=None if since is None else ms_of("since", since),
             until_ms=None if until is None else ms_of("until", until),
         ),
@@ -132,36 +137,11 @@ class Searcher:
 
     # --- asking ---
 
-    def search(
-        self,
-        query: str,
-        *,
-        limit: int = 10,
-        newest: bool = False,
-        role: str | None = None,
-        conversation: str | None = None,
-        conversations: Collection[str] | None = None,
-        since: Moment | None = None,
-        until: Moment | None = None,
-        tool: str | None = None,
-        kind: str | None = None,
-    ) -> list[Hit]:
+    def search(self, query: str, **asked: Unpack[Asking]) -> list[Hit]:
         """The places that answer the query best, or the newest that hold all its words. `"double
         quotes"` make a phrase that must be there. Looks in all conversations unless some are
-        named; times are ms or datetimes. Answers of refold's own tools are found only by `tool`."""
-        question = question_of(
-            query,
-            limit=limit,
-            newest=newest,
-            role=role,
-            conversation=conversation,
-            conversations=conversations,
-            since=since,
-            until=until,
-            tool=tool,
-            kind=kind,
-        )
-        return self._answer(question)
+        named. Answers of refold's own tools are found only by `tool`."""
+        return self._answer(question_of(query, **asked))
 
     @retried
     def _answer(self, question: Question) -> list[Hit]:

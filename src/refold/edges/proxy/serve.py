@@ -23,6 +23,7 @@ import msgspec
 from msgspec import Struct, field
 
 from refold.edges.proxy.limits import Limits
+from refold.edges.server.http_settings import BACKLOG, SETTINGS
 from refold.errors import Invalid, Unavailable
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 GIVEN, TOKEN = "REFOLD_PROXY", "REFOLD_PROXY_TOKEN"
 PORT = 8_743
-KEEP_ALIVE_S, STOP_S = 75, 10
-BACKLOG = 1_024
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 LOOK_S, ALONE_S = 5.0, 600.0
 GARBAGE = 20_000  # objects between two collections; most of a call are texts
@@ -136,21 +135,7 @@ def proxy_of(given: Given) -> Proxy:
 def _uvicorn_config(proxy: Proxy) -> uvicorn.Config:
     import uvicorn
 
-    return uvicorn.Config(
-        proxy,
-        http="refold.edges.server.connection:Connection",
-        ws="none",
-        loop="asyncio",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        proxy_headers=False,
-        backlog=BACKLOG,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=STOP_S,
-    )
+    return uvicorn.Config(proxy, **SETTINGS)
 
 
 def listen(host: str, port: int) -> socket.socket:

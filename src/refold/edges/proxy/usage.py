@@ -39,7 +39,7 @@ class UsageReader:
         if self._is_lost:
             return
         try:
-            self._rest += self._unpacked.decompress(chunk) if self._unpacked else chunk
+            self._rest += self._plain(chunk)
         except zlib.error:
             self._lose()
             return
@@ -50,6 +50,15 @@ class UsageReader:
                 self._take(line.strip())
         if len(self._rest) > LINE_BYTES_MAX:
             self._lose()
+
+    def _plain(self, chunk: bytes) -> bytes:
+        """The bytes unpacked, if they are packed; bounded, because others packed them."""
+        if self._unpacked is None:
+            return chunk
+        plain: bytes = self._unpacked.decompress(chunk, LINE_BYTES_MAX)
+        if self._unpacked.unconsumed_tail:
+            raise zlib.error("packed more densely than any answer")
+        return plain
 
     def _lose(self) -> None:
         self._is_lost = True

@@ -24,6 +24,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from refold.edges.server.http_settings import SETTINGS
 from refold.edges.server.limits import Limits
 from refold.edges.server.metrics import Shared
 from refold.edges.server.orgs import Orgs
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
 GIVEN = "REFOLD_SERVE"
 PACKAGES = ("starlette", "uvicorn")
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
-KEEP_ALIVE_S = 75
-BACKLOG = 4_096
-STOP_S = 10
 GARBAGE = 20_000  # objects between two collections; what a call makes is gone with the call
 
 
@@ -171,18 +169,7 @@ def uvicorn_config(given: Given) -> uvicorn.Config:
         "refold.edges.server.serve:application",
         factory=True,
         workers=given.workers,
-        http="refold.edges.server.connection:Connection",
-        ws="none",
-        loop="asyncio",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        proxy_headers=False,
-        backlog=BACKLOG,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=STOP_S,
+        **SETTINGS,
         ssl_certfile=given.certificate or None,
         ssl_keyfile=given.key or None,
     )

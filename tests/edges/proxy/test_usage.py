@@ -1,0 +1,43 @@
+"""What an answer says of its usage, read from a copy that comes in any pieces."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold.edges.proxy.usage import LINE_BYTES_MAX, UsageReader
+
+ANSWER = {"model": "claude-sonnet-5-5", "usage": {"input_tokens": 10, "output_tokens": 7}}
+PACKINGS = {"": bytes, "gzip": gzip.compress, "deflate": zlib.compress}
+
+
+def read(packing: str, packed: bytes, cuts: list[int]) -> UsageReader:
+    reader = UsageReader("anthropic", {"content-encoding": packing})
+    places = sorted({0, len(packed), *(cut % (len(packed) + 1) for cut in cuts)})
+    for first, last in zip(places, places[1:], strict=False):
+        reader.feed(packed[first:last])
+    return reader
+
+
+@given(st.sampled_from(sorted(PACKINGS)), st.lists(st.integers(0, 10_000), max_size=5))
+def test_it_is_read_in_any_packing_and_in_any_pieces(packing, cuts):
+    usage = read(packing, PACKINGS[packing](json.dumps(ANSWER).encode()), cuts).usage
+    assert (usage.input, usage.output, usage.model) == (10, 7, "claude-sonnet-5-5")
+
+
+@given(st.sampled_from(sorted(PACKINGS)), st.binary(max_size=200))
+def test_what_cannot_be_read_says_nothing(packing, noise):
+    assert read(packing, noise, []).usage is None
+
+
+@pytest.mark.parametrize("packing", ["gzip", "deflate"])
+def test_what_is_packed_too_densely_is_given_up(packing):
+    bomb = PACKINGS[packing](bytes(3 * LINE_BYTES_MAX))
+    reader = read(packing, bomb, [])
+    assert reader.usage is None
+    assert len(reader._rest) == 0
