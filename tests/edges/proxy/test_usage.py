@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -19,7 +20,7 @@ PACKINGS = {"": bytes, "gzip": gzip.compress, "deflate": zlib.compress}
 def read(packing: str, packed: bytes, cuts: list[int]) -> UsageReader:
     reader = UsageReader("anthropic", {"content-encoding": packing})
     places = sorted({0, len(packed), *(cut % (len(packed) + 1) for cut in cuts)})
-    for first, last in zip(places, places[1:], strict=False):
+    for first, last in pairwise(places):
         reader.feed(packed[first:last])
     return reader
 
