@@ -107,6 +107,21 @@ def test_what_cannot_be_read_is_passed_on(body: bytes) -> None:
     assert provider.bodies == [body]
 
 
+def test_a_packed_body_is_passed_on_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    messages = [user("hi"), answer("hello"), user("go on")]
+    packed = gzip.compress(json.dumps({"model": "m", "messages": messages}).encode())
+
+    async def work(running: Running) -> list[str]:
+        headers = {"content-encoding": "gzip"}
+        await running.client.post("/v1/messages", content=packed, headers=headers)
+        return running.kept()
+
+    provider = Provider()
+    assert with_proxy(work, provider=provider) == []
+    assert provider.bodies == [packed] and provider.headers[0]["content-encoding"] == "gzip"
+    assert caplog.text == ""
+
+
 # --- who may call ---
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -144,3 +145,22 @@ def test_a_port_that_is_taken_is_said() -> None:
             serve.listen("127.0.0.1", taken.getsockname()[1])
     finally:
         taken.close()
+
+
+def test_a_signal_that_only_refold_is_sent_is_handed_on_to_the_agent(tmp_path: Path) -> None:
+    agent = (
+        "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(9));"
+        "open('ready', 'w').close(); time.sleep(60)"
+    )
+    code = (
+        "import sys; from refold.edges.proxy import supervisor, agents;"
+        f"start = agents.start_of((sys.executable, '-c', {agent!r}), {{}}, '');"
+        "sys.exit(supervisor._run(start))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path)
+    for _ in range(300):
+        if (tmp_path / "ready").exists():
+            break
+        time.sleep(0.1)
+    process.terminate()
+    assert process.wait(30) == 9

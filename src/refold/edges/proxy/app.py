@@ -247,6 +247,8 @@ class Proxy:
         body = call.incoming.whole
         if self._observer is None or call.target.known is None or body is None:
             return call
+        if any(name == b"content-encoding" for name, _ in call.headers):
+            return call  # a packed body is passed on as it is
         if self._preparing >= self._limits.preparing:
             log.warning(_line("passed", error="too many calls are being prepared"))
             return call

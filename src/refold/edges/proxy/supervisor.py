@@ -27,7 +27,7 @@ from refold.errors import NotFound, RefoldError
 
 READY_PATH, READY_S, ASK_S = "/refold/ready", 20.0, 1.0
 RESTARTS_MAX = 5  # deaths after which a proxy is replaced by one that only passes on
-STOP_S, LOOK_S = 15.0, 0.2
+STOP_S, LOOK_S, PAUSE_S_MAX = 15.0, 0.2, 5.0
 MAIN = "from refold.edges.proxy.serve import main; main()"
 Tell = Callable[[str], None]
 
@@ -69,8 +69,8 @@ class Supervisor:
         )
 
     def _keep_alive(self) -> None:
-        while not self._stopped.wait(LOOK_S):
-            if self.process.poll() is not None and self._deaths < 4 * RESTARTS_MAX:
+        while not self._stopped.wait(min(PAUSE_S_MAX, LOOK_S * (1 + self._deaths // RESTARTS_MAX))):
+            if self.process.poll() is not None:
                 self._deaths += 1
                 self.process = self._start()
 
@@ -136,9 +136,14 @@ def _started(given: Given, log: IO[bytes] | int, tell: Tell) -> Supervisor | Non
     except (RefoldError, OSError) as error:
         tell(f"no proxy could be started ({error}): the agent calls its provider directly")
         return None
-    if supervisor.is_ready():
+    is_ready = False
+    try:
+        is_ready = supervisor.is_ready()
+    finally:
+        if not is_ready:
+            supervisor.stop()
+    if is_ready:
         return supervisor
-    supervisor.stop()
     tell("the proxy does not answer: the agent calls its provider directly")
     return None
 
@@ -149,16 +154,23 @@ def _run(start: Start) -> int:
     except FileNotFoundError as error:
         said = f"there is no program {start.command[0]!r}"
         raise NotFound(said, hint="install it, or name it by its path") from error
-    with _left_to_the_agent():
+    with _left_to_the_agent(process):
         status = process.wait()
     return status if status >= 0 else 128 - status
 
 
 @contextmanager
-def _left_to_the_agent() -> Iterator[None]:
-    """Ctrl-C is the agent's, as it would be without us."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _left_to_the_agent(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Signals are the agent's, as they would be without us: a terminal sends Ctrl-C to both, and
+    what only we are sent is handed on."""
+
+    def hand_on(number: int, _: object) -> None:
+        process.send_signal(number)
+
+    before = {number: signal.signal(number, hand_on) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
