@@ -31,7 +31,7 @@ from refold.strategies.brief import (
     protected,
     request_excess,
     untouched_tokens,
-    with_excluded,
+    with_kept,
 )
 from refold.strategies.by_hand import hide_span
 from refold.strategies.gist.layout import newest_unit, task_of
@@ -172,7 +172,7 @@ def aim(view: View, current: int, job: Job) -> int:
     if most is not None:
         return round((most + view.system_tokens + view.tools_tokens) * job.budget.factor)
     full = min(current, job.budget.compact_at)
-    fixed = untouched_tokens(with_excluded(view, job.config, job.budget))
+    fixed = untouched_tokens(with_kept(view, job.config, job.budget))
     fixed -= request_excess(view, fixed, page_tokens(view, job.budget.factor, full))
     fixed = round(fixed * job.budget.factor)
     return fixed + int(max(0, full - fixed) * job.budget.target_ratio)

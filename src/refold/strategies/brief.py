@@ -36,7 +36,8 @@ from refold.errors import Invalid
 
 # Of what is free: what the latest request may have where all of it leaves nothing for the rest.
 REQUEST_SHARE = 0.75
-EXCLUDED_SHARE = 0.25  # of the input limit: what results of excluded tools may have
+# Of the input limit: what may stay whole of results of excluded tools, and of system messages.
+EXCLUDED_SHARE, SYSTEM_SHARE = 0.25, 0.15
 
 Count = Callable[[Message], int]
 Originals = Callable[[Span], Sequence[Slot]]
@@ -155,12 +156,30 @@ def protected(view: View) -> set[int]:
     return with_units(view, {*view.pins, view.request})
 
 
-def with_excluded(view: View, config: Config, budget: Budget) -> View:
-    """The page with the results of excluded tools pinned, the newest first, as far as they are
-    bearable: so no strategy has to know of them."""
-    names = config.exclude_tools
-    left = EXCLUDED_SHARE * budget.input_max / budget.factor
-    held = set(view.pins)
+def with_kept(view: View, config: Config, budget: Budget) -> View:
+    """The page with what stays whole as far as it is bearable pinned, so that no strategy has to
+    know of it: system messages, and results of excluded tools."""
+    limit = budget.input_max / budget.factor
+    held = {*view.pins, *_system_seqs(view, SYSTEM_SHARE * limit)}
+    held |= _excluded_seqs(view, config.exclude_tools, EXCLUDED_SHARE * limit)
+    return view if held == view.pins else replace(view, pins=frozenset(held))
+
+
+def _system_seqs(view: View, left: float) -> set[int]:
+    """The system messages that fit: the first, which sets the scene, and the newest."""
+    said = [slot for slot in view.slots if slot.message.role == "system" and not slot.standin]
+    held: set[int] = set()
+    for slot in (*said[:1], *reversed(said[1:])):
+        left -= slot.tokens
+        if left < 0:
+            break
+        held.add(slot.seq)
+    return held
+
+
+def _excluded_seqs(view: View, names: Sequence[str], left: float) -> set[int]:
+    """The results of these tools that fit, the newest first, with their calls."""
+    held: set[int] = set()
     for unit in reversed(units(view.slots)) if names else ():
         slots = view.slots[unit.start : unit.stop]
         if any(block.name in names for slot in slots for block in _calls(slot)):
@@ -168,7 +187,7 @@ def with_excluded(view: View, config: Config, budget: Budget) -> View:
             if left < 0:
                 break
             held.update(slot.seq for slot in slots)
-    return view if held == view.pins else replace(view, pins=frozenset(held))
+    return held
 
 
 def _calls(slot: Slot) -> list[ToolCall]:

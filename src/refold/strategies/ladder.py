@@ -27,7 +27,7 @@ from refold.core.summary import summary_text
 from refold.display import failure
 from refold.errors import Invalid, RefoldError
 from refold.strategies.answer import checked_answer
-from refold.strategies.brief import Brief, Strategy, with_excluded
+from refold.strategies.brief import Brief, Strategy, with_kept
 
 LAST_RUNG = "fit"  # where nothing else helped, results of excluded tools are cut as well
 LOSSLESS = frozenset({"dedup"})
@@ -85,7 +85,7 @@ def _run_rung(state: Fold, brief: Brief, name: str, strategy: Strategy) -> Climb
     before = state.view()
     shown = before
     if name != LAST_RUNG and not brief.is_chosen:
-        shown = with_excluded(before, brief.config, brief.budget)
+        shown = with_kept(before, brief.config, brief.budget)
     began = process_time()
     settings = {**brief.config.strategy.get(name, {}), **brief.settings}
     if name in BY_TOKENS:
