@@ -49,6 +49,24 @@ def home(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "project")
 
 
+FORMS = [
+    {"indent": 2},
+    {"indent": "\t"},
+    {"separators": (",", ":")},
+    {"separators": (", ", ": ")},
+]
+
+
+@given(settings.filter(bool), st.sampled_from(FORMS), st.sampled_from(["", "\n"]))
+def test_json_comes_back_byte_for_byte_in_its_own_form(before, form, end):
+    raw = (json.dumps(before, ensure_ascii=False, **form) + end).encode()
+    made = changed(raw, JSON, ENTRY)
+    again = changed(made.encode(), JSON, None).encode()
+    if b": " in raw or b"\n" in raw.strip() or ":" not in raw.decode():
+        assert again == raw
+    assert json.loads(again) == before
+
+
 @given(settings)
 def test_json_comes_back_as_it_was_and_the_rest_stays(before):
     raw = json.dumps(before, indent=2).encode()
@@ -116,6 +134,8 @@ def test_installing_twice_and_uninstalling(host):
     assert run("mcp", "install", host, "--yes", "--store", "sqlite:a.db").exit_code == 0
     made = path.read_bytes()
     assert b"sqlite:a.db" in made
+    is_shared = host != "codex"
+    assert (b'"refold"' in made.replace(b'"refold":', b"")) == is_shared
     again = run("mcp", "install", host, "--yes", "--store", "sqlite:a.db")
     assert "has the server already" in again.stdout
     assert path.read_bytes() == made

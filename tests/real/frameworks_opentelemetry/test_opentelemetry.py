@@ -196,5 +196,6 @@ def test_nothing_is_traced_twice_or_after_the_end(exporter, context):
     assert len(named(exporter, "refold request")) == 1
 
 
-def test_the_guide_works_when_pasted(exporter):
+def test_the_guide_works_when_pasted(exporter, capsys):
     run_guide("opentelemetry.md")
+    assert "refold request" in capsys.readouterr().out

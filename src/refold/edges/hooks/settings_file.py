@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from refold.checked import quoted
-from refold.edges.hosts import host_file
 from refold.edges.hosts.host_file import Settings
 from refold.errors import Invalid
 
@@ -119,6 +118,6 @@ def _malformed(place: str, value: Any, wanted: str) -> Invalid:
 # --- the command ---
 
 
-def hook_command(above: int, store: str | None) -> str:
+def hook_command(above: int, store: str | None, program: str) -> str:
     named = f" --store {shlex.quote(store)}" if store else ""
-    return f"{shlex.quote(host_file.program())} hook claude-code event --above {above}{named}"
+    return f"{program} hook claude-code event --above {above}{named}"

@@ -26,8 +26,11 @@ MEND = "mend the file first"
 Settings = dict[str, Any]
 
 
-def program() -> str:
-    """How refold is called from anywhere: by its whole path, because others have another PATH."""
+def program(*, is_shared: bool = False) -> str:
+    """How refold is called from anywhere: by its whole path, because others have another PATH; by
+    its name in a file that others use too, who have it elsewhere."""
+    if is_shared:
+        return "refold"
     here = Path(sys.argv[0])
     beside = Path(sys.executable).parent / "refold"
     named = [here] if here.name == "refold" else []
@@ -63,10 +66,14 @@ def json_in(raw: bytes, path: Path) -> Settings:
 
 
 def json_text(settings: Settings, raw: bytes) -> str:
-    """The settings as they are written, indented as they were."""
+    """The settings as they are written: indented as they were, or on one line if they were."""
+    end = "" if raw and not raw.endswith(b"\n") else "\n"
+    if raw.strip() not in (b"", b"{}") and b"\n" not in raw.strip():
+        separators = (", ", ": ") if b'": ' in raw else (",", ":")
+        return json.dumps(settings, separators=separators, ensure_ascii=False) + end
     found = re.search(rb"^([ \t]+)\S", raw, re.MULTILINE)
     indent = found[1].decode() if found else "  "
-    return json.dumps(settings, indent=indent, ensure_ascii=False) + "\n"
+    return json.dumps(settings, indent=indent, ensure_ascii=False) + end
 
 
 def difference(before: bytes, after: str, name: str) -> list[str]:

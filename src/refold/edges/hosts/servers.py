@@ -53,10 +53,11 @@ def place_of(host: Host, scope: Scope) -> Path:
             raise Invalid("Codex has its servers in the user's file only", hint="--scope user")
 
 
-def entry_for(store: str | None, *, read_only: bool) -> Entry:
+def entry_for(scope: Scope, store: str | None, *, read_only: bool) -> Entry:
     """How a host starts the server."""
     named = ["--store", store] if store else []
-    return {"command": program(), "args": ["mcp", *named, *(["--read-only"] if read_only else [])]}
+    arguments = ["mcp", *named, *(["--read-only"] if read_only else [])]
+    return {"command": program(is_shared=scope == "project"), "args": arguments}
 
 
 def changed(raw: bytes, path: Path, entry: Entry | None) -> str | None:

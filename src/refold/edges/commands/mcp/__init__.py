@@ -29,11 +29,14 @@ class HostArguments(Arguments, frozen=True, kw_only=True):
     scope: Annotated[Scope, SCOPE] | None = None
     yes: Annotated[bool, YES] = False
 
+    @property
+    def chosen_scope(self) -> Scope:
+        return self.scope or ("user" if self.host == "codex" else "project")
+
 
 def change(session: Session, arguments: HostArguments, entry: Entry | None) -> Changed:
     """Puts the entry into the host's file, or takes ours out, once that was agreed to."""
-    host = arguments.host
-    scope: Scope = arguments.scope or ("user" if host == "codex" else "project")
+    host, scope = arguments.host, arguments.chosen_scope
     path = servers.place_of(host, scope)
     before = host_file.read(path)
     after = servers.changed(before, path, entry)

@@ -24,7 +24,8 @@ class Installed(Changed, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: InstallArguments) -> Installed:
-    entry = entry_for(session.store_url, read_only=arguments.read_only)
+    scope, store = arguments.chosen_scope, session.store_url
+    entry = entry_for(scope, store, read_only=arguments.read_only)
     made = change(session, arguments, entry)
     return Installed(host=arguments.host, file=made.file, scope=made.scope, lines=made.lines)
 

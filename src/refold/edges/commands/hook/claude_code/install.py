@@ -29,10 +29,10 @@ class InstallArguments(ScopeArguments, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: InstallArguments) -> Changed:
-    line = (
-        "" if arguments.no_statusline else f"{shlex.quote(host_file.program())} statusline --color"
-    )
-    command = settings_file.hook_command(arguments.above, session.store_url)
+    is_shared = arguments.scope == "project"
+    program = shlex.quote(host_file.program(is_shared=is_shared))
+    line = "" if arguments.no_statusline else f"{program} statusline --color"
+    command = settings_file.hook_command(arguments.above, session.store_url, program)
     return change(session, arguments, partial(with_hooks, command=command, status_line=line))
 
 
