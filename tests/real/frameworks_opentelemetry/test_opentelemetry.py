@@ -198,6 +198,6 @@ def test_nothing_is_traced_twice_or_after_the_end(exporter, context):
 
 
 def test_the_guide_works_when_pasted():
-    code = "from tests.real.guides import run_guide; run_guide('opentelemetry.md')"
+    code = 'from tests.real.guides import run_guide; run_guide("opentelemetry.md")'
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert '"name": "refold request"' in done.stdout
