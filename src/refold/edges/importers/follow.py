@@ -52,8 +52,8 @@ class Follower:
 
     def take(self, entry: Entry) -> None:
         """Writes what the entry says, unless the log has it."""
-        if len(entry.key) > KEY_CHARS_MAX or not entry.key.isprintable():
-            entry = replace(entry, key=digest(entry.key.encode("utf-8", "replace")))
+        if (key := key_of(entry)) != entry.key:
+            entry = replace(entry, key=key)
         try:
             self._take(entry)
         except Invalid as error:
@@ -84,7 +84,7 @@ class Follower:
             title=about.title,
             system=about.system,
             tools=about.tools,
-            metadata=about.metadata,
+            metadata=about.metadata and {**self.context.view.metadata, **about.metadata},
         )
 
     # --- messages ---
@@ -171,14 +171,21 @@ class Follower:
         self.context.note(ADOPTED, told, by=self._by, at=summed.at_ms, key=summed.key)
 
 
+def key_of(entry: Entry) -> str:
+    """The key of an entry, as a log can have it."""
+    if len(entry.key) <= KEY_CHARS_MAX and entry.key.isprintable():
+        return entry.key
+    return digest(entry.key.encode("utf-8", "replace"))
+
+
 def known_keys(context: Context) -> tuple[list[tuple[str, int]], set[str]]:
     """The keys of the messages and adopted summaries that stand in the log, in their order, with
     their seqs; and the keys of its notes."""
-    off = switches(_events(context)).off
+    off = switches(events_of(context)).off
     places: list[tuple[str, int]] = []
     notes: set[str] = set()
     seen: set[str] = set()  # a message may be several events
-    for event in _events(context):
+    for event in events_of(context):
         if event.seq in off or event.kind not in ("message", "note") or _MARK not in event.body:
             continue
         body = decode(event)
@@ -190,7 +197,8 @@ def known_keys(context: Context) -> tuple[list[tuple[str, int]], set[str]]:
     return places, notes
 
 
-def _events(context: Context) -> Iterator[Event]:
+def events_of(context: Context) -> Iterator[Event]:
+    """The events of the log, read page by page."""
     after = 0
     while page := context.log.events(after=after, limit=_PAGE_EVENTS):
         yield from page
