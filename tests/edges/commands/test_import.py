@@ -27,6 +27,23 @@ def test_a_session_is_imported_and_imported_again(url: str, tmp_path: Path) -> N
     assert run("verify").exit_code == 0
 
 
+def test_the_branch_that_a_rewound_session_left_is_a_command_away(url: str, tmp_path: Path) -> None:
+    file = tmp_path / "m.json"
+    for words in (["one", "two", "three"], ["one", "four"]):
+        file.write_text(json.dumps([{"role": "user", "content": word} for word in words]))
+        done = run("import", str(file))
+    said = " ".join(done.stdout.split())
+    assert "The session was rewound: 2 messages taken back. As it was before: refold " in said
+    assert "undo" not in said
+    back = said.partition("before: refold ")[2].partition(";")[0].split()
+    beside = said.partition("beside this one: refold ")[2].split()
+    assert run(*(word.replace("NEW", "left") for word in beside)).exit_code == 0
+    assert run(*back).exit_code == 0
+    for id in (back[1], "left"):
+        shown = run("show", id).stdout
+        assert "three" in shown and "four" not in shown
+
+
 def test_a_session_goes_through_a_pipe(url: str, tmp_path: Path) -> None:
     content = write(tmp_path / "s.jsonl", transcripts.parallel()).read_bytes()
     assert "standard input is now mine" in run("import", "-", "--id", "mine", input=content).stdout

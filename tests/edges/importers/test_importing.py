@@ -192,6 +192,30 @@ def test_rewinds_anywhere_end_at_the_branch_of_the_last_line(tmp_path: Path, dat
     assert texts(store, CLAUDE) == paths[uuid]
 
 
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=5), min_size=2, max_size=5))
+def test_the_branch_that_was_left_comes_back_alone(tmp_path: Path, lists: list[list[str]]) -> None:
+    """By a restore of the seq that the import names, or in a fork there; imported again, the
+    conversation is the session again."""
+    store, file, before = open_store("memory:"), tmp_path / "m.json", list[str]()
+    for number, words in enumerate(lists):
+        file.write_text(json.dumps([{"role": "user", "content": word} for word in words]))
+        [session] = imported(store, file).sessions
+        id = session.conversation
+        shown = texts(store, id)
+        assert shown[: len(words)] == words and (len(shown) == len(words) + session.missing)
+        if session.restored:
+            with Context(store, id) as context:
+                context.fork(f"left-{number}", at=session.left_at).close()
+                context.restore(session.left_at)
+            assert texts(store, id) == texts(store, f"left-{number}") == before
+            imported(store, file)
+            assert texts(store, id) == words
+        before = texts(store, id)
+
+
 # --- Codex ---
 
 

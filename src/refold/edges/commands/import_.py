@@ -22,6 +22,7 @@ from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
 from refold.edges.importers import REFOLD, SOURCES, Source
 from refold.edges.importers.importer import Report, import_file
+from refold.edges.importers.importer import Session as Followed
 from refold.edges.importers.places import Found, files_in, scan
 from refold.errors import Invalid, NotFound, RefoldError
 from refold.log.reading import open_id_checked
@@ -215,20 +216,27 @@ def _show_report(report: Report, store: str, screen: Screen) -> None:
         new = "" if report.source == REFOLD else f", {one.new:,} new"
         place = f"{one.conversation} in {store}"
         screen.line(f"{report.file} is now {place} ({counted}{new}).")
-        if one.restored:
-            back = number(one.restored, "message")
-            screen.line(
-                ("dim", f"The session was rewound: {back} taken back, refold undo brings them.")
-            )
-        if one.missing:
-            more = number(one.missing, "message")
-            screen.line(("dim", f"The conversation has {more} that the file no longer has."))
+        _show_way(one, screen)
     if not report.sessions:
         screen.line(f"{report.file} has no messages.")
     for unread in report.unread[:LINES_SHOWN]:
         screen.line(("yellow", f"{report.file}, line {unread.line}: "), unread.reason[:300])
     if report.unread_total > LINES_SHOWN:
         screen.line(("dim", f"{report.unread_total - LINES_SHOWN:,} more; --json has them."))
+
+
+def _show_way(one: Followed, screen: Screen) -> None:
+    """How a session went another way than its conversation."""
+    if one.restored:
+        id, at = one.conversation, str(one.left_at)
+        back, beside = screen.call("restore", id, at), screen.call("fork", id, "NEW", "--at", at)
+        screen.line(
+            ("dim", f"The session was rewound: {number(one.restored, 'message')} taken back. "),
+            ("dim", f"As it was before: {back}; the same, beside this one: {beside}"),
+        )
+    if one.missing:
+        more = number(one.missing, "message")
+        screen.line(("dim", f"The conversation has {more} that the file no longer has."))
 
 
 def _counted(messages: int) -> str:

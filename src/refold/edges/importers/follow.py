@@ -3,9 +3,10 @@ and where the file went another way, the conversation goes back to the fork and 
 
 The keys of the file's messages are compared with the keys in the log, one after the other.
 Importing again changes nothing, a session that went on is continued, one that was rewound is
-followed by a restore, which can be undone. A message that cannot be taken is told with its line,
-and kept as a note where it can be. Neighbours: `entry` is what comes in, `importer` has one of
-these per session.
+followed by a restore. An undo of that would bring the branch that was left back beside the new
+one; where the log stood before it, there is the old branch alone (`left_at`). A message that
+cannot be taken is told with its line, and kept as a note where it can be. Neighbours: `entry` is
+what comes in, `importer` has one of these per session.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Follower:
         self._passed: set[str] = set()  # the keys of the notes that the file has had so far
         self._is_new = False  # whether the message that was read last is
         self.messages = self.new = self.restored = 0
+        self.left_at = 0  # the seq at which the log was before it was taken back
         self.unread: list[Unread] = []
 
     @property
@@ -121,6 +123,7 @@ class Follower:
     def _go_back(self, seq: int) -> None:
         """Takes the log back to a seq. Notes that the file had before this place stay."""
         after = [note for note in self.context.log.notes() if note.seq > seq]
+        self.left_at = self.context.view.head
         self.context.restore(seq)
         self.restored += len(self._places) - self._at
         del self._places[self._at :]

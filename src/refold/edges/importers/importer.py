@@ -34,7 +34,8 @@ _PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 class Session(Struct, frozen=True, kw_only=True):
     """A conversation that follows a session: its messages in the file, how many of them were new,
-    how many a rewound session took back, and how many the file no longer has."""
+    how many a rewound session took back, and how many the file no longer has. To restore `left_at`
+    gives the branch that was left, alone."""
 
     conversation: str
     title: str
@@ -42,6 +43,7 @@ class Session(Struct, frozen=True, kw_only=True):
     messages: int
     new: int
     restored: int = 0
+    left_at: int = 0
     missing: int = 0
 
 
@@ -162,6 +164,7 @@ def _session(follower: Follower) -> Session:
         messages=follower.messages,
         new=follower.new,
         restored=follower.restored,
+        left_at=follower.left_at,
         missing=follower.missing,
     )
 
