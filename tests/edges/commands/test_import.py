@@ -54,7 +54,36 @@ def test_lines_that_were_not_understood_are_shown(url: str, tmp_path: Path) -> N
     with file.open("a") as end:
         end.write('{"type": "user", "mess')
     done = run("import", str(file))
-    assert done.exit_code == 0 and "s.jsonl, line 9: no JSON" in done.stdout
+    assert done.exit_code == 2 and "s.jsonl, line 9: no JSON" in done.stdout
+    assert "5 messages, 5 new" in done.stdout
+
+
+def test_what_is_not_understood_in_a_list_is_an_element(url: str, tmp_path: Path) -> None:
+    said = [{"role": "user", "content": "Hello"}, 5, {"role": "assistant", "content": "Hi."}]
+    for name, value, element in (("l", said, 2), ("o", {"messages": said}, 2)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(value))
+        done = run("import", f"{name}.json")
+        assert done.exit_code == 2 and "2 messages, 2 new" in done.stdout
+        assert f"{name}.json, element {element}: " in done.stdout and "line" not in done.stdout
+        [report] = as_json("import", f"{name}.json")["files"]
+        assert (report["unit"], report["unread"][0]["line"]) == ("element", element)
+
+
+@pytest.mark.parametrize("cut", range(20, 200, 20))
+def test_a_list_that_was_cut_says_where(cut: int, url: str, tmp_path: Path) -> None:
+    whole = json.dumps([{"role": "user", "content": f"part {n}"} for n in range(5)], indent=1)
+    assert 0 < len(whole[:cut]) < len(whole)
+    (tmp_path / "cut.json").write_text(whole[:cut])
+    done = run("import", "cut.json")
+    line = whole[:cut].rstrip().count("\n") + 1
+    assert done.exit_code == 2 and f"cut.json, line {line}: the file is cut off" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["import", "replay"])
+def test_a_file_that_is_missing_says_what_can_be_read(command: str, url: str) -> None:
+    done = run(command, "missing.json")
+    assert done.exit_code == 3 and "refold export" not in done.stderr
+    assert command == "replay" or "import --list" in done.stderr
 
 
 def test_a_folder_gives_its_sessions_and_passes_over_the_rest(url: str, tmp_path: Path) -> None:

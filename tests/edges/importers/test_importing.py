@@ -358,6 +358,16 @@ def test_lists_of_messages_are_read(
     assert imported(store, tmp_path / "m.json").sessions[0].new == 0
 
 
+def test_a_list_with_an_element_per_line_is_a_list(store: Store, tmp_path: Path) -> None:
+    """Its last element is an object in a line of its own, as in JSON Lines."""
+    elements = ",\n".join(map(json.dumps, CALLED))
+    for number, content in enumerate((f"[\n{elements}\n]", f'{{"messages": [\n{elements}\n]}}')):
+        path = tmp_path / f"{number}.json"
+        path.write_text(content)
+        report = imported(store, path)
+        assert (report.unread_total, report.sessions[0].messages) == (0, 3)
+
+
 def test_json_lines_of_messages_and_of_whole_conversations(store: Store, tmp_path: Path) -> None:
     [one] = imported(store, write(tmp_path / "m.jsonl", HELLO)).sessions
     assert one.new == 2

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from refold.conversations.importer import DOCUMENT_BYTES_MAX
 from refold.display import number
@@ -70,7 +71,8 @@ class Imported(Result, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> str:
-        return "invalid" if self.failed else "ok"
+        is_read = not self.failed and not any(report.unread_total for report in self.files)
+        return "ok" if is_read else "invalid"
 
 
 def run(session: Session, arguments: ImportArguments) -> Imported:
@@ -154,13 +156,7 @@ def _one(session: Session, path: Path, id: str | None = None) -> Report:
 
 
 def _named(report: Report) -> Report:
-    return Report(
-        file=STDIN_NAME,
-        source=report.source,
-        sessions=report.sessions,
-        unread=report.unread,
-        unread_total=report.unread_total,
-    )
+    return replace(report, file=STDIN_NAME)
 
 
 @contextmanager
@@ -220,7 +216,8 @@ def _show_report(report: Report, store: str, screen: Screen) -> None:
     if not report.sessions:
         screen.line(f"{report.file} has no messages.")
     for unread in report.unread[:LINES_SHOWN]:
-        screen.line(("yellow", f"{report.file}, line {unread.line}: "), unread.reason[:300])
+        where = f"{report.file}, {report.unit} {unread.line}: "
+        screen.line(("yellow", where), unread.reason[:300])
     if report.unread_total > LINES_SHOWN:
         screen.line(("dim", f"{report.unread_total - LINES_SHOWN:,} more; --json has them."))
 
@@ -261,7 +258,8 @@ COMMAND = Command(
     name="import",
     details="PATH is a session of an agent (refold import --list), a list of messages, an export "
     "of refold, or a folder of these; - is standard input. Importing a session again adds what is "
-    "new. Nothing in a file is run, and no path in it is followed.",
+    "new. What was not understood is told, the rest is imported, and the exit status is 2. Nothing "
+    "in a file is run, and no path in it is followed.",
     on="store",
     arguments=ImportArguments,
     run=run,

@@ -49,13 +49,14 @@ class Session(Struct, frozen=True, kw_only=True):
 
 class Report(Struct, frozen=True, kw_only=True):
     """What became of a file. `unread` has the first lines that were not understood, of
-    `unread_total`."""
+    `unread_total`; where the file has no lines, `unit` says what their numbers count."""
 
     file: str
     source: str
     sessions: list[Session]
     unread: list[Unread]
     unread_total: int = 0
+    unit: str = "line"
 
 
 def import_file(
@@ -121,6 +122,7 @@ def _followed(place: _Place, advance: Advance | None) -> Report:
         sessions=sessions,
         unread=unread[:UNREAD_SHOWN],
         unread_total=len(unread),
+        unit=place.found.unit,
     )
 
 

@@ -12,7 +12,7 @@ from refold.edges.commands.command import POSITIONAL, Command, Result, Screen
 from refold.edges.commands.memory import SCOPE, MemoryArguments, memory_of
 from refold.edges.commands.session import Session
 from refold.errors import Invalid
-from refold.memory.transfer import FILE_BYTES_MAX
+from refold.memory.transfer import AGAIN, FILE_BYTES_MAX
 
 STDIN = "-"
 FILE = Meta(description="The file to read; - is standard input.", extra=POSITIONAL)
@@ -51,7 +51,7 @@ def run(session: Session, arguments: ImportArguments) -> ImportedMemory:
 
 def _lines(session: Session, file: str, name: str) -> list[bytes]:
     if file != STDIN:
-        with open_regular_file(file) as opened:
+        with open_regular_file(file, AGAIN) as opened:
             return _read(opened, name)
     if session.stdin is None:
         raise Invalid("there is no standard input here", hint="name a file")
