@@ -26,12 +26,15 @@ class ImportArguments(MemoryArguments, frozen=True, kw_only=True):
 
 
 class ImportedMemory(Result, frozen=True, kw_only=True):
-    """How many entries are new, were known, and were forgotten here before."""
+    """How many entries are new, were known, and were forgotten here before. Of the new ones,
+    `ended` are true no longer."""
 
     file: str
+    scope: str
     entries: int
     known: int
     forgotten: int
+    ended: int
     accepted: bool
 
 
@@ -42,9 +45,11 @@ def run(session: Session, arguments: ImportArguments) -> ImportedMemory:
         done = memory.import_lines(lines, accepted=arguments.accept, name=name)
     return ImportedMemory(
         file=name,
+        scope=arguments.scope or "project",
         entries=done.entries,
         known=done.known,
         forgotten=done.forgotten,
+        ended=done.ended,
         accepted=arguments.accept,
     )
 
@@ -67,12 +72,15 @@ def _read(stream: BinaryIO, name: str) -> list[bytes]:
 
 
 def show(imported: ImportedMemory, screen: Screen) -> None:
-    others = [f"{imported.known} known"] if imported.known else []
-    others += [f"{imported.forgotten} forgotten here before"] if imported.forgotten else []
-    beside = f" ({', '.join(others)})" if others else ""
-    screen.line(f"{imported.file}: {imported.entries:,} new{beside}.")
-    if imported.entries and not imported.accepted:
-        inbox = screen.call("memory inbox")
+    others = {
+        "of these true no longer, kept as history": imported.ended,
+        "known": imported.known,
+        "forgotten here before": imported.forgotten,
+    }
+    told = ", ".join(f"{count:,} {what}" for what, count in others.items() if count)
+    screen.line(f"{imported.file}: {imported.entries:,} new{f' ({told})' if told else ''}.")
+    if imported.entries > imported.ended and not imported.accepted:
+        inbox = screen.call("memory inbox", "", "--scope", imported.scope)
         screen.line(f"No model sees them before you accept them: {inbox}")
 
 
