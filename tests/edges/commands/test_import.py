@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from refold.edges.importers import SOURCES
-from tests.edges.cli.rooms import as_json, run
+from tests.edges.cli.rooms import as_json, on_terminal, run
 from tests.edges.importers import transcripts
 from tests.edges.importers.test_recorded import RECORDED, database
 from tests.edges.importers.transcripts import SESSION, write
@@ -117,8 +117,25 @@ def test_a_scan_says_what_there_is_and_imports_when_it_may(
     project.mkdir(parents=True)
     write(project / f"{SESSION}.jsonl", transcripts.parallel())
     asked = run("import", "--scan")
-    assert "Claude Code: 1 file" in asked.stdout and "Nothing was imported" in asked.stdout
+    assert asked.stdout.count("Claude Code: 1 file") == 1 and "Nothing was imported" in asked.stdout
+    assert [one["source"] for one in as_json("import", "--scan")["found"]] == ["claude-code"]
     assert "5 messages, 5 new" in run("import", "--scan", "--yes").stdout
+
+
+@pytest.mark.parametrize(("typed", "imported"), [("n\n", False), ("\n", False), ("y\n", True)])
+def test_a_scan_that_asks_says_once_what_there_is(
+    typed: str, imported: bool, tmp_path: Path
+) -> None:
+    project = tmp_path / "claude" / "projects" / "-home-user"
+    project.mkdir(parents=True)
+    write(project / f"{SESSION}.jsonl", transcripts.parallel())
+    environ = {"HOME": str(tmp_path), "CLAUDE_CONFIG_DIR": str(tmp_path / "claude")}
+    status, shown = on_terminal(
+        "import", "--scan", cwd=tmp_path, typed=typed, when="Import 1 file", **environ
+    )
+    shown = " ".join(shown.split())
+    assert status == 0 and shown.count("Claude Code: 1 file") == 1
+    assert ("5 messages, 5 new" in shown) == imported != ("Nothing was imported" in shown)
 
 
 def test_a_scan_looks_where_every_program_keeps_its_sessions(

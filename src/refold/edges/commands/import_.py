@@ -60,13 +60,15 @@ class Readable(Struct, frozen=True, kw_only=True):
 
 class Imported(Result, frozen=True, kw_only=True):
     """What became of the files. `conversation` is the first one that was written; `failed` has the
-    files that are no sessions, with the reason."""
+    files that are no sessions, with the reason. `asked`: somebody was shown what was found, and did
+    not want it."""
 
     store: str = ""
     conversation: str = ""
     files: tuple[Report, ...] = ()
     failed: dict[str, str] = field(default_factory=dict)
     found: tuple[Found, ...] = ()
+    asked: bool = False
     sources: tuple[Readable, ...] = ()
 
     @property
@@ -110,22 +112,20 @@ def _expanded(arguments: ImportArguments) -> list[Path]:
 def _scanned(session: Session, arguments: ImportArguments) -> Imported:
     found = tuple(scan())
     paths = [Path(file) for one in found for file in one.files]
-    if not paths or not (arguments.yes or _is_wanted(session, found)):
+    can_ask = session.screen is not None and session.screen.can_ask
+    if not paths or not (arguments.yes or can_ask):
         return Imported(found=found)
-    done = _all(session, paths, set(paths))
-    return Imported(
-        store=done.store, conversation=done.conversation, files=done.files, failed=done.failed,
-        found=found,
-    )  # fmt: skip
+    if not arguments.yes and not _is_wanted(session, found):
+        return Imported(found=found, asked=True)
+    return replace(_all(session, paths, set(paths)), found=found)
 
 
 def _is_wanted(session: Session, found: tuple[Found, ...]) -> bool:
-    if session.screen is None:
-        return False
-    for one in found:
-        session.screen.line(_found_line(one))
+    if session.screen is not None:
+        for one in found:
+            session.screen.line(_found_line(one))
     count = number(sum(len(one.files) for one in found), "file")
-    return session.screen.ask(f"Import {count} into {session.target.url}?")
+    return session.ask(f"Import {count} into {session.target.url}?")
 
 
 def _all(session: Session, paths: list[Path], in_folders: set[Path]) -> Imported:
@@ -203,7 +203,7 @@ def show(imported: Imported, screen: Screen) -> None:
     for file, reason in imported.failed.items():
         screen.line(("red", f"{file}: "), reason)
     if not imported.files and not imported.failed:
-        _show_found(imported.found, screen)
+        _show_found(imported, screen)
 
 
 def _show_report(report: Report, store: str, screen: Screen) -> None:
@@ -245,13 +245,14 @@ def _found_line(one: Found) -> str:
     return f"{SOURCES[one.source].title}: {number(len(one.files), 'file')}, {size} in {one.folder}"
 
 
-def _show_found(found: tuple[Found, ...], screen: Screen) -> None:
-    if not found:
+def _show_found(imported: Imported, screen: Screen) -> None:
+    if not imported.found:
         screen.line("No sessions were found where agents keep them.")
         return
-    for one in found:
+    for one in () if imported.asked else imported.found:
         screen.line(_found_line(one))
-    screen.line(("dim", "Nothing was imported; refold import --scan --yes imports them."))
+    again = screen.call("import", "", "--scan", "--yes")
+    screen.line(("dim", f"Nothing was imported; {again} imports them."))
 
 
 COMMAND = Command(
