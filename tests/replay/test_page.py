@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from refold.replay.page import page_of
 from refold.replay.run import Kept, replay
-from refold.replay.texts import MESSAGE_TOKENS
+from refold.replay.texts import MESSAGE_TOKENS, tokens_of_all
 from tests.replay.test_replay import turns
 
 HOSTILE = ["</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "<!--", "\x1b[2J",
@@ -89,3 +89,25 @@ def test_the_policy_allows_the_one_script_and_style_and_no_request():
         assert f"'sha256-{digest}'" in policy
     assert not any(found.get("src") or found.get("href") for _, found in tags.tags)
     assert not re.search(r"https?://|@import|url\(", page.split('id="told"')[0])
+
+
+def test_a_curve_that_leaves_the_picture_is_told_and_others_stay_in_it():
+    for count in (20, 60):
+        page, _, replayed = made(turns(count))
+        most = max(turn.tokens for turn in replayed.outcome("everything").turns)
+        [top] = map(int, re.findall(r"height: ([\d,]+) tokens", page.replace(",", "")))
+        told = f"; higher go everything to {most:,}</span>"
+        assert (told in page) == (most > top) == ("higher go" in page)
+        highs = [float(high) for high in re.findall(r"\d,(-?[\d.]+)[ \"]", _curves(page))]
+        assert (min(highs) < 0) == (most > top)
+
+
+def _curves(page: str) -> str:
+    return " ".join(re.findall(r"points=\"[^\"]*\"", page))
+
+
+def test_a_session_at_the_window_that_is_chosen_for_it_is_drawn_whole():
+    said = turns(40)
+    kept = Kept()
+    replayed = replay(said, int(tokens_of_all(said) * 0.4), "claude-sonnet-4-5", kept=kept)
+    assert "higher go" not in page_of("x", "x-1", replayed, kept, [("policy",), ("refold",)], str)

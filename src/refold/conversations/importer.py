@@ -58,24 +58,24 @@ def read_document(path: str) -> bytes:
         raise disk.os_failure(error, f"cannot read {path}") from error
 
 
-def open_regular_file(path: str) -> BinaryIO:
-    """The same, with errors that a person can read."""
+def open_regular_file(path: str, hint: str = NAME_AN_EXPORT) -> BinaryIO:
+    """The same, with errors that a person can read; `hint` says what can be named."""
     disk.check_name(path)
     try:
-        return _open_regular(path)
+        return _open_regular(path, hint)
     except FileNotFoundError as error:
-        raise NotFound(f"there is no file {path}", hint=NAME_AN_EXPORT) from error
+        raise NotFound(f"there is no file {path}", hint=hint) from error
     except OSError as error:
         raise disk.os_failure(error, f"cannot read {path}") from error
 
 
-def _open_regular(path: str) -> BinaryIO:
+def _open_regular(path: str, hint: str = NAME_AN_EXPORT) -> BinaryIO:
     """The file, open for reading; Invalid if it is a folder, a device or a pipe."""
     # Without O_NONBLOCK, opening a named pipe would wait for its writer forever.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise Invalid(f"{path} is not a regular file", hint=NAME_AN_EXPORT)
+        raise Invalid(f"{path} is not a regular file", hint=hint)
     return os.fdopen(descriptor, "rb")
 
 

@@ -55,11 +55,13 @@ class Line(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown
 
 
 class ImportedMemories(Struct, frozen=True, kw_only=True):
-    """What an import did: how many entries are new, were known, and were forgotten here before."""
+    """What an import did: how many entries are new, were known, and were forgotten here before.
+    Of the new ones, `ended` are true no longer: later ones replaced them."""
 
     entries: int = 0
     known: int = 0
     forgotten: int = 0
+    ended: int = 0
 
 
 # --- out ---
@@ -180,7 +182,21 @@ def import_lines(
     ]
     if bodies:
         journal.append(bodies)
-    return ImportedMemories(entries=len(left) - len(gone), known=len(known), forgotten=len(gone))
+    return ImportedMemories(
+        entries=len(left) - len(gone),
+        known=len(known),
+        forgotten=len(gone),
+        ended=_ended(journal, {body.entry for body in bodies}),
+    )
+
+
+def _ended(journal: Journal, ids: set[str]) -> int:
+    """How many of these entries are true no longer."""
+    if not ids:
+        return 0
+    entries, now_ms = journal.entries(), journal.now_ms()
+    runs = (entries.run_of(id) for id in ids)
+    return sum(run is not None and run.until_ms <= now_ms for run in runs)
 
 
 def _is_known(journal: Journal, line: Line) -> bool:

@@ -18,32 +18,26 @@ from typing import Any
 import msgspec
 
 from refold.replay.run import AGENT, OURS, Kept, Outcome, Replayed
+from refold.replay.words import measure_words, size_words
 
 MARK = "<!doctype html>\n<!-- refold replay -->"
 TEXT_BYTES_MIN, TEXT_BYTES_MAX = 200, 20_000
 TEXTS_BYTES_MAX = 3_000_000
 WIDE, HIGH = 1_000, 300
-WINDOWS_DRAWN = 2  # what is more leaves the picture at its top: the rest could not be told apart
+WINDOWS_DRAWN = 3  # what is more leaves the picture at its top: the rest could not be told apart
 BESIDE_FIRST = (AGENT, "sliding window")  # what refold is compared with until one is chosen
-MEASURE = (
-    "Names kept: a turn uses names (paths, identifiers, numbers), and some of them were last seen"
-    " more than ten messages ago. The share is how many of those still had a line in the prompt"
-    " that says something about them."
-)
-
 Redact = Callable[[str], str]
 
 
 def page_of(title: str, id: str, replayed: Replayed, kept: Kept, rows: Sequence[Sequence[str]],
-            redact: Redact) -> str:  # fmt: skip
-    """The whole document. `rows` is the table, its heads first."""
+            redact: Redact, counted: str = "") -> str:  # fmt: skip
+    """The whole document. `rows` is the table, its heads first, `counted` how sizes are counted."""
     style, script = _asset("page.css"), _asset("page.js")
     policy = (
         f"default-src 'none'; style-src {_source(style)}; script-src {_source(script)};"
         " base-uri 'none'; form-action 'none'"
     )
     last = max(0, len(replayed.outcome(OURS).turns) - 1)
-    size = f"{replayed.messages:,} messages, {replayed.tokens:,} tokens, window {replayed.window:,}"
     heading = escape(redact(title))
     return f"""{MARK}
 <html lang="en"><head><meta charset="utf-8">
@@ -51,9 +45,9 @@ def page_of(title: str, id: str, replayed: Replayed, kept: Kept, rows: Sequence[
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="referrer" content="no-referrer">
 <title>{heading}: replay</title><style>{style}</style></head><body>
-<h1>{heading}</h1><p>{escape(id)}: {size}</p>
+<h1>{heading}</h1><p>{escape(id)}: {size_words(replayed)}. {escape(counted)}</p>
 {_chart(replayed)}
-<div class="wide">{_table(rows)}</div><p>{escape(MEASURE)}</p>
+<div class="wide">{_table(rows)}</div><p>{escape(measure_words(replayed))}</p>
 {_lists(replayed, redact)}
 <div class="bar"><label for="turn" id="label" aria-live="polite">turn</label>
 <input type="range" id="turn" min="0" max="{last}" value="{last}">
@@ -105,7 +99,8 @@ def _chart(replayed: Replayed) -> str:
         f'<svg viewBox="0 0 {WIDE} {HIGH}" preserveAspectRatio="none" role="img"'
         f' aria-label="{name}">{_marks(replayed, top)}{curves}'
         f'<line class="now" id="now" x1="0" x2="0" y1="0" y2="{HIGH}"/></svg>'
-        f'<div class="axis"><span>turn 1</span><span>height: {top:,} tokens</span>'
+        f'<div class="axis"><span>turn 1</span>'
+        f"<span>height: {top:,} tokens{_cut(replayed, top)}</span>"
         f"<span>turn {turns:,}</span></div>"
         '<div class="legend"><span class="is-ours"><i></i>refold</span>'
         '<span class="is-chosen"><i></i><span id="chosen"></span></span>'
@@ -113,6 +108,15 @@ def _chart(replayed: Replayed) -> str:
         '<span class="is-cut"><i></i>a compaction of refold</span>'
         f'<span class="is-window"><i></i>the window, {replayed.window:,} tokens</span></div>'
     )
+
+
+def _cut(replayed: Replayed, top: int) -> str:
+    """Which curves leave the picture at its top, and how far they go."""
+    most = {
+        one.policy: max([turn.tokens for turn in one.turns] or [0]) for one in replayed.outcomes
+    }
+    cut = [f"{name} to {tokens:,}" for name, tokens in most.items() if tokens > top]
+    return f"; higher go {escape(', '.join(cut))}" if cut else ""
 
 
 def _marks(replayed: Replayed, top: int) -> str:

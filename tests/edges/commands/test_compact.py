@@ -217,3 +217,12 @@ def test_the_text_says_what_was_removed_saved_and_put_there(url: str) -> None:
     assert "tokens too many: " in lines[7]
     assert lines[8] == "Batch BATCH; refold receipts fix-login lists all."
     assert lines[9:] == ["Undo with: refold undo fix-login"]
+
+
+@pytest.mark.usefixtures("long")
+def test_a_plan_that_misses_its_target_says_so() -> None:
+    for target, is_missed in (("1", True), ("2000", False)):
+        planned = run("context", "prune", "fix-login", "--max-tokens", target, "--dry-run")
+        shown = " ".join(planned.stdout.split())
+        assert planned.exit_code == 0 and "target" in shown
+        assert ("would not be reached: " in shown) == is_missed, shown

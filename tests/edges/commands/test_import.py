@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from refold.edges.importers import SOURCES
-from tests.edges.cli.rooms import as_json, run
+from tests.edges.cli.rooms import as_json, on_terminal, run
 from tests.edges.importers import transcripts
 from tests.edges.importers.test_recorded import RECORDED, database
 from tests.edges.importers.transcripts import SESSION, write
@@ -27,6 +27,23 @@ def test_a_session_is_imported_and_imported_again(url: str, tmp_path: Path) -> N
     assert run("verify").exit_code == 0
 
 
+def test_the_branch_that_a_rewound_session_left_is_a_command_away(url: str, tmp_path: Path) -> None:
+    file = tmp_path / "m.json"
+    for words in (["one", "two", "three"], ["one", "four"]):
+        file.write_text(json.dumps([{"role": "user", "content": word} for word in words]))
+        done = run("import", str(file))
+    said = " ".join(done.stdout.split())
+    assert "The session was rewound: 2 messages taken back. As it was before: refold " in said
+    assert "undo" not in said
+    back = said.partition("before: refold ")[2].partition(";")[0].split()
+    beside = said.partition("beside this one: refold ")[2].split()
+    assert run(*(word.replace("NEW", "left") for word in beside)).exit_code == 0
+    assert run(*back).exit_code == 0
+    for id in (back[1], "left"):
+        shown = run("show", id).stdout
+        assert "three" in shown and "four" not in shown
+
+
 def test_a_session_goes_through_a_pipe(url: str, tmp_path: Path) -> None:
     content = write(tmp_path / "s.jsonl", transcripts.parallel()).read_bytes()
     assert "standard input is now mine" in run("import", "-", "--id", "mine", input=content).stdout
@@ -37,7 +54,36 @@ def test_lines_that_were_not_understood_are_shown(url: str, tmp_path: Path) -> N
     with file.open("a") as end:
         end.write('{"type": "user", "mess')
     done = run("import", str(file))
-    assert done.exit_code == 0 and "s.jsonl, line 9: no JSON" in done.stdout
+    assert done.exit_code == 2 and "s.jsonl, line 9: no JSON" in done.stdout
+    assert "5 messages, 5 new" in done.stdout
+
+
+def test_what_is_not_understood_in_a_list_is_an_element(url: str, tmp_path: Path) -> None:
+    said = [{"role": "user", "content": "Hello"}, 5, {"role": "assistant", "content": "Hi."}]
+    for name, value, element in (("l", said, 2), ("o", {"messages": said}, 2)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(value))
+        done = run("import", f"{name}.json")
+        assert done.exit_code == 2 and "2 messages, 2 new" in done.stdout
+        assert f"{name}.json, element {element}: " in done.stdout and "line" not in done.stdout
+        [report] = as_json("import", f"{name}.json")["files"]
+        assert (report["unit"], report["unread"][0]["line"]) == ("element", element)
+
+
+@pytest.mark.parametrize("cut", range(20, 200, 20))
+def test_a_list_that_was_cut_says_where(cut: int, url: str, tmp_path: Path) -> None:
+    whole = json.dumps([{"role": "user", "content": f"part {n}"} for n in range(5)], indent=1)
+    assert 0 < len(whole[:cut]) < len(whole)
+    (tmp_path / "cut.json").write_text(whole[:cut])
+    done = run("import", "cut.json")
+    line = whole[:cut].rstrip().count("\n") + 1
+    assert done.exit_code == 2 and f"cut.json, line {line}: the file is cut off" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["import", "replay"])
+def test_a_file_that_is_missing_says_what_can_be_read(command: str, url: str) -> None:
+    done = run(command, "missing.json")
+    assert done.exit_code == 3 and "refold export" not in done.stderr
+    assert command == "replay" or "import --list" in done.stderr
 
 
 def test_a_folder_gives_its_sessions_and_passes_over_the_rest(url: str, tmp_path: Path) -> None:
@@ -71,8 +117,25 @@ def test_a_scan_says_what_there_is_and_imports_when_it_may(
     project.mkdir(parents=True)
     write(project / f"{SESSION}.jsonl", transcripts.parallel())
     asked = run("import", "--scan")
-    assert "Claude Code: 1 file" in asked.stdout and "Nothing was imported" in asked.stdout
+    assert asked.stdout.count("Claude Code: 1 file") == 1 and "Nothing was imported" in asked.stdout
+    assert [one["source"] for one in as_json("import", "--scan")["found"]] == ["claude-code"]
     assert "5 messages, 5 new" in run("import", "--scan", "--yes").stdout
+
+
+@pytest.mark.parametrize(("typed", "imported"), [("n\n", False), ("\n", False), ("y\n", True)])
+def test_a_scan_that_asks_says_once_what_there_is(
+    typed: str, imported: bool, tmp_path: Path
+) -> None:
+    project = tmp_path / "claude" / "projects" / "-home-user"
+    project.mkdir(parents=True)
+    write(project / f"{SESSION}.jsonl", transcripts.parallel())
+    environ = {"HOME": str(tmp_path), "CLAUDE_CONFIG_DIR": str(tmp_path / "claude")}
+    status, shown = on_terminal(
+        "import", "--scan", cwd=tmp_path, typed=typed, when="Import 1 file", **environ
+    )
+    shown = " ".join(shown.split())
+    assert status == 0 and shown.count("Claude Code: 1 file") == 1
+    assert ("5 messages, 5 new" in shown) == imported != ("Nothing was imported" in shown)
 
 
 def test_a_scan_looks_where_every_program_keeps_its_sessions(

@@ -47,7 +47,7 @@ def test_what_the_guide_shows_works_when_it_is_pasted(extra):
     assert "My manager is Helena" in told["memory search who is my boss?"]
     assert "The database port is 6432" in told["memory inbox --scope"]
     assert "Bring it back with: refold memory revert 3" in told["memory revert 2"]
-    assert entries("list") == ["My manager is Helena", "The database port is 6432"]
+    assert entries("list", "--ended") == ["My manager is Helena"]
 
 
 def test_another_project_has_its_own_memory():
@@ -94,6 +94,28 @@ def test_an_import_waits_and_a_file_that_is_none_changes_nothing():
     assert entries("list", "--scope", "agent.x") == []
     assert "1 new" in done("memory", "import", "out.jsonl", "--scope", "agent.x", "--accept")
     assert entries("list", "--scope", "agent.x") == ["The port is 1"]
+
+
+def test_adding_says_what_it_ended():
+    said = [done("memory", "add", f"The database port is {port}") for port in (1, 2, 2, 1)]
+    assert "ends" not in said[0] and "ends" not in said[2]
+    for told, ended in ((said[1], 1), (said[3], 2)):
+        assert re.search(rf"It ends mem-[0-9a-f]{{16}}: The database port is {ended}\n", told)
+    assert "ends" not in done("memory", "add", "The kettle is blue")
+
+
+def test_an_import_says_how_many_of_the_new_are_history():
+    for content in ("The database port is 1", "The database port is 2", "The kettle is blue"):
+        done("memory", "add", content)
+    done("memory", "export", "out.jsonl")
+    told = done("memory", "import", "out.jsonl", "--scope", "agent.x")
+    assert "3 new (1 of these true no longer, kept as history)" in told
+    assert "memory inbox --scope agent.x" in " ".join(told.split())
+    assert len(entries("inbox", "--scope", "agent.x")) == 2
+    again = done("memory", "import", "out.jsonl", "--scope", "agent.y", "--accept")
+    assert "3 new (1 of these true no longer" in again and "inbox" not in again
+    assert len(entries("list", "--scope", "agent.y")) == 2
+    assert "0 new (3 known)" in done("memory", "import", "out.jsonl")
 
 
 def test_what_is_imported_from_a_pipe_is_what_was_exported_to_one():

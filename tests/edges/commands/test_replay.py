@@ -49,6 +49,40 @@ def test_of_a_file_with_several_sessions_the_longest_is_played(url: str, tmp_pat
     assert played["remark"].startswith("the file has 1 session more: this is the longest. ")
 
 
+def test_sizes_that_differ_from_the_list_are_explained(url: str, tmp_path: Path) -> None:
+    said = turns(20)
+    said += [{"role": "assistant", "content": f"Done {part}."} for part in range(3)]
+    (tmp_path / "s.json").write_text(json.dumps(said))
+    id = as_json("import", str(tmp_path / "s.json"))["conversation"]
+    [listed] = [one for one in as_json("list")["conversations"] if one["id"] == id]
+    [played] = as_json("replay", id)["sessions"]
+    assert (played["messages"], played["tokens"]) == (listed["messages"], listed["tokens"])
+    assert played["replayed"]["messages"] == played["messages"] - 2
+    shown = " ".join(run("replay", id).stdout.split())
+    assert f"the page as it is now, for its model: {listed['tokens']:,}." in shown
+    assert f"The log has {listed['messages']} messages: here" in shown
+
+
+@pytest.mark.parametrize(
+    ("window", "why"),
+    [("1000", "no turn used a name from more than 10"), ("90000", "was never larger than")],
+)
+def test_a_measure_that_is_not_there_says_why(
+    window: str, why: str, url: str, tmp_path: Path
+) -> None:
+    said = []
+    for turn in range(40):
+        said.append({"role": "user", "content": f"Tell me more, please: part {turn}. " * 20})
+        said.append({"role": "assistant", "content": "Well, as it was said before. " * 20})
+    (tmp_path / "s.json").write_text(json.dumps(said))
+    shown = run("replay", "s.json", "--window", window, "--html", "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    for text in (" ".join(shown.stdout.split()), page):
+        assert "Here there is none (-): " in text and why in text
+    again = session(tmp_path)
+    assert "Here there is none" not in run("replay", again, "--window", "3000").stdout
+
+
 @pytest.mark.parametrize("arguments", [(), ("x", "--all"), ("x", "--window", "5")])
 def test_what_cannot_be_played_is_said(arguments: tuple[str, ...], url: str) -> None:
     assert run("replay", *arguments).exit_code == 2

@@ -192,6 +192,30 @@ def test_rewinds_anywhere_end_at_the_branch_of_the_last_line(tmp_path: Path, dat
     assert texts(store, CLAUDE) == paths[uuid]
 
 
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=5), min_size=2, max_size=5))
+def test_the_branch_that_was_left_comes_back_alone(tmp_path: Path, lists: list[list[str]]) -> None:
+    """By a restore of the seq that the import names, or in a fork there; imported again, the
+    conversation is the session again."""
+    store, file, before = open_store("memory:"), tmp_path / "m.json", list[str]()
+    for number, words in enumerate(lists):
+        file.write_text(json.dumps([{"role": "user", "content": word} for word in words]))
+        [session] = imported(store, file).sessions
+        id = session.conversation
+        shown = texts(store, id)
+        assert shown[: len(words)] == words and (len(shown) == len(words) + session.missing)
+        if session.restored:
+            with Context(store, id) as context:
+                context.fork(f"left-{number}", at=session.left_at).close()
+                context.restore(session.left_at)
+            assert texts(store, id) == texts(store, f"left-{number}") == before
+            imported(store, file)
+            assert texts(store, id) == words
+        before = texts(store, id)
+
+
 # --- Codex ---
 
 
@@ -332,6 +356,16 @@ def test_lists_of_messages_are_read(
     [session] = report.sessions
     assert [one.strip() for one in texts(store, session.conversation)] == expected
     assert imported(store, tmp_path / "m.json").sessions[0].new == 0
+
+
+def test_a_list_with_an_element_per_line_is_a_list(store: Store, tmp_path: Path) -> None:
+    """Its last element is an object in a line of its own, as in JSON Lines."""
+    elements = ",\n".join(map(json.dumps, CALLED))
+    for number, content in enumerate((f"[\n{elements}\n]", f'{{"messages": [\n{elements}\n]}}')):
+        path = tmp_path / f"{number}.json"
+        path.write_text(content)
+        report = imported(store, path)
+        assert (report.unread_total, report.sessions[0].messages) == (0, 3)
 
 
 def test_json_lines_of_messages_and_of_whole_conversations(store: Store, tmp_path: Path) -> None:

@@ -187,6 +187,7 @@ def test_what_openhands_left_is_no_part_of_the_conversation(tmp_path: Path) -> N
     (folder / "events" / "event-00007-link.json").symlink_to("/etc/passwd")
     store, report = imported(folder / "base_state.json")
     assert texts(store, report.sessions[0].conversation).count(DONE) == 1
-    assert [(one.line, "no JSON" in one.reason) for one in report.unread] == [(7, True)]
+    assert [(one.line, "cut off" in one.reason) for one in report.unread] == [(7, True)]
+    assert report.unit == "event"
     notes = Context(store, report.sessions[0].conversation).log.notes(kind="left-branch")
     assert [note.data["id"] for note in notes] == ["other"]

@@ -102,7 +102,7 @@ class Screen:
     def paged(self) -> Iterator[None]:
         """What is printed inside stops at every full screen, if somebody sits there; whoever has
         seen enough ends it."""
-        if not (self.draws and self._can_ask):
+        if not (self.draws and self.can_ask):
             yield
             return
         self._rows_left = self._rows
@@ -156,25 +156,26 @@ class Screen:
 
     def confirm(self, question: str, reason: str) -> None:
         """Asks on a terminal; Invalid, for that reason, elsewhere, where --yes must say it."""
-        if not self._can_ask:
+        if not self.can_ask:
             raise Invalid(reason, hint="confirm it with --yes")
         if not self.ask(question):
             raise click.Abort
 
     def ask(self, question: str) -> bool:
         """The answer of whoever is at the terminal; no, where nobody can be asked."""
-        return self._can_ask and chosen(_typed, self.escaped(one_line(question))) == "yes"
+        return self.can_ask and chosen(_typed, self.escaped(one_line(question))) == "yes"
 
     def secret(self, question: str) -> str | None:
         """What whoever is at the terminal types, without showing it; None where nobody can be
         asked."""
-        if not self._can_ask:
+        if not self.can_ask:
             return None
         typed: str = click.prompt(self.escaped(question), hide_input=True, err=True)
         return typed
 
     @property
-    def _can_ask(self) -> bool:
+    def can_ask(self) -> bool:
+        """Whether somebody is at the terminal who can answer."""
         return not self.json_output and sys.stdin.isatty()
 
     def fields(self, pairs: Iterable[tuple[str, str]]) -> None:

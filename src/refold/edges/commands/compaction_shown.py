@@ -41,6 +41,9 @@ def _show_plan(plan: Planned, screen: Screen) -> None:
     )
     _show_bars(plan, plan.window, screen)
     _show_items(plan, screen)
+    if not plan.reached:
+        missed = f"The target of {number(plan.target, 'token')} would not be reached"
+        screen.line(("yellow", f"{missed}: {plan.reason}."))
 
 
 def _show_receipt(done: Compacted, screen: Screen) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from refold.conversations.importer import DOCUMENT_BYTES_MAX
 from refold.display import number
@@ -22,6 +23,7 @@ from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
 from refold.edges.importers import REFOLD, SOURCES, Source
 from refold.edges.importers.importer import Report, import_file
+from refold.edges.importers.importer import Session as Followed
 from refold.edges.importers.places import Found, files_in, scan
 from refold.errors import Invalid, NotFound, RefoldError
 from refold.log.reading import open_id_checked
@@ -58,18 +60,21 @@ class Readable(Struct, frozen=True, kw_only=True):
 
 class Imported(Result, frozen=True, kw_only=True):
     """What became of the files. `conversation` is the first one that was written; `failed` has the
-    files that are no sessions, with the reason."""
+    files that are no sessions, with the reason. `asked`: somebody was shown what was found, and did
+    not want it."""
 
     store: str = ""
     conversation: str = ""
     files: tuple[Report, ...] = ()
     failed: dict[str, str] = field(default_factory=dict)
     found: tuple[Found, ...] = ()
+    asked: bool = False
     sources: tuple[Readable, ...] = ()
 
     @property
     def outcome(self) -> str:
-        return "invalid" if self.failed else "ok"
+        is_read = not self.failed and not any(report.unread_total for report in self.files)
+        return "ok" if is_read else "invalid"
 
 
 def run(session: Session, arguments: ImportArguments) -> Imported:
@@ -107,22 +112,20 @@ def _expanded(arguments: ImportArguments) -> list[Path]:
 def _scanned(session: Session, arguments: ImportArguments) -> Imported:
     found = tuple(scan())
     paths = [Path(file) for one in found for file in one.files]
-    if not paths or not (arguments.yes or _is_wanted(session, found)):
+    can_ask = session.screen is not None and session.screen.can_ask
+    if not paths or not (arguments.yes or can_ask):
         return Imported(found=found)
-    done = _all(session, paths, set(paths))
-    return Imported(
-        store=done.store, conversation=done.conversation, files=done.files, failed=done.failed,
-        found=found,
-    )  # fmt: skip
+    if not arguments.yes and not _is_wanted(session, found):
+        return Imported(found=found, asked=True)
+    return replace(_all(session, paths, set(paths)), found=found)
 
 
 def _is_wanted(session: Session, found: tuple[Found, ...]) -> bool:
-    if session.screen is None:
-        return False
-    for one in found:
-        session.screen.line(_found_line(one))
+    if session.screen is not None:
+        for one in found:
+            session.screen.line(_found_line(one))
     count = number(sum(len(one.files) for one in found), "file")
-    return session.screen.ask(f"Import {count} into {session.target.url}?")
+    return session.ask(f"Import {count} into {session.target.url}?")
 
 
 def _all(session: Session, paths: list[Path], in_folders: set[Path]) -> Imported:
@@ -153,13 +156,7 @@ def _one(session: Session, path: Path, id: str | None = None) -> Report:
 
 
 def _named(report: Report) -> Report:
-    return Report(
-        file=STDIN_NAME,
-        source=report.source,
-        sessions=report.sessions,
-        unread=report.unread,
-        unread_total=report.unread_total,
-    )
+    return replace(report, file=STDIN_NAME)
 
 
 @contextmanager
@@ -206,7 +203,7 @@ def show(imported: Imported, screen: Screen) -> None:
     for file, reason in imported.failed.items():
         screen.line(("red", f"{file}: "), reason)
     if not imported.files and not imported.failed:
-        _show_found(imported.found, screen)
+        _show_found(imported, screen)
 
 
 def _show_report(report: Report, store: str, screen: Screen) -> None:
@@ -215,20 +212,28 @@ def _show_report(report: Report, store: str, screen: Screen) -> None:
         new = "" if report.source == REFOLD else f", {one.new:,} new"
         place = f"{one.conversation} in {store}"
         screen.line(f"{report.file} is now {place} ({counted}{new}).")
-        if one.restored:
-            back = number(one.restored, "message")
-            screen.line(
-                ("dim", f"The session was rewound: {back} taken back, refold undo brings them.")
-            )
-        if one.missing:
-            more = number(one.missing, "message")
-            screen.line(("dim", f"The conversation has {more} that the file no longer has."))
+        _show_way(one, screen)
     if not report.sessions:
         screen.line(f"{report.file} has no messages.")
     for unread in report.unread[:LINES_SHOWN]:
-        screen.line(("yellow", f"{report.file}, line {unread.line}: "), unread.reason[:300])
+        where = f"{report.file}, {report.unit} {unread.line}: "
+        screen.line(("yellow", where), unread.reason[:300])
     if report.unread_total > LINES_SHOWN:
         screen.line(("dim", f"{report.unread_total - LINES_SHOWN:,} more; --json has them."))
+
+
+def _show_way(one: Followed, screen: Screen) -> None:
+    """How a session went another way than its conversation."""
+    if one.restored:
+        id, at = one.conversation, str(one.left_at)
+        back, beside = screen.call("restore", id, at), screen.call("fork", id, "NEW", "--at", at)
+        screen.line(
+            ("dim", f"The session was rewound: {number(one.restored, 'message')} taken back. "),
+            ("dim", f"As it was before: {back}; the same, beside this one: {beside}"),
+        )
+    if one.missing:
+        more = number(one.missing, "message")
+        screen.line(("dim", f"The conversation has {more} that the file no longer has."))
 
 
 def _counted(messages: int) -> str:
@@ -240,20 +245,22 @@ def _found_line(one: Found) -> str:
     return f"{SOURCES[one.source].title}: {number(len(one.files), 'file')}, {size} in {one.folder}"
 
 
-def _show_found(found: tuple[Found, ...], screen: Screen) -> None:
-    if not found:
+def _show_found(imported: Imported, screen: Screen) -> None:
+    if not imported.found:
         screen.line("No sessions were found where agents keep them.")
         return
-    for one in found:
+    for one in () if imported.asked else imported.found:
         screen.line(_found_line(one))
-    screen.line(("dim", "Nothing was imported; refold import --scan --yes imports them."))
+    again = screen.call("import", "", "--scan", "--yes")
+    screen.line(("dim", f"Nothing was imported; {again} imports them."))
 
 
 COMMAND = Command(
     name="import",
     details="PATH is a session of an agent (refold import --list), a list of messages, an export "
     "of refold, or a folder of these; - is standard input. Importing a session again adds what is "
-    "new. Nothing in a file is run, and no path in it is followed.",
+    "new. What was not understood is told, the rest is imported, and the exit status is 2. Nothing "
+    "in a file is run, and no path in it is followed.",
     on="store",
     arguments=ImportArguments,
     run=run,

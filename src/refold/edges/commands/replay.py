@@ -27,6 +27,7 @@ from refold.replay.plot import plot
 from refold.replay.run import Kept, Outcome, Replayed, replay
 from refold.replay.session import messages_of
 from refold.replay.texts import Message, tokens_of_all
+from refold.replay.words import counted_words, measure_words, size_words
 from refold.stores import open_store
 from refold.stores.protocol import Store
 from refold.system.disk import os_failure
@@ -53,10 +54,13 @@ class ReplayArguments(Arguments, frozen=True, kw_only=True):
 
 
 class Played(Struct, frozen=True, kw_only=True):
-    """One session, played. `remark` says why the window is what it is."""
+    """One session, played. `remark` says why the window is what it is; `messages` and `tokens` are
+    what the list says of the conversation."""
 
     session: str
     title: str = ""
+    messages: int
+    tokens: int
     replayed: Replayed
     remark: str = ""
 
@@ -137,8 +141,15 @@ def _played(
                 show(f"replaying {id}", done, total)
 
         replayed = replay(messages, window, model, progress, kept)
-    title = title_of(store, id, context.view.title)
-    return Played(session=id, title=title, replayed=replayed, remark=remark)
+    stats = context.stats()
+    return Played(
+        session=id,
+        title=title_of(store, id, context.view.title),
+        messages=stats.messages,
+        tokens=stats.current,
+        replayed=replayed,
+        remark=remark,
+    )
 
 
 def _write(session: Session, played: Played, kept: Kept, path: Path) -> None:
@@ -147,7 +158,8 @@ def _write(session: Session, played: Played, kept: Kept, path: Path) -> None:
 
     rows = [HEADS, *(_row([one]) for one in played.replayed.outcomes)]
     redact = redactor(session.config.redact, "exports")
-    page = page_of(played.title, played.session, played.replayed, kept, rows, redact)
+    counted = counted_words(played.replayed, played.messages, played.tokens)
+    page = page_of(played.title, played.session, played.replayed, kept, rows, redact, counted)
     try:
         if path.exists() and not _begins_with(path, MARK.encode()):
             raise Conflict(f"{path} is there and is no replay", hint="choose another name")
@@ -204,16 +216,15 @@ def _is_priced(played: Played) -> bool:
 
 def _show_one(played: Played, screen: Screen) -> None:
     replayed = played.replayed
-    size = f"{number(replayed.messages, 'message')}, {replayed.tokens:,} tokens"
     screen.line(("bold", played.title), f" ({played.session})")
-    screen.line(f"{size}, window {replayed.window:,}")
+    screen.line(size_words(replayed))
+    screen.line(("dim", counted_words(replayed, played.messages, played.tokens)))
     if played.remark:
         screen.line(("dim", played.remark))
     for line in plot(replayed, is_utf8=screen.is_utf8):
         screen.line(line)
     screen.table(HEADS, [_row([one]) for one in replayed.outcomes])
-    kept = "names kept: of the names that a turn used and that were not seen lately, how many still"
-    screen.line(("dim", f"{kept} had a line that tells of them in the prompt."))
+    screen.line(("dim", measure_words(replayed)))
     for receipt in replayed.receipts:
         change = f"{receipt.tokens_before:,} -> {receipt.tokens_after:,} tokens"
         screen.line(("dim", f"turn {receipt.turn}: {receipt.strategy}, {change}"))

@@ -45,9 +45,9 @@ def of_document(lines: Lines) -> Iterator[Entry]:
         title=_title(value["messages"]),
     )
     for place, one in enumerate(value["messages"], start=1):
-        where = Where(line=1)
+        where = Where(line=place)
         if not isinstance(one, dict) or one.get("role") not in ("user", "assistant"):
-            yield Unread(reason=f"message {place} is none", **where)
+            yield Unread(reason="no message", **where)
             continue
         where["at_ms"] = happened(one.get("ts"))
         yield from told(_message(one, where), where)

@@ -2,9 +2,9 @@
 message, a compaction of the other program's own, what the session is about, and what could not be
 read.
 
-`line` is where it stands in the file, `session` names a side chain of it (empty: the session
-itself), `key` is its name in the file and stays the same when the file grows. Neighbours: importers
-make entries, `follow` writes them.
+`line` is where it stands in the file: a line, or an element where the file is one JSON value.
+`session` names a side chain of it (empty: the session itself), `key` is its name in the file and
+stays the same when the file grows. Neighbours: importers make entries, `follow` writes them.
 """
 
 from __future__ import annotations

@@ -3,9 +3,10 @@ and where the file went another way, the conversation goes back to the fork and 
 
 The keys of the file's messages are compared with the keys in the log, one after the other.
 Importing again changes nothing, a session that went on is continued, one that was rewound is
-followed by a restore, which can be undone. A message that cannot be taken is told with its line,
-and kept as a note where it can be. Neighbours: `entry` is what comes in, `importer` has one of
-these per session.
+followed by a restore. An undo of that would bring the branch that was left back beside the new
+one; where the log stood before it, there is the old branch alone (`left_at`). A message that
+cannot be taken is told with its line, and kept as a note where it can be. Neighbours: `entry` is
+what comes in, `importer` has one of these per session.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Follower:
         self._passed: set[str] = set()  # the keys of the notes that the file has had so far
         self._is_new = False  # whether the message that was read last is
         self.messages = self.new = self.restored = 0
+        self.left_at = 0  # the seq at which the log was before it was taken back
         self.unread: list[Unread] = []
 
     @property
@@ -52,8 +54,8 @@ class Follower:
 
     def take(self, entry: Entry) -> None:
         """Writes what the entry says, unless the log has it."""
-        if len(entry.key) > KEY_CHARS_MAX or not entry.key.isprintable():
-            entry = replace(entry, key=digest(entry.key.encode("utf-8", "replace")))
+        if (key := key_of(entry)) != entry.key:
+            entry = replace(entry, key=key)
         try:
             self._take(entry)
         except Invalid as error:
@@ -84,7 +86,7 @@ class Follower:
             title=about.title,
             system=about.system,
             tools=about.tools,
-            metadata=about.metadata,
+            metadata=about.metadata and {**self.context.view.metadata, **about.metadata},
         )
 
     # --- messages ---
@@ -121,6 +123,7 @@ class Follower:
     def _go_back(self, seq: int) -> None:
         """Takes the log back to a seq. Notes that the file had before this place stay."""
         after = [note for note in self.context.log.notes() if note.seq > seq]
+        self.left_at = self.context.view.head
         self.context.restore(seq)
         self.restored += len(self._places) - self._at
         del self._places[self._at :]
@@ -171,14 +174,21 @@ class Follower:
         self.context.note(ADOPTED, told, by=self._by, at=summed.at_ms, key=summed.key)
 
 
+def key_of(entry: Entry) -> str:
+    """The key of an entry, as a log can have it."""
+    if len(entry.key) <= KEY_CHARS_MAX and entry.key.isprintable():
+        return entry.key
+    return digest(entry.key.encode("utf-8", "replace"))
+
+
 def known_keys(context: Context) -> tuple[list[tuple[str, int]], set[str]]:
     """The keys of the messages and adopted summaries that stand in the log, in their order, with
     their seqs; and the keys of its notes."""
-    off = switches(_events(context)).off
+    off = switches(events_of(context)).off
     places: list[tuple[str, int]] = []
     notes: set[str] = set()
     seen: set[str] = set()  # a message may be several events
-    for event in _events(context):
+    for event in events_of(context):
         if event.seq in off or event.kind not in ("message", "note") or _MARK not in event.body:
             continue
         body = decode(event)
@@ -190,7 +200,8 @@ def known_keys(context: Context) -> tuple[list[tuple[str, int]], set[str]]:
     return places, notes
 
 
-def _events(context: Context) -> Iterator[Event]:
+def events_of(context: Context) -> Iterator[Event]:
+    """The events of the log, read page by page."""
     after = 0
     while page := context.log.events(after=after, limit=_PAGE_EVENTS):
         yield from page

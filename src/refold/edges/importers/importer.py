@@ -3,13 +3,14 @@ side chain.
 
 The id follows from the source and the session, so the same session is the same conversation again,
 wherever the file lies; a list without an id of its own is known by its path. Neighbours:
-`recognition` says whose file it is, `follow` writes.
+`recognition` says whose file it is, `owner` whose a conversation is, `follow` writes.
 """
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -19,6 +20,7 @@ from refold.edges.importers import REFOLD
 from refold.edges.importers.entry import Unread
 from refold.edges.importers.follow import Follower
 from refold.edges.importers.lines import Advance, Lines, digest
+from refold.edges.importers.owner import IMPORTED, SESSION, goes_on, is_own, taken
 from refold.edges.importers.recognition import Recognised, recognised
 from refold.engine.context import Context
 from refold.stores import gathering
@@ -32,7 +34,8 @@ _PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 class Session(Struct, frozen=True, kw_only=True):
     """A conversation that follows a session: its messages in the file, how many of them were new,
-    how many a rewound session took back, and how many the file no longer has."""
+    how many a rewound session took back, and how many the file no longer has. To restore `left_at`
+    gives the branch that was left, alone."""
 
     conversation: str
     title: str
@@ -40,18 +43,20 @@ class Session(Struct, frozen=True, kw_only=True):
     messages: int
     new: int
     restored: int = 0
+    left_at: int = 0
     missing: int = 0
 
 
 class Report(Struct, frozen=True, kw_only=True):
     """What became of a file. `unread` has the first lines that were not understood, of
-    `unread_total`."""
+    `unread_total`; where the file has no lines, `unit` says what their numbers count."""
 
     file: str
     source: str
     sessions: list[Session]
     unread: list[Unread]
     unread_total: int = 0
+    unit: str = "line"
 
 
 def import_file(
@@ -74,29 +79,36 @@ def import_file(
     for _ in range(TRIES_MAX):
         try:
             with gathering(store) as gathered:
-                return _followed(gathered, config, path, found, id, advance)
+                own = id_of(found, path)
+                place = _Place(gathered, config, path, found, id or own, own)
+                return _followed(place, advance)
         except Overtaken as error:
             overtaken = error
     raise overtaken
 
 
-def _followed(
-    store: Store,
-    config: Config,
-    path: Path,
-    found: Recognised,
-    id: str | None,
-    advance: Advance | None,
-) -> Report:
-    lines = Lines(path, advance)
+class _Place(NamedTuple):
+    """Where the sessions of a file go. `main` is the id of the conversation, `own` the one that it
+    gets unless another is chosen."""
+
+    store: Store
+    config: Config
+    path: Path
+    found: Recognised
+    main: str
+    own: str
+
+
+def _followed(place: _Place, advance: Advance | None) -> Report:
+    lines = Lines(place.path, advance)
     followers: dict[str, Follower] = {}
-    main = id or id_of(found, path)
+    if place.main != place.own:
+        _opened(place, "").close()  # before anything of a side chain is written
     try:
-        for entry in found.entries(lines):
+        for entry in place.found.entries(lines):
             follower = followers.get(entry.session)
             if follower is None:
-                follower = _follower(store, config, found, main, entry.session)
-                followers[entry.session] = follower
+                follower = followers[entry.session] = _follower(place, entry.session)
             follower.take(entry)
         sessions = [_session(each) for each in followers.values() if each.messages]
     finally:
@@ -105,22 +117,44 @@ def _followed(
     unread = [*lines.unread, *(one for each in followers.values() for one in each.unread)]
     unread.sort(key=lambda one: one.line)
     return Report(
-        file=str(path),
-        source=found.source,
+        file=str(place.path),
+        source=place.found.source,
         sessions=sessions,
         unread=unread[:UNREAD_SHOWN],
         unread_total=len(unread),
+        unit=place.found.unit,
     )
 
 
-def _follower(store: Store, config: Config, found: Recognised, main: str, session: str) -> Follower:
-    id = main if not session else fitting(f"{main}-{session}")
-    context = Context(store, id, config=config)
-    metadata = {**context.view.metadata, "imported": found.source}
-    if session and found.session != "":
-        metadata["part_of"] = main
+def _follower(place: _Place, session: str) -> Follower:
+    context = _opened(place, session)
+    metadata = {SESSION: _part(place.own, session), **context.view.metadata}
+    metadata[IMPORTED] = place.found.source
+    if session and place.found.session != "":
+        metadata["part_of"] = place.main
     context.update(metadata=metadata)
-    return Follower(context, found.source)
+    return Follower(context, place.found.source)
+
+
+def _opened(place: _Place, session: str) -> Context:
+    """The conversation of a session of the file. Conflict if it is another's."""
+    context = Context(place.store, _part(place.main, session), config=place.config)
+    if is_own(context, _part(place.own, session)) or _is_known_list(place, context, session):
+        return context
+    with context:
+        raise taken(place.store, context)
+
+
+def _is_known_list(place: _Place, context: Context, session: str) -> bool:
+    source, is_list = place.found.source, place.found.session is None
+    if not is_list or context.view.metadata.get(IMPORTED) != source:
+        return False
+    walk = place.found.entries(Lines(place.path))
+    return goes_on(context, (entry for entry in walk if entry.session == session))
+
+
+def _part(main: str, session: str) -> str:
+    return fitting(f"{main}-{session}") if session else main
 
 
 def _session(follower: Follower) -> Session:
@@ -132,6 +166,7 @@ def _session(follower: Follower) -> Session:
         messages=follower.messages,
         new=follower.new,
         restored=follower.restored,
+        left_at=follower.left_at,
         missing=follower.missing,
     )
 

@@ -32,6 +32,7 @@ UNPACKED_BYTES_FREE, UNPACKED_RATIO_MAX = 64 << 20, 200
 ZSTD_WINDOW_LOG_MAX = 27
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _BOM = b"\xef\xbb\xbf"
+HINT = "refold import --list shows what can be read"
 UNREADABLE = (msgspec.DecodeError, RecursionError, ValueError)
 
 Advance = Callable[[int], None]  # told how many bytes of the file were read
@@ -48,7 +49,7 @@ class Lines:
         """Each line that is not empty, with its number."""
         self.unread = []
         number = 0
-        with open_regular_file(str(self.path)) as file:
+        with open_regular_file(str(self.path), HINT) as file:
             try:
                 for number, line in enumerate(self._bounded(file), start=1):
                     if line.strip():
@@ -143,7 +144,7 @@ def is_bomb(size: int, file: BinaryIO) -> bool:
 
 def document(path: Path) -> Any:
     """A file that is one JSON value. Invalid if it is none, or too large to be held."""
-    with open_regular_file(str(path)) as file:
+    with open_regular_file(str(path), HINT) as file:
         try:
             content = unpacked(file, path).read(DOCUMENT_BYTES_MAX + 1)
         except (EOFError, OSError) as error:
@@ -159,8 +160,13 @@ def document(path: Path) -> Any:
 
 def _not_json(path: Path, content: bytes, error: Exception) -> RefoldError:
     place = str(error).rpartition("byte ")[2].rstrip(")")
-    line = content[: int(place)].count(b"\n") + 1 if place.isdigit() else 1
-    return Invalid(f"{path}, line {line}: no JSON: {error}", hint="refold import --list")
+    if place.isdigit():
+        line = content[: int(place)].count(b"\n") + 1
+        return Invalid(f"{path}, line {line}: no JSON: {error}", hint=HINT)
+    if "truncated" in str(error):
+        line = content.rstrip().count(b"\n") + 1
+        return Invalid(f"{path}, line {line}: the file is cut off here", hint="copy it again")
+    return Invalid(f"{path}: no JSON: {error}", hint=HINT)
 
 
 def told(entries: Iterator[Entry], where: Where) -> Iterator[Entry]:

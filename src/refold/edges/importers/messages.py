@@ -64,7 +64,7 @@ def of_document(lines: Lines) -> Iterator[Entry]:
     """The messages of one JSON value."""
     value = document(lines.path)
     if isinstance(value, dict):
-        yield from of_object(value, 1)
+        yield from of_object(value, None)
         return
     place = 0
     for number, one in enumerate(value, start=1):
@@ -77,14 +77,16 @@ def of_document(lines: Lines) -> Iterator[Entry]:
             yield Unread(line=number, reason="no message and no list of messages")
 
 
-def of_object(value: dict[str, Any], line: int, session: str = "") -> Iterator[Entry]:
-    """A conversation that is an object with a list of messages."""
-    yield from _about(value, line, session)
+def of_object(value: dict[str, Any], line: int | None, session: str = "") -> Iterator[Entry]:
+    """A conversation that is an object with a list of messages. Without a line of its own, each
+    message is an element of the file."""
+    yield from _about(value, line or 1, session)
     for place, one in enumerate(list_in(value) or ()):
         if is_message(one):
-            yield entry_of(one, place, line, session)
+            yield entry_of(one, place, line or place + 1, session)
         else:
-            yield Unread(line=line, session=session, reason=f"message {place + 1} is none")
+            reason = f"number {place + 1} of its list is no message"
+            yield Unread(line=line or place + 1, session=session, reason=reason)
 
 
 def _name_of(value: dict[str, Any], number: int) -> str:

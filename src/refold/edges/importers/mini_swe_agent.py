@@ -34,10 +34,10 @@ def of_document(lines: Lines) -> Iterator[Entry]:
     yield Noted(line=1, kind="info", data=info, key="info")
     for place, one in enumerate(value["messages"]):
         if isinstance(one, dict) and one.get("role") == "exit":
-            yield Noted(line=1, kind="exit", data=one, key=f"exit:{place}")
+            yield Noted(line=place + 1, kind="exit", data=one, key=f"exit:{place}")
             continue
         if not is_message(one):
-            yield Unread(line=1, reason=f"message {place + 1} is none")
+            yield Unread(line=place + 1, reason="no message")
             continue
         yield _with_extra(one, place)
 
@@ -45,7 +45,7 @@ def of_document(lines: Lines) -> Iterator[Entry]:
 def _with_extra(one: dict[str, Any], place: int) -> Entry:
     # `extra` may change without the message: the key follows from what was said.
     extra = one.get("extra")
-    entry = entry_of({name: one[name] for name in one if name != "extra"}, place, 1)
+    entry = entry_of({name: one[name] for name in one if name != "extra"}, place, place + 1)
     if not isinstance(extra, dict) or not isinstance(entry, Said):
         return entry
     response = extra.get("response")

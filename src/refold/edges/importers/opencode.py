@@ -38,7 +38,7 @@ def is_document(value: Any) -> bool:
 def of_document(lines: Lines) -> Iterator[Entry]:
     """The session of an export."""
     value = document(lines.path)
-    yield from _session(value["info"], value["messages"], 1)
+    yield from _session(value["info"], value["messages"], None)
 
 
 def of_database(lines: Lines) -> Iterator[Entry]:
@@ -47,17 +47,18 @@ def of_database(lines: Lines) -> Iterator[Entry]:
         yield from _session(info, messages, number)
 
 
-def _session(info: Value, messages: list[Any], line: int) -> Iterator[Entry]:
+def _session(info: Value, messages: list[Any], line: int | None) -> Iterator[Entry]:
+    """One session. Without a line of its own, each message is an element of the file."""
     session = str(info.get("id"))
     title, parent = info.get("title"), info.get("parentID")
     yield About(
-        line=line,
+        line=line or 1,
         session=session,
         title=title[:200] if isinstance(title, str) and title.strip() else None,
         metadata={"part_of": f"opencode-{parent}"[:64]} if parent else None,
     )
-    for one in _standing(info, messages):
-        where = Where(line=line, session=session)
+    for place, one in enumerate(_standing(info, messages), start=1):
+        where = Where(line=line or place, session=session)
         yield from told(_message(one, where), where)
 
 

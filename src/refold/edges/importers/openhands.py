@@ -22,6 +22,7 @@ from refold.errors import RefoldError
 
 Value = dict[str, Any]
 EVENTS_MAX = 200_000
+UNIT = "event"  # what the numbers in a report count
 _EVENT = re.compile(r"event-(\d{1,9})-[\w-]{1,80}\.json")
 _ANSWERS = {
     "ObservationEvent": "observation",

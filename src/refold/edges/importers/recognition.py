@@ -16,21 +16,21 @@ import msgspec
 from refold.conversations.exporter import FORMAT
 from refold.edges.importers import REFOLD, SOURCES
 from refold.edges.importers.entry import Entry
-from refold.edges.importers.lines import UNREADABLE, Lines, document
+from refold.edges.importers.lines import HINT, UNREADABLE, Lines, document
 from refold.errors import Invalid
 
 SNIFFED_LINES = 30
 SNIFFED_BYTES = 4_096
-HINT = "refold import --list shows what can be read"
 
 
 class Recognised(NamedTuple):
     """The source of a file, the id of its session, and the walk through it. An empty id: all
-    sessions of the file have ids of their own."""
+    sessions of the file have ids of their own. `unit` is what the numbers of its entries count."""
 
     source: str
     session: str | None
     entries: Callable[[Lines], Iterator[Entry]]
+    unit: str = "line"
 
 
 def recognised(path: Path) -> Recognised | None:
@@ -43,8 +43,10 @@ def recognised(path: Path) -> Recognised | None:
     if (of_start := _of_start(start[0][1])) is not None:
         return of_start
     values = list(_objects(line for _, line in start))
+    # Of a document in many lines, some may be objects too.
+    is_lines = 2 * len(values) > len(start) or not _goes_on(start[0][1])
     # One object in its only line may be a document as well as a line.
-    if values and (len(start) > 1 or not _is_whole(path)):
+    if values and is_lines and (len(start) > 1 or not _is_whole(path)):
         return _of_lines(path, values) or _refuse(path)
     return _of_document(path) or _of_lines(path, values) or _refuse(path)
 
@@ -59,6 +61,11 @@ def _objects(lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
             yield value
 
 
+def _goes_on(line: bytes) -> bool:
+    """Whether a JSON value begins in a line and goes on in the next."""
+    return line.strip().startswith((b"[", b"{")) and line.rstrip().endswith((b"[", b"{", b","))
+
+
 def _is_whole(path: Path) -> bool:
     return sum(1 for _ in islice(Lines(path), 2)) == 1
 
@@ -70,7 +77,7 @@ def _of_start(first: bytes) -> Recognised | None:
         if hasattr(module, "is_text") and module.is_text(first):
             return Recognised(name, None, module.entries)
         if hasattr(module, "is_database") and module.is_database(first):
-            return Recognised(name, "", module.of_database)
+            return Recognised(name, "", module.of_database, "session")
     return None
 
 
@@ -90,7 +97,8 @@ def _of_document(path: Path) -> Recognised | None:
         if hasattr(module, "is_document") and module.is_document(value):
             of = getattr(module, "session_of", None)
             own = "" if hasattr(module, "MANY") else None
-            return Recognised(name, of(Lines(path)) if of else own, module.of_document)
+            unit = getattr(module, "UNIT", "element")
+            return Recognised(name, of(Lines(path)) if of else own, module.of_document, unit)
     return None
 
 

@@ -30,9 +30,9 @@ def of_document(lines: Lines) -> Iterator[Entry]:
     messages = history if isinstance(history, list) and history else list(_steps(value))
     for place, one in enumerate(messages):
         if is_message(one):
-            yield entry_of(one, place, 1)
+            yield entry_of(one, place, place + 1)
         else:
-            yield Unread(line=1, reason=f"message {place + 1} is none")
+            yield Unread(line=place + 1, reason="no message")
 
 
 def _environment(value: dict[str, Any]) -> str | None:

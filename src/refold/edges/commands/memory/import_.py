@@ -12,7 +12,7 @@ from refold.edges.commands.command import POSITIONAL, Command, Result, Screen
 from refold.edges.commands.memory import SCOPE, MemoryArguments, memory_of
 from refold.edges.commands.session import Session
 from refold.errors import Invalid
-from refold.memory.transfer import FILE_BYTES_MAX
+from refold.memory.transfer import AGAIN, FILE_BYTES_MAX
 
 STDIN = "-"
 FILE = Meta(description="The file to read; - is standard input.", extra=POSITIONAL)
@@ -26,12 +26,15 @@ class ImportArguments(MemoryArguments, frozen=True, kw_only=True):
 
 
 class ImportedMemory(Result, frozen=True, kw_only=True):
-    """How many entries are new, were known, and were forgotten here before."""
+    """How many entries are new, were known, and were forgotten here before. Of the new ones,
+    `ended` are true no longer."""
 
     file: str
+    scope: str
     entries: int
     known: int
     forgotten: int
+    ended: int
     accepted: bool
 
 
@@ -42,16 +45,18 @@ def run(session: Session, arguments: ImportArguments) -> ImportedMemory:
         done = memory.import_lines(lines, accepted=arguments.accept, name=name)
     return ImportedMemory(
         file=name,
+        scope=arguments.scope or "project",
         entries=done.entries,
         known=done.known,
         forgotten=done.forgotten,
+        ended=done.ended,
         accepted=arguments.accept,
     )
 
 
 def _lines(session: Session, file: str, name: str) -> list[bytes]:
     if file != STDIN:
-        with open_regular_file(file) as opened:
+        with open_regular_file(file, AGAIN) as opened:
             return _read(opened, name)
     if session.stdin is None:
         raise Invalid("there is no standard input here", hint="name a file")
@@ -67,12 +72,15 @@ def _read(stream: BinaryIO, name: str) -> list[bytes]:
 
 
 def show(imported: ImportedMemory, screen: Screen) -> None:
-    others = [f"{imported.known} known"] if imported.known else []
-    others += [f"{imported.forgotten} forgotten here before"] if imported.forgotten else []
-    beside = f" ({', '.join(others)})" if others else ""
-    screen.line(f"{imported.file}: {imported.entries:,} new{beside}.")
-    if imported.entries and not imported.accepted:
-        inbox = screen.call("memory inbox")
+    others = {
+        "of these true no longer, kept as history": imported.ended,
+        "known": imported.known,
+        "forgotten here before": imported.forgotten,
+    }
+    told = ", ".join(f"{count:,} {what}" for what, count in others.items() if count)
+    screen.line(f"{imported.file}: {imported.entries:,} new{f' ({told})' if told else ''}.")
+    if imported.entries > imported.ended and not imported.accepted:
+        inbox = screen.call("memory inbox", "", "--scope", imported.scope)
         screen.line(f"No model sees them before you accept them: {inbox}")
 
 

@@ -1,0 +1,52 @@
+"""What the figures of a replay mean, in sentences: the same in the terminal and on the page.
+
+A figure that differs from another command's, or is not there, says why. Neighbours: `run` has the
+figures, `page` and `edges.commands.replay` show these sentences.
+"""
+
+from __future__ import annotations
+
+from refold.display import number
+from refold.replay.needs import RECENT
+from refold.replay.run import Replayed
+
+MEASURE = (
+    "Names kept: a turn uses names (paths, identifiers, numbers), and some of them were last seen"
+    f" more than {RECENT} messages ago. The share is how many of those still had a line in the"
+    " prompt that says something about them."
+)
+
+
+def size_words(replayed: Replayed) -> str:
+    """How large the session is."""
+    messages = number(replayed.messages, "message")
+    return f"{messages}, {replayed.tokens:,} tokens, window {replayed.window:,}"
+
+
+def counted_words(replayed: Replayed, messages: int, tokens: int) -> str:
+    """Why the size is another than that of the log, of which the list says `messages` and
+    `tokens`."""
+    said = (
+        "Counted is all that was ever said, without thinking and images, four characters a token,"
+        " for every policy alike; the list counts the page as it is now, for its model:"
+        f" {tokens:,}."
+    )
+    if messages == replayed.messages:
+        return said
+    return (
+        f"{said} The log has {number(messages, 'message')}: here a system prompt is one too, what"
+        " an assistant says in several is one, and results stand with their calls."
+    )
+
+
+def measure_words(replayed: Replayed) -> str:
+    """What `names kept` says, or why it says nothing."""
+    if any(one.needed for one in replayed.outcomes):
+        return MEASURE
+    if replayed.tokens <= replayed.window:
+        none = "the session was never larger than the window"
+    else:
+        none = (
+            f"after the window was full, no turn used a name from more than {RECENT} messages ago"
+        )
+    return f"{MEASURE} Here there is none (-): {none}."
