@@ -242,3 +242,14 @@ def test_what_can_stand_there_is_completed(
 @given(st.text(max_size=30))
 def test_any_text_can_be_completed(text: str) -> None:
     assert isinstance(words_for(text, Names(Path("/usr/share"))), list)
+
+
+@pytest.mark.parametrize("name", ["talk", "other", "other.1"])
+def test_new_never_opens_what_is_there(chat: Any, name: str) -> None:
+    if name != "talk":
+        told(chat, f"/new {name}")
+        chat.answer("count to 3")
+        told(chat, "/resume talk")
+    text = " ".join(told(chat, f"/new {name}").split())
+    assert "there is a conversation" in text and f"/resume {name} goes on with it" in text
+    assert chat.context.id == "talk"
