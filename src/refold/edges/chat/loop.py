@@ -15,6 +15,7 @@ from contextlib import closing
 from typing import Any, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.checked import quoted
 from refold.config import Config
@@ -172,6 +173,12 @@ class Chat:
         self.context.update(model=endpoint.model.name, window=self._window(self.context.id))
         self.context.flush()
         self._remember(self.context.id)
+
+    def resize(self, window: int) -> None:
+        """Goes on in another window."""
+        self.options = replace(self.options, window=window)
+        self.context.update(window=window)
+        self.context.flush()
 
     def _take_notice(self, notice: Notice) -> None:
         if not self.is_quiet_about_notices:

@@ -24,6 +24,7 @@ from refold.edges.cli.screen import Screen
 from refold.edges.commands import COMMANDS, fork, help_
 from refold.edges.commands.command import Arguments, Document
 from refold.edges.commands.line import HELP_OPTIONS, Line, arguments_of, as_lines, parse, split
+from refold.edges.commands.model import WINDOW
 from refold.edges.commands.parameters import parameters_of
 from refold.edges.commands.session import Session
 from refold.errors import Conflict, NotFound, RefoldError
@@ -46,6 +47,7 @@ NEW = Meta(
 
 class ModelArguments(Arguments, frozen=True, kw_only=True):
     model: Annotated[str, MODEL] = ""
+    window: Annotated[int, WINDOW] | None = None
 
 
 class ResumeArguments(Arguments, frozen=True, kw_only=True):
@@ -162,6 +164,8 @@ def _show_own(screen: Screen) -> None:
 
 def _model(chat: Chat, given: ModelArguments) -> bool:
     spec = given.model
+    if given.window is not None:
+        chat.resize(given.window)
     if spec:
         most = chat.options.reply_tokens_max
         chat.use(endpoint_for(spec, os.environ, reply_tokens_max=most))
@@ -217,7 +221,7 @@ _OWN = (
     OwnCommand(
         name="model",
         summary=COMMANDS["model"].summary,
-        details="Without a MODEL, nothing is changed. The limits follow the model at once.",
+        details="Without a MODEL and a window, nothing is changed. The limits follow at once.",
         arguments=ModelArguments,
         run=_model,
     ),
