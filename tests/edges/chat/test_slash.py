@@ -13,6 +13,7 @@ from refold.edges.chat.completion import Names, words_for
 from refold.edges.chat.scripted import Scripted
 from refold.edges.chat.slash import OWN, obey
 from refold.edges.chat.start import greet
+from refold.edges.commands import COMMANDS
 from refold.edges.commands.line import table
 from refold.edges.commands.session import Session
 from refold.stores import open_store
@@ -62,6 +63,28 @@ def test_a_typo_is_answered_with_the_nearest_name(chat: Any) -> None:
     assert "did you mean /undo?" in told(chat, "/undoo")
     assert "did you mean /resume?" in told(chat, "/resum")
     assert "/help lists them" in told(chat, "/")
+
+
+def listed(text: str) -> list[str]:
+    return [line.split()[0] for line in text.splitlines() if line.strip().startswith("/")]
+
+
+def test_whatever_help_names_can_be_asked_about_and_typed(chat: Any) -> None:
+    for name in listed(told(chat, "/help")):
+        text = told(chat, f"/help {name.removeprefix('/')}")
+        assert text.strip() and "there is no command" not in text and "for a shell" not in text
+        assert "there is no command" not in told(chat, f"{name} --help")
+
+
+SHELL_ONLY = [name for name, entry in COMMANDS.items() if entry.is_shell_only]
+
+
+@pytest.mark.parametrize("name", [*SHELL_ONLY, "hook", "hook claude-code", "mcp", "token", "proxy"])
+def test_a_command_of_the_shell_says_so_in_a_chat(chat: Any, name: str) -> None:
+    for line in (f"/{name}", f"/help {name}", f"/{name} --help", f"/{name} x"):
+        text = " ".join(told(chat, line).split())
+        assert "is for a shell, not for a chat; refold " in text and " --help" in text
+    assert f"/{name.split()[0]}" not in listed(told(chat, "/help"))
 
 
 def test_help_lists_the_chats_own_commands(chat: Any) -> None:

@@ -49,12 +49,18 @@ def parse(line: str, also: Iterable[str] = ()) -> Line:
     words = named_first(split(line.strip().removeprefix("/")), table())
     if not words:
         raise Invalid("no command is named", hint="/help lists them")
+    if words[0] in GROUPS and members(words[0]) and words[1:] and words[1] in HELP_OPTIONS:
+        return _help(words[0])
     name, rest = _named(words, also)
     if any(word in HELP_OPTIONS for word in _before_dashes(rest)):
-        return Line(load("help"), load("help").arguments(command=name))
+        return _help(name)
     given = [word for word in rest if word != "--json"]
     command = load(name)
     return Line(command, arguments_of(command, given), json_output=len(given) < len(rest))
+
+
+def _help(name: str) -> Line:
+    return Line(load("help"), load("help").arguments(command=name))
 
 
 def split(text: str) -> list[str]:
@@ -102,6 +108,8 @@ def _named(words: Sequence[str], also: Iterable[str]) -> tuple[str, list[str]]:
 
 def _unknown(words: Sequence[str], known: Sequence[str]) -> Invalid:
     group = words[0]
+    if found := shell_only(words):
+        return found
     if group not in GROUPS:
         firsts = dict.fromkeys(f"/{name.split()[0]}" for name in known)
         hint = suggestion(f"/{group}", firsts)
@@ -110,6 +118,16 @@ def _unknown(words: Sequence[str], known: Sequence[str]) -> Invalid:
     if len(words) == 1:
         return Invalid(f"/{group} needs one of: {', '.join(inside)}", hint=f"/help {group}")
     return _no_member(group, words[1])
+
+
+def shell_only(words: Sequence[str]) -> Invalid | None:
+    """Why a line cannot name this: it is a command, or a group of them, for a shell only."""
+    for count in (3, 2, 1):
+        name = " ".join(words[:count])
+        meant = [entry for one, entry in COMMANDS.items() if f"{one} ".startswith(f"{name} ")]
+        if meant and all(entry.is_shell_only for entry in meant):
+            return Invalid(f"/{name} is for a shell, not for a chat", hint=f"refold {name} --help")
+    return None
 
 
 def _no_member(group: str, name: str) -> Invalid:
