@@ -276,3 +276,14 @@ def test_new_never_opens_what_is_there(chat: Any, name: str) -> None:
     text = " ".join(told(chat, f"/new {name}").split())
     assert "there is a conversation" in text and f"/resume {name} goes on with it" in text
     assert chat.context.id == "talk"
+
+
+@pytest.mark.parametrize("adding", ["add a.txt", "add-folder .", "add-search alpha"])
+def test_what_is_added_is_no_request(chat: Any, adding: str) -> None:
+    request = chat.context.view.request
+    for _ in range(3):
+        told(chat, f"/context {adding}")
+    added = chat.context.view.slots[-1].seq
+    assert chat.context.view.request == request < added
+    assert "is the latest request, which stays" in told(chat, f"/hide {request}")
+    assert "Hidden: 1 message" in told(chat, f"/hide {added}")

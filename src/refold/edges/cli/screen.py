@@ -122,7 +122,7 @@ class Screen:
         left = (self._rows_left or 0) - rows
         if left < 0:
             self.out.flush()
-            if _typed(MORE).strip().lower() in ("q", "quit", "n", "no"):
+            if self._typed(MORE).strip().lower() in ("q", "quit", "n", "no"):
                 raise _Enough
             self.back(1)
             left = self._rows - rows
@@ -163,7 +163,7 @@ class Screen:
 
     def ask(self, question: str) -> bool:
         """The answer of whoever is at the terminal; no, where nobody can be asked."""
-        return self.can_ask and chosen(_typed, self.escaped(one_line(question))) == "yes"
+        return self.can_ask and chosen(self._typed, self.escaped(one_line(question))) == "yes"
 
     def secret(self, question: str) -> str | None:
         """What whoever is at the terminal types, without showing it; None where nobody can be
@@ -172,6 +172,14 @@ class Screen:
             return None
         typed: str = click.prompt(self.escaped(question), hide_input=True, err=True)
         return typed
+
+    def _typed(self, question: str) -> str:
+        """What is typed in answer to a question, which stands on standard error."""
+        shown = "".join(text for _, text in broken([("", question)], self.columns))
+        answer: str = click.prompt(
+            shown, default="", show_default=False, prompt_suffix=" ", err=True
+        )
+        return answer
 
     @property
     def can_ask(self) -> bool:
@@ -313,14 +321,6 @@ class Screen:
         description = TextColumn("{task.description}", markup=False)
         columns = (description, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         return Progress(*columns, console=self._console(), transient=True)
-
-
-def _typed(question: str) -> str:
-    """What is typed in answer to a question, which stands on standard error."""
-    answer: str = click.prompt(
-        question, default="", show_default=False, prompt_suffix=" ", err=True
-    )
-    return answer
 
 
 def _column_widths(lines: list[list[str]]) -> list[int]:
