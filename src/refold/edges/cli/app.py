@@ -12,7 +12,7 @@ import contextlib
 import os
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, NoReturn
 
@@ -24,6 +24,7 @@ from refold.edges.cli.options import HELP, output_options, parameters
 from refold.edges.cli.screen import Screen
 from refold.edges.commands import COMMANDS, GROUPS, load
 from refold.edges.commands.command import Command, Document, Result
+from refold.edges.commands.line import with_id
 from refold.edges.commands.order import named_first
 from refold.edges.commands.parameters import parameters_of
 from refold.edges.commands.session import Session
@@ -169,12 +170,22 @@ def _run_command(command: Command[Any, Any], screen: Screen, given: Mapping[str,
         stdin=getattr(sys.stdin, "buffer", None),
         read_only=command.reads,
     )
-    with session:
+    with _naming(given), session:
         result = command.run(session, command.arguments(**values))
         _show_result(command, screen, result)
     status = OUTCOMES[result.outcome][1]
     if status:
         raise click.exceptions.Exit(status)
+
+
+@contextlib.contextmanager
+def _naming(given: Mapping[str, Any]) -> Iterator[None]:
+    """What an error says to do next names the conversation that was asked for."""
+    try:
+        yield
+    except RefoldError as error:
+        error.hint = with_id(error.hint, given.get("conversation") or "")
+        raise
 
 
 def _show_result(command: Command[Any, Any], screen: Screen, result: Result) -> None:

@@ -26,6 +26,8 @@ HELP_OPTIONS = ("--help", "-h")
 # A word: an option's name up to its value, then a text between quotes or anything but spaces.
 _WORD = re.compile(r"""(--[\w-]+=)?(?:"((?:\\.|[^"\\])*)"|'([^']*)')(?=\s|$)|\S+""")
 _SHELL_CALL = re.compile(r"\brefold [a-z][a-z-]*(?: [^\s.,;:()]+){0,2}")
+_OWN_ID = re.compile(r"\b(refold [a-z][a-z-]*(?: [a-z][a-z-]*)? )ID\b")
+_PLAIN_ID = re.compile(r"@?\w[\w.-]*", re.ASCII)
 _ESCAPED = re.compile(r'\\(["\\])')
 
 
@@ -79,6 +81,13 @@ def as_lines(text: str, conversation: str = "") -> str:
     """A text of ours that names commands of the shell, for a chat: `refold undo ID` is `/undo`.
     For hints of errors and help, never for content."""
     return _SHELL_CALL.sub(lambda found: _as_line(found, conversation), text)
+
+
+def with_id(text: str, conversation: str) -> str:
+    """A text of ours that names commands of the shell, with this conversation in the place of
+    ID; one whose name could be read otherwise by a shell stays ID."""
+    is_plain = _PLAIN_ID.fullmatch(conversation)
+    return _OWN_ID.sub(rf"\1{conversation}", text) if is_plain else text
 
 
 def _as_line(found: re.Match[str], conversation: str) -> str:
