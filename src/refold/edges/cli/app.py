@@ -283,7 +283,11 @@ def _report_usage(error: click.ClickException, screen: Screen) -> int:
     path = "refold"
     if isinstance(error, click.UsageError) and error.ctx:
         path = error.ctx.command_path
-    message = error.format_message().rstrip(".")
+    if _misses_id(error):
+        hint = f"{path} @1 is about the newest; refold list shows all"
+        _report(screen, "invalid", "no conversation is named (ID)", hint)
+        return OUTCOMES["invalid"][1]
+    message = _in_one_line(error.format_message()).rstrip(".")
     if (
         isinstance(error, click.NoSuchOption)
         and error.ctx
@@ -292,6 +296,17 @@ def _report_usage(error: click.ClickException, screen: Screen) -> int:
         message = f"no command is named that takes {short_line(error.option_name, 40)}"
     _report(screen, "invalid", message, f"{path} --help")
     return OUTCOMES["invalid"][1]
+
+
+def _misses_id(error: click.ClickException) -> bool:
+    """Whether the conversation is missing that a command is to work on."""
+    param = error.param if isinstance(error, click.MissingParameter) else None
+    return param is not None and param.name == "conversation"
+
+
+def _in_one_line(message: str) -> str:
+    """What click says, whose lists of choices stand on lines of their own."""
+    return " ".join(message.split())
 
 
 def _report(screen: Screen, code: str, message: str, hint: str) -> None:
