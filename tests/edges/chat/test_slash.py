@@ -287,3 +287,9 @@ def test_what_is_added_is_no_request(chat: Any, adding: str) -> None:
     assert chat.context.view.request == request < added
     assert "is the latest request, which stays" in told(chat, f"/hide {request}")
     assert "Hidden: 1 message" in told(chat, f"/hide {added}")
+
+
+@pytest.mark.parametrize("line", ["/etc/passwd is what?", "/zzzzzz", "/home/undo", "/123 why"])
+def test_a_line_that_is_no_command_says_how_it_reaches_the_model(chat: Any, line: str) -> None:
+    text = " ".join(told(chat, line).split())
+    assert "/help lists them; with a space before it, the line goes to the model" in text

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from refold.display import suggestion
+from refold.display import nearest, suggestion
 from refold.edges.commands import COMMANDS, GROUPS, Entry, load
 from refold.edges.commands.command import Arguments, Command
 from refold.edges.commands.order import named_first
@@ -22,6 +22,7 @@ from refold.edges.commands.parameters import Parameter, Taking, parameters_of
 from refold.edges.commands.text import short_line
 from refold.errors import Invalid
 
+NO_COMMAND = "/help lists them; with a space before it, the line goes to the model"
 HELP_OPTIONS = ("--help", "-h")
 # A word: an option's name up to its value, then a text between quotes or anything but spaces.
 _WORD = re.compile(r"""(--[\w-]+=)?(?:"((?:\\.|[^"\\])*)"|'([^']*)')(?=\s|$)|\S+""")
@@ -121,7 +122,8 @@ def _unknown(words: Sequence[str], known: Sequence[str]) -> Invalid:
         return found
     if group not in GROUPS:
         firsts = dict.fromkeys(f"/{name.split()[0]}" for name in known)
-        hint = suggestion(f"/{group}", firsts)
+        is_typo = bool(nearest(f"/{group}", firsts)) and "/" not in group
+        hint = suggestion(f"/{group}", firsts) if is_typo else NO_COMMAND
         return Invalid(f"there is no command /{short_line(group, 40)}", hint=hint)
     inside = members(group)
     if len(words) == 1:
