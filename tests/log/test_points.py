@@ -80,7 +80,7 @@ def test_every_tenth_message_and_the_place_before_a_compaction_are_listed() -> N
     context.restore(before)
     assert [p.reason for p in context.log.points()[:3]] == [
         "before a restore",
-        "before a revert",
+        "before an undo",
         "before a compaction",
     ]
     assert [p.seq for p in context.log.points(every=8)][-3:] == [25, 17, 9]

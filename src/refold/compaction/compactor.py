@@ -85,7 +85,7 @@ class Compactor:
         check_ladder(ladder)
         check_settings(settings or {}, ladder or self._config.ladder)
         if instructions and self.asker is None:
-            hint = "give one: refold.open(writer=…), or --writer on the command line"
+            hint = "give a writer: where the conversation is opened, or by --writer"
             raise Invalid("instructions are for a writer, and there is none", hint=hint)
         return Job(
             budget=self._model.budget,

@@ -49,7 +49,7 @@ from refold.core.model import (
     Totals,
     Usage,
     View,
-    shows_memories,
+    is_shown,
 )
 from refold.core.reported import is_plausible, is_possible, reported_reply
 from refold.core.shortened import edited, skeleton, standin
@@ -232,7 +232,7 @@ class Fold:
         if (
             message.role == "user"
             and any(not isinstance(block, ToolResult) for block in message.blocks)
-            and not shows_memories(message)
+            and not is_shown(message)
         ):
             self.request = event.seq
             self.wish, self.wish_before = 0, self.wish

@@ -25,7 +25,7 @@ from refold.core.model import (
     ToolCall,
     ToolResult,
     View,
-    shows_memories,
+    is_shown,
 )
 
 NO_RESULT = "[no result recorded]"
@@ -46,8 +46,9 @@ def results_of(message: Message) -> list[str]:
 
 
 def is_request(slot: Slot) -> bool:
-    """Whether this is something a user asked for: not a summary, a tool result or memories."""
-    is_users = slot.message.role == "user" and not shows_memories(slot.message)
+    """Whether this is something a user asked for: not a summary, a tool result, memories, or
+    what was added."""
+    is_users = slot.message.role == "user" and not is_shown(slot.message)
     return is_users and not slot.standin and says_something(slot.message)
 
 

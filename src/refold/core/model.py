@@ -163,6 +163,14 @@ def shows_memories(message: Message) -> bool:
     return MEMORIES in message.metadata
 
 
+ADDED = "$added"  # in the metadata of a message that shows what was put on the page: the artifact
+
+
+def is_shown(message: Message) -> bool:
+    """Whether a message only shows something, memories or what was added: it asks for nothing."""
+    return ADDED in message.metadata or shows_memories(message)
+
+
 class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something that is no message and never on the page: a guest's own state, progress, a
     snapshot. `kind` is the guest's name for it, `key` as in a message."""

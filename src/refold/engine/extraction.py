@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from refold.core.codec import decode
 from refold.core.fold import Fold
-from refold.core.model import Fact, Message, Slot, Usage, shows_memories
+from refold.core.model import Fact, Message, Slot, Usage, is_shown
 from refold.errors import RefoldError, sentence
 from refold.ledger.ledger import facts_of
 from refold.log.log import runs
@@ -113,10 +113,10 @@ class Extraction:
         return taken, usage
 
     def _is_new(self, slot: Slot) -> bool:
-        """Whether a message left the page since this was opened; what only repeats memories
-        is nothing new."""
+        """Whether a message left the page since this was opened; what only shows
+        memories or a file is nothing that was said."""
         is_recent = slot.seq > self._opened_at or slot.seq in self._shown_then
-        return is_recent and not shows_memories(slot.message)
+        return is_recent and not is_shown(slot.message)
 
     def _todos(self) -> list[Fact]:
         """The to-dos that the ledger knows, as they are now: what the page still shows may have

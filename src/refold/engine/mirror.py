@@ -83,7 +83,7 @@ class Mirror:
         """Invalid for an empty list where there is a history: nobody can tell what it means."""
         self._log.catch_up()
         if not messages and len(self._here()):
-            hint = "open a new conversation, or clear this one: context.clear()"
+            hint = "open a new conversation, or clear this one"
             raise Invalid("the list that was handed over is empty", hint=hint)
 
     # --- comparing ---

@@ -99,7 +99,7 @@ _EDITS = {
 
 
 def _each_point(events: Iterable[Event], every: int) -> Iterator[Point]:
-    messages, batch = 0, ""
+    messages, batch, reverted = 0, "", 0
     for event in events:
         at_ms = event.at_ms
         if event.kind == "message":
@@ -113,19 +113,24 @@ def _each_point(events: Iterable[Event], every: int) -> Iterator[Point]:
             yield Point(
                 seq=body.seq, at_ms=at_ms, messages=messages, reason="checkpoint", name=name
             )
-        reason = _reason_before(event, body, batch)
-        if reason and event.seq > 1:
+        reason = _reason_before(body, batch)
+        # One step back may be several reverts in a row.
+        is_further = isinstance(body, Revert) and reverted == event.seq - 1
+        reverted = event.seq if isinstance(body, Revert) else reverted
+        if reason and event.seq > 1 and not is_further:
             yield Point(seq=event.seq - 1, at_ms=at_ms, messages=messages, reason=reason)
         if isinstance(body, Replace | Hide | Summarize):
             batch = body.batch
 
 
-def _reason_before(event: Event, body: Body | None, batch: str) -> str:
+def _reason_before(body: Body | None, batch: str) -> str:
     """Why the place before an event is worth going back to. `batch` is that of the last edit."""
     if isinstance(body, Replace | Hide | Summarize):
         return f"before {_EDITS.get(body.purpose, 'a compaction')}" if body.batch != batch else ""
-    if isinstance(body, Revert | Restore):
-        return f"before a {event.kind}"
+    if isinstance(body, Restore):
+        return "before a restore"
+    if isinstance(body, Revert):
+        return "before an undo" if body.batch else "before an undo or a redo"
     return ""
 
 

@@ -257,5 +257,5 @@ def message_event(log: Log, seq: int) -> Event:
         for event in log.read(seq - 1, seq):
             if event.kind == "message":
                 return event
-    hint = "context.view.slots lists the messages by seq"
+    hint = "refold show ID lists the messages by seq"
     raise NotFound(f"there is no message #{seq}", hint=hint)

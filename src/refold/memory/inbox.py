@@ -55,7 +55,9 @@ def undecided_body(journals: Iterable[Journal], id: str) -> tuple[Journal, Memor
             return journal, waiting.body
         if run is not None and not run.first.is_accepted:
             return journal, entries.newest(run.entry).body
-    raise NotFound(f"{quoted(id)} does not wait in the inbox", hint="inbox() has what does")
+    raise NotFound(
+        f"{quoted(id)} does not wait in the inbox", hint="refold memory inbox shows what does"
+    )
 
 
 def decided(waiting: Memory, content: str, *, state: Literal["", "rejected"]) -> Memory:

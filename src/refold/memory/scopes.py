@@ -154,4 +154,6 @@ class Scopes:
 
 
 def _no_entry(id: str) -> NotFound:
-    return NotFound(f"there is no entry {quoted(id)}", hint="list() has the ids of all entries")
+    return NotFound(
+        f"there is no entry {quoted(id)}", hint="refold memory list has the ids of all entries"
+    )

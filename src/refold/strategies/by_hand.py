@@ -18,6 +18,7 @@ from refold.strategies.brief import Brief, run_tokens
 from refold.strategies.hide_notice import notice_of, reaches_over
 
 REASON = "hidden by hand"
+PINS_NAMED = 20
 
 
 def hide_span(brief: Brief, span: Span) -> list[Edit | Ask]:
@@ -44,7 +45,7 @@ def _run_of(view: View, span: Span) -> range:
     """The slots that go: those of the span, with the others of their tool pairs."""
     named = [index for index, slot in enumerate(view.slots) if _overlaps(slot, span)]
     if not named:
-        hint = "what is on the page: context.view.slots, or refold show ID"
+        hint = "refold show ID lists what is on the page"
         raise NotFound(f"nothing of {span} is on the page", hint=hint)
     going = [unit for unit in units(view.slots) if _touches(unit, named)]
     run = range(going[0].start, going[-1].stop)
@@ -63,10 +64,11 @@ def _touches(unit: range, named: Sequence[int]) -> bool:
 
 def _check_free(view: View, run: range) -> None:
     """Refuses pins and the latest request."""
-    for slot in view.slots[run.start : run.stop]:
-        if slot.seq in view.pins:
-            hint = f"unpin it first: context.unpin({slot.seq})"
-            raise Invalid(f"#{slot.seq} is pinned", hint=hint)
+    slots = view.slots[run.start : run.stop]
+    if pinned := [slot.seq for slot in slots if slot.seq in view.pins]:
+        seqs = " ".join(map(str, pinned[:PINS_NAMED]))
+        raise Invalid(f"#{pinned[0]} is pinned", hint=f"unpin first: refold unpin ID {seqs}")
+    for slot in slots:
         if slot.seq == view.request:
             hint = "hide what lies before or behind it"
             raise Invalid(f"#{slot.seq} is the latest request, which stays", hint=hint)

@@ -70,7 +70,7 @@ def importance(brief: Brief) -> list[Edit | Ask]:
 def relevance(brief: Brief) -> list[Edit | Ask]:
     """`importance` for a task, to a size: both must be given."""
     if not brief.task.strip():
-        raise Invalid("relevance without a task", hint="say what the agent works on: task=…")
+        raise Invalid("relevance without a task", hint="say what the agent works on, as the task")
     if "max_tokens" not in brief.settings:
         raise Invalid("relevance without a size", hint="set max_tokens")
     return importance(brief)

@@ -14,7 +14,11 @@ ENDINGS = ("_BASE_URL", "_MODEL", "_HOST")
 
 
 @pytest.fixture(autouse=True)
-def keyless(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def keyless(
+    alone: None, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    # A chat remembers its model there, and its tools look at the folder.
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
     for name in list(os.environ):
         if name in KEY_DOMAINS or name.endswith(ENDINGS):
             monkeypatch.delenv(name)

@@ -41,7 +41,7 @@ def test_the_way_that_the_readme_shows(tmp_path: Path) -> None:
         Path(f"part_{n}.py").write_text(f"def part_{n}(port=8443):\n    return {n}\n" * 40)
     lines = ("read all", "/context", "/compact", "/undo", "/export talk.md", "/exit")
     done = chat("--model", "scripted", text="\n".join(lines) + "\n")
-    assert "I have read 9 files." in done.stdout, "the eight, and one of the data folder"
+    assert "I have read 8 files." in done.stdout
     assert "Undone: the compaction" in done.stdout
     assert "part_3" in Path("talk.md").read_text()
 
@@ -68,6 +68,30 @@ def test_a_conversation_is_continued_with_its_model_and_its_numbers(tmp_path: Pa
     assert named["conversation"] == first["conversation"] and named["messages"] == 4
 
 
+@pytest.mark.parametrize("line", ["/new", "/new foo", "/fork", "/fork foo3"])
+@pytest.mark.parametrize("way", ["--continue", "--resume"])
+def test_every_conversation_of_a_chat_goes_on_with_its_model(line: str, way: str) -> None:
+    lines = f"count to 2\n{line}\ncount to 3\n"
+    ended = json.loads(chat("--model", "scripted", "--json", text=lines).stdout)
+    named = (way,) if way == "--continue" else (way, ended["conversation"])
+    again = json.loads(chat(*named, "--json", text="count to 4\n").stdout)
+    assert again["conversation"] == ended["conversation"] and again["replies"] == ["1 2 3 4"]
+
+
+def test_a_fork_made_in_a_shell_goes_on_with_the_model_it_came_from() -> None:
+    chat("--model", "scripted", text="count to 2\n")
+    for old, new in (("@1", "one"), ("one", "two")):
+        subprocess.run([*PROGRAM, "fork", old, new], check=True, capture_output=True)
+    assert chat("--resume", "two", text="count to 3\n").stdout.startswith("1 2 3\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "status"), [("/undoo", 2), ("/why 999", 3), ("/export no/where.md", 8)]
+)
+def test_a_script_is_told_of_a_command_that_failed(line: str, status: int) -> None:
+    chat("--model", "scripted", text=f"count to 2\n{line}\n/stats\n", status=status)
+
+
 def test_what_cannot_be_gone_on_with_is_said(tmp_path: Path) -> None:
     assert "no conversation to continue" in chat("--continue", status=3).stderr
     assert "nowhere" in chat("--resume", "nowhere", "-m", "scripted", status=3).stderr
@@ -83,7 +107,7 @@ def test_the_model_of_a_conversation_is_the_users_to_remember(tmp_path: Path) ->
     remember("sqlite:x", "talk", "openai:m", os.environ)
     assert spec_of("sqlite:x", "talk", os.environ) == "openai:m"
     assert spec_of("sqlite:y", "talk", os.environ) == ""
-    [kept] = (tmp_path / "data/refold/chat").iterdir()
+    [kept] = (Path(os.environ["XDG_DATA_HOME"]) / "refold/chat").iterdir()
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
 
 

@@ -13,6 +13,7 @@ from refold.edges.chat.completion import Names, words_for
 from refold.edges.chat.scripted import Scripted
 from refold.edges.chat.slash import OWN, obey
 from refold.edges.chat.start import greet
+from refold.edges.commands import COMMANDS
 from refold.edges.commands.line import table
 from refold.edges.commands.session import Session
 from refold.stores import open_store
@@ -62,6 +63,28 @@ def test_a_typo_is_answered_with_the_nearest_name(chat: Any) -> None:
     assert "did you mean /undo?" in told(chat, "/undoo")
     assert "did you mean /resume?" in told(chat, "/resum")
     assert "/help lists them" in told(chat, "/")
+
+
+def listed(text: str) -> list[str]:
+    return [line.split()[0] for line in text.splitlines() if line.strip().startswith("/")]
+
+
+def test_whatever_help_names_can_be_asked_about_and_typed(chat: Any) -> None:
+    for name in listed(told(chat, "/help")):
+        text = told(chat, f"/help {name.removeprefix('/')}")
+        assert text.strip() and "there is no command" not in text and "for a shell" not in text
+        assert "there is no command" not in told(chat, f"{name} --help")
+
+
+SHELL_ONLY = [name for name, entry in COMMANDS.items() if entry.is_shell_only]
+
+
+@pytest.mark.parametrize("name", [*SHELL_ONLY, "hook", "hook claude-code", "mcp", "token", "proxy"])
+def test_a_command_of_the_shell_says_so_in_a_chat(chat: Any, name: str) -> None:
+    for line in (f"/{name}", f"/help {name}", f"/{name} --help", f"/{name} x"):
+        text = " ".join(told(chat, line).split())
+        assert "is for a shell, not for a chat; refold " in text and " --help" in text
+    assert f"/{name.split()[0]}" not in listed(told(chat, "/help"))
 
 
 def test_help_lists_the_chats_own_commands(chat: Any) -> None:
@@ -242,3 +265,31 @@ def test_what_can_stand_there_is_completed(
 @given(st.text(max_size=30))
 def test_any_text_can_be_completed(text: str) -> None:
     assert isinstance(words_for(text, Names(Path("/usr/share"))), list)
+
+
+@pytest.mark.parametrize("name", ["talk", "other", "other.1"])
+def test_new_never_opens_what_is_there(chat: Any, name: str) -> None:
+    if name != "talk":
+        told(chat, f"/new {name}")
+        chat.answer("count to 3")
+        told(chat, "/resume talk")
+    text = " ".join(told(chat, f"/new {name}").split())
+    assert "there is a conversation" in text and f"/resume {name} goes on with it" in text
+    assert chat.context.id == "talk"
+
+
+@pytest.mark.parametrize("adding", ["add a.txt", "add-folder .", "add-search alpha"])
+def test_what_is_added_is_no_request(chat: Any, adding: str) -> None:
+    request = chat.context.view.request
+    for _ in range(3):
+        told(chat, f"/context {adding}")
+    added = chat.context.view.slots[-1].seq
+    assert chat.context.view.request == request < added
+    assert "is the latest request, which stays" in told(chat, f"/hide {request}")
+    assert "Hidden: 1 message" in told(chat, f"/hide {added}")
+
+
+@pytest.mark.parametrize("line", ["/etc/passwd is what?", "/zzzzzz", "/home/undo", "/123 why"])
+def test_a_line_that_is_no_command_says_how_it_reaches_the_model(chat: Any, line: str) -> None:
+    text = " ".join(told(chat, line).split())
+    assert "/help lists them; with a space before it, the line goes to the model" in text

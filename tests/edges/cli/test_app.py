@@ -211,3 +211,24 @@ def test_an_error_is_reported_without_the_settings_and_without_secrets(
     secret = "ghp_" + "a1B2c3D4e5F6a1B2c3D4e5F6a1B2c3D4e5F6"
     shown = run("show", secret)
     assert shown.exit_code == OUTCOMES["not-found"][1] and secret not in shown.output
+
+
+ON_ONE = [name for name in COMMANDS if load(name).on == "conversation"]
+
+
+@pytest.mark.parametrize("name", ON_ONE)
+def test_a_missing_id_is_told_with_the_ways_to_name_one(name: str) -> None:
+    result = run(*name.split())
+    if name in GROUPS:
+        return
+    text = f"no conversation is named (ID); refold {name} @1 is about the newest; refold list"
+    assert result.exit_code == 2 and text in result.stderr
+
+
+def test_a_missing_choice_is_told_in_one_line() -> None:
+    error = run("completion").stderr
+    assert error.count("\n") == 1 and "\\n" not in error and "bash, fish, zsh" in error
+
+
+def test_a_sweep_names_the_limits_it_takes() -> None:
+    assert "--older-than DAYS, --keep NUMBER" in run("sweep").stderr

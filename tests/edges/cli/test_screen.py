@@ -11,9 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from refold.edges.cli.screen import Screen, is_utf8, width
 from refold.edges.commands.text import short_line
+from tests.edges.chat.rooms import Terminal
 from tests.edges.cli.rooms import PROGRAM, hostile, on_terminal, program, run
 
 OURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -210,3 +213,26 @@ def test_a_shell_asks_in_the_same_way(url: str) -> None:
     command = ("clear", "fix-login", "--store", url)
     status, text = on_terminal(*command, typed="hm\nn\n", when="[n]o:")
     assert status == 130 and "Please answer y or n." in text
+
+
+@pytest.mark.parametrize("columns", [20, 40, 60, 80, 100, 200])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    id=st.text("abcdef0123456789-", min_size=1, max_size=64),
+    title=st.text(min_size=0, max_size=80),
+    count=st.integers(0, 10**9),
+)
+def test_an_id_is_never_cut(
+    monkeypatch: pytest.MonkeyPatch, columns: int, id: str, title: str, count: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    out = Terminal()
+    screen = Screen(out=out, no_color=True)
+    heads = ("ID", "TITLE", ">MESSAGES", ">TOKENS", "UPDATED", "PARENT")
+    screen.table(heads, [(id, title, "3", f"{count:,}", "2026-11-17 13:00", "")])
+    assert screen.draws
+    # Where an id is longer than the screen, its parts stand below each other.
+    shown = out.getvalue() if len(id) <= columns else "".join(out.getvalue().split())
+    assert id in shown and f"{count:,}" in shown

@@ -57,3 +57,14 @@ def test_every_batch_that_is_live_can_be_reverted_and_no_other(url: str) -> None
     for row in as_json("receipts", "fix-login")["batches"]:
         assert (run("revert", "fix-login", row["id"]).exit_code == 0) is row["live"]
     assert not any(row["live"] for row in as_json("receipts", "fix-login")["batches"])
+
+
+def test_a_batch_may_be_named_by_how_it_begins(url: str) -> None:
+    run("compact", "fix-login", "--strategy", "hide", "--target", "900")
+    run("clear", "fix-login", "--yes")
+    first, second = (one["id"] for one in as_json("receipts", "fix-login")["batches"])
+    assert as_json("revert", "fix-login", "")["error"]["code"] == "not-found"
+    size = next(n for n in range(1, 17) if first[:n] != second[:n])
+    if size > 1:
+        assert "several batches" in run("revert", "fix-login", first[: size - 1]).stderr
+    assert as_json("revert", "fix-login", first[:size])["batch"] == first

@@ -43,10 +43,38 @@ def full(id: str, **config: float) -> None:
 
 def test_an_undo_that_does_not_fit_says_what_is_left_out_and_what_to_do(url: str) -> None:
     full("full")
-    text = run("undo", "full").stdout
-    found = re.search(r"All of it would be ([\d,]+) tokens, and ([\d,]+) fit: the oldest", text)
+    text = run("undo", "full", "--yes").stdout
+    found = re.search(r"All of it would be ([\d,]+) tokens, and ([\d,]+) fit: #\d+-\d+ left", text)
     assert found and int(found[1].replace(",", "")) > int(found[2].replace(",", ""))
-    assert "Nothing is lost" in text and "larger window: refold model full NAME" in text
+    assert "Nothing is lost" in text and "refold model full NAME" in text
+    assert "larger window: refold model full --window N" in text
+
+
+def test_messages_leave_the_page_for_an_undo_only_if_that_was_agreed(url: str) -> None:
+    full("full")
+    before = as_json("show", "full")
+    refused = run("undo", "full")
+    assert refused.exit_code == 2
+    found = re.search(
+        r"nothing was changed: all of it would be ([\d,]+) tokens, and ([\d,]+) fit: #[\d-]+ would "
+        r"be left out, and the page would go from ([\d,]+) to ([\d,]+) tokens; "
+        r"for all of it: refold model full --window N, .*; --yes takes it back all the same",
+        refused.stderr,
+    )
+    assert found
+    assert as_json("show", "full") == before
+    assert as_json("undo", "full")["error"]["code"] == "invalid"
+    whole, most, now, then = (int(text.replace(",", "")) for text in found.groups())
+    done = as_json("undo", "full", "--yes")
+    assert (done["tokens_whole"], done["tokens_max"]) == (whole, most)
+    assert (done["tokens_before"], done["tokens_after"]) == (now, then)
+
+
+def test_with_a_larger_window_all_of_it_comes_back(url: str) -> None:
+    full("full")
+    assert "K/64K tokens" in run("model", "full", "--window", "64000").stdout
+    done = as_json("undo", "full")
+    assert done["undone"] and done["made_room"] == "" and done["left_out"] == ""
 
 
 def test_an_undo_of_a_full_page_says_how_long_it_lasts(
@@ -125,10 +153,10 @@ def test_undo_says_that_the_oldest_had_to_leave(url: str) -> None:
             role = "assistant" if turn % 2 else "user"
             context.append({"role": role, "content": f"part {turn}: " + "some words " * 1_500})
         context.compact("hide", target=20_000)
-    lines = printed("undo", "full").splitlines()
+    lines = printed("undo", "full", "--yes").splitlines()
     assert lines[0].startswith("Undone: the compaction BATCH, ")
     assert lines[1].startswith("All of it would be ")
-    assert lines[1].endswith(" fit: the oldest messages are left out (batch BATCH).")
+    assert re.search(r" fit: #4-\d+ left the page \(batch BATCH\)\.$", lines[1])
 
 
 def test_what_was_hidden_by_hand_is_no_compaction(url: str) -> None:

@@ -207,3 +207,20 @@ def test_an_overview_of_nothing_is_no_error(url: str) -> None:
     assert "Messages: 0" in run("context", "empty").stdout
     assert run("context", "status", "empty", "--box").exit_code == 0
     assert on_terminal("context", "empty")[0] == 0
+
+
+@given(
+    sizes=st.lists(st.integers(0, 100_000), min_size=len(LOOKS), max_size=len(LOOKS)),
+    cells=st.integers(20, 200),
+)
+def test_the_page_ends_in_the_bar_where_its_size_says(sizes: list[int], cells: int) -> None:
+    parts = [WindowPart(name=name, tokens=size) for name, size in zip(LOOKS, sizes, strict=True)]
+    drawn = bar(parts, cells, colors=False)
+    if not sum(sizes):
+        return
+    text = "".join(text for _, text in drawn)
+    assert len(text) == cells
+    reach = sum(sign not in "░▒" for sign in text)
+    taken = sum(size for size in sizes[:-2])
+    needed = sum(size > 0 for size in sizes[:-2])
+    assert abs(reach - cells * taken / sum(sizes)) <= 1 or reach == needed

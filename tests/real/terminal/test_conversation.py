@@ -93,10 +93,13 @@ def test_warning_compaction_undo_that_lasts_and_a_second_process(folder: Path) -
         assert text.count("% of the window is used") == 1, "the warning comes once"
         assert re.search(r"Compacted: [\d,]+ -> [\d,]+ tokens", text)
         assert "I have read 13 files." in text
-        undone = " ".join(terminal.say("/undo").split())
+        asked = " ".join(terminal.say("/undo").split())
+        assert re.search(r"would go from [\d,]+ to [\d,]+ tokens", asked)
+        terminal.key("y", "Enter")
+        undone = " ".join(terminal.wait("Redo with: /redo").split())
         assert "Undone: the compaction" in undone
         assert re.search(r"All of it would be [\d,]+ tokens, and [\d,]+ fit", undone)
-        assert "Nothing is lost." in undone and "larger window: /model NAME" in undone
+        assert "Nothing is lost." in undone and "/model --window N" in undone
         compacted = text.count("Compacted: ")
         terminal.say("count to 5")
         terminal.say("count to 6")

@@ -8,12 +8,14 @@ ends a turn, never the chat; what was said so far is in the log. Neighbours: see
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import Any, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.checked import quoted
 from refold.config import Config
@@ -21,6 +23,7 @@ from refold.conversations.listing import meta_of
 from refold.core.model import ToolCall
 from refold.dialects import tool_calls
 from refold.display import cut, one_line
+from refold.edges.chat import remembered
 from refold.edges.chat.interrupts import Interrupts
 from refold.edges.chat.lines import Lines
 from refold.edges.chat.mentions import with_files
@@ -107,7 +110,7 @@ class Chat:
         self.endpoint, self.shown, self.lines = endpoint, shown, lines
         self.interrupts = Interrupts()
         self.replies: list[str] = []
-        self.failure = ""  # the code of the error that ended the newest turn
+        self.failure = ""  # the code of the error that ended the newest turn, or a command after it
         self.is_quiet_about_notices = False
         self._config, self._agreed = config, set[str]()
         self.context = self._opened(id)
@@ -128,7 +131,12 @@ class Chat:
         )
         context.update(system=SYSTEM, tools=self.tools.definitions())
         context.on("*", self._take_notice)
+        self._remember(id)
         return context
+
+    def _remember(self, id: str) -> None:
+        """Whatever conversation is open goes on with its model the next time."""
+        remembered.remember(self.store.url, id, self.endpoint.model.spec, os.environ)
 
     def _window(self, id: str) -> int | None:
         """The window to work in: as the user says, else as the log or the table knows it of the
@@ -163,6 +171,13 @@ class Chat:
             self.go_to(self.context.id)
             return
         self.context.update(model=endpoint.model.name, window=self._window(self.context.id))
+        self.context.flush()
+        self._remember(self.context.id)
+
+    def resize(self, window: int) -> None:
+        """Goes on in another window."""
+        self.options = replace(self.options, window=window)
+        self.context.update(window=window)
         self.context.flush()
 
     def _take_notice(self, notice: Notice) -> None:

@@ -195,7 +195,9 @@ def _remember(found: _Found, steps: list[Step]) -> tuple[list[Call], str]:
 
 
 def _recall(found: _Found, steps: list[Step]) -> tuple[list[Call], str]:
-    return _once(Call("recall", {"query": found["words"].strip()}), steps, "I try to recall it.")
+    # What stands below the request are memories that the page shows with it.
+    words = found["words"].partition("\n\n")[0].strip()
+    return _once(Call("recall", {"query": words}), steps, "I try to recall it.")
 
 
 def _search(found: _Found, steps: list[Step]) -> tuple[list[Call], str]:

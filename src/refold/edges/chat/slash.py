@@ -16,17 +16,18 @@ from typing import Annotated, Any
 from click.exceptions import Abort
 from msgspec import Meta, Struct
 
+from refold.checked import quoted
 from refold.conversations.listing import id_of, meta_of, newest, title_of
-from refold.edges.chat import remembered
 from refold.edges.chat.loop import Chat, endpoint_for
-from refold.edges.chat.names import new_id
+from refold.edges.chat.names import is_there, new_id
 from refold.edges.cli.screen import Screen
 from refold.edges.commands import COMMANDS, fork, help_
 from refold.edges.commands.command import Arguments, Document
 from refold.edges.commands.line import HELP_OPTIONS, Line, arguments_of, as_lines, parse, split
+from refold.edges.commands.model import WINDOW
 from refold.edges.commands.parameters import parameters_of
 from refold.edges.commands.session import Session
-from refold.errors import NotFound, RefoldError
+from refold.errors import Conflict, NotFound, RefoldError
 from refold.log.reading import open_id_checked
 
 LISTED_MAX = 20
@@ -46,6 +47,7 @@ NEW = Meta(
 
 class ModelArguments(Arguments, frozen=True, kw_only=True):
     model: Annotated[str, MODEL] = ""
+    window: Annotated[int, WINDOW] | None = None
 
 
 class ResumeArguments(Arguments, frozen=True, kw_only=True):
@@ -82,6 +84,7 @@ def obey(chat: Chat, line: str) -> bool:
         else:
             return own.run(chat, arguments_of(own, words[1:]))
     except RefoldError as error:
+        chat.failure = error.code
         chat.shown.error(_in_chat_words(error, chat))
     except (Abort, KeyboardInterrupt):
         chat.shown.aside("Nothing was changed.")
@@ -161,10 +164,11 @@ def _show_own(screen: Screen) -> None:
 
 def _model(chat: Chat, given: ModelArguments) -> bool:
     spec = given.model
+    if given.window is not None:
+        chat.resize(given.window)
     if spec:
         most = chat.options.reply_tokens_max
         chat.use(endpoint_for(spec, os.environ, reply_tokens_max=most))
-        remembered.remember(chat.store.url, chat.context.id, spec, os.environ)
     window = chat.context.budget.window
     chat.shown.aside(f"{chat.endpoint.model.spec}, with a window of {window:,} tokens")
     return True
@@ -200,7 +204,11 @@ def _fork(chat: Chat, given: fork.ForkArguments) -> bool:
 
 
 def _new(chat: Chat, given: NewArguments) -> bool:
-    chat.go_to(open_id_checked(given.conversation or new_id(chat.store)))
+    id = open_id_checked(given.conversation or new_id(chat.store))
+    if is_there(chat.store, id):
+        reason = f"there is a conversation {quoted(id, 80)} already"
+        raise Conflict(reason, hint=f"/resume {id} goes on with it; or choose another id")
+    chat.go_to(id)
     chat.shown.aside(f"This is {chat.context.id}, a new conversation")
     return True
 
@@ -213,7 +221,7 @@ _OWN = (
     OwnCommand(
         name="model",
         summary=COMMANDS["model"].summary,
-        details="Without a MODEL, nothing is changed. The limits follow the model at once.",
+        details="Without a MODEL and a window, nothing is changed. The limits follow at once.",
         arguments=ModelArguments,
         run=_model,
     ),

@@ -31,10 +31,12 @@ from refold.edges.commands.session import Session
 from refold.edges.displays.question import chosen
 from refold.edges.endpoints.model_names import PROVIDERS
 from refold.errors import Invalid, NotFound
+from refold.stores.protocol import Store
 
 if TYPE_CHECKING:
     from refold.edges.commands.chat import ChatArguments
 
+ANCESTORS_MAX = 100
 EXPLAINED = (
     "No model is set. Name one: refold chat --model openai:NAME, anthropic:NAME, gemini:NAME,",
     "ollama:NAME or URL#NAME; its key is in OPENAI_API_KEY, ANTHROPIC_API_KEY or GEMINI_API_KEY.",
@@ -46,7 +48,7 @@ def started(session: Session, given: ChatArguments, shown: Shown, lines: Lines) 
     """The chat that the arguments ask for, ready to run."""
     store = session.target
     id = _conversation(session, given)
-    spec = _spec(given, store.url, id or "", os.environ) or _offered(shown, lines)
+    spec = _spec(given, store, id or "", os.environ) or _offered(shown, lines)
     endpoint = endpoint_for(spec, os.environ, reply_tokens_max=given.reply_max)
     chat = Chat(
         store,
@@ -58,7 +60,6 @@ def started(session: Session, given: ChatArguments, shown: Shown, lines: Lines) 
         shown=shown,
         lines=lines,
     )
-    remembered.remember(store.url, chat.context.id, endpoint.model.spec, os.environ)
     if isinstance(lines, PromptLines):
         root, own = chat.workspace.root, OWN
         lines.find_names = lambda: Names(root, Session.holding(chat.context, store), own)
@@ -89,10 +90,21 @@ def _conversation(session: Session, given: ChatArguments) -> str | None:
     return found[0].id
 
 
-def _spec(given: ChatArguments, store_url: str, id: str, environ: Mapping[str, str]) -> str:
+def _spec(given: ChatArguments, store: Store, id: str, environ: Mapping[str, str]) -> str:
     """The model, as it is written; empty if none is named anywhere."""
     named = given.model or environ.get(MODEL_ENV, "")
-    return named or (id and remembered.spec_of(store_url, id, environ)) or _usual(environ)
+    return named or (id and _held_with(store, id, environ)) or _usual(environ)
+
+
+def _held_with(store: Store, id: str, environ: Mapping[str, str]) -> str:
+    """The model that a conversation was held with; a fork that had none goes on with that of
+    the nearest it comes from."""
+    for _ in range(ANCESTORS_MAX):
+        spec = remembered.spec_of(store.url, id, environ)
+        id = id and store.conversation(id).parent
+        if spec or not id:
+            return spec
+    return ""
 
 
 def _usual(environ: Mapping[str, str]) -> str:

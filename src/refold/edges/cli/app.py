@@ -12,7 +12,7 @@ import contextlib
 import os
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, NoReturn
 
@@ -24,6 +24,7 @@ from refold.edges.cli.options import HELP, output_options, parameters
 from refold.edges.cli.screen import Screen
 from refold.edges.commands import COMMANDS, GROUPS, load
 from refold.edges.commands.command import Command, Document, Result
+from refold.edges.commands.line import with_id
 from refold.edges.commands.order import named_first
 from refold.edges.commands.parameters import parameters_of
 from refold.edges.commands.session import Session
@@ -169,12 +170,22 @@ def _run_command(command: Command[Any, Any], screen: Screen, given: Mapping[str,
         stdin=getattr(sys.stdin, "buffer", None),
         read_only=command.reads,
     )
-    with session:
+    with _naming(given), session:
         result = command.run(session, command.arguments(**values))
         _show_result(command, screen, result)
     status = OUTCOMES[result.outcome][1]
     if status:
         raise click.exceptions.Exit(status)
+
+
+@contextlib.contextmanager
+def _naming(given: Mapping[str, Any]) -> Iterator[None]:
+    """What an error says to do next names the conversation that was asked for."""
+    try:
+        yield
+    except RefoldError as error:
+        error.hint = with_id(error.hint, given.get("conversation") or "")
+        raise
 
 
 def _show_result(command: Command[Any, Any], screen: Screen, result: Result) -> None:
@@ -272,7 +283,11 @@ def _report_usage(error: click.ClickException, screen: Screen) -> int:
     path = "refold"
     if isinstance(error, click.UsageError) and error.ctx:
         path = error.ctx.command_path
-    message = error.format_message().rstrip(".")
+    if _misses_id(error):
+        hint = f"{path} @1 is about the newest; refold list shows all"
+        _report(screen, "invalid", "no conversation is named (ID)", hint)
+        return OUTCOMES["invalid"][1]
+    message = _in_one_line(error.format_message()).rstrip(".")
     if (
         isinstance(error, click.NoSuchOption)
         and error.ctx
@@ -281,6 +296,17 @@ def _report_usage(error: click.ClickException, screen: Screen) -> int:
         message = f"no command is named that takes {short_line(error.option_name, 40)}"
     _report(screen, "invalid", message, f"{path} --help")
     return OUTCOMES["invalid"][1]
+
+
+def _misses_id(error: click.ClickException) -> bool:
+    """Whether the conversation is missing that a command is to work on."""
+    param = error.param if isinstance(error, click.MissingParameter) else None
+    return param is not None and param.name == "conversation"
+
+
+def _in_one_line(message: str) -> str:
+    """What click says, whose lists of choices stand on lines of their own."""
+    return " ".join(message.split())
 
 
 def _report(screen: Screen, code: str, message: str, hint: str) -> None:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 CELL_MAX = 60
+ID_HEADS = frozenset({"ID", "BATCH", "ENTRY", "CONVERSATION"})
+FLEXIBLE_MIN, COLUMN_GAP = 8, 2
 STYLES = {
     "bold": "1",
     "dim": "2",
@@ -122,7 +124,7 @@ class Screen:
         left = (self._rows_left or 0) - rows
         if left < 0:
             self.out.flush()
-            if _typed(MORE).strip().lower() in ("q", "quit", "n", "no"):
+            if self._typed(MORE).strip().lower() in ("q", "quit", "n", "no"):
                 raise _Enough
             self.back(1)
             left = self._rows - rows
@@ -163,7 +165,7 @@ class Screen:
 
     def ask(self, question: str) -> bool:
         """The answer of whoever is at the terminal; no, where nobody can be asked."""
-        return self.can_ask and chosen(_typed, self.escaped(one_line(question))) == "yes"
+        return self.can_ask and chosen(self._typed, self.escaped(one_line(question))) == "yes"
 
     def secret(self, question: str) -> str | None:
         """What whoever is at the terminal types, without showing it; None where nobody can be
@@ -172,6 +174,14 @@ class Screen:
             return None
         typed: str = click.prompt(self.escaped(question), hide_input=True, err=True)
         return typed
+
+    def _typed(self, question: str) -> str:
+        """What is typed in answer to a question, which stands on standard error."""
+        shown = "".join(text for _, text in broken([("", question)], self.columns))
+        answer: str = click.prompt(
+            shown, default="", show_default=False, prompt_suffix=" ", err=True
+        )
+        return answer
 
     @property
     def can_ask(self) -> bool:
@@ -185,12 +195,39 @@ class Screen:
 
     def table(self, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Prints rows under their heads: by rich on a terminal, else as plain aligned text. A
-        head that starts with `>` has its column aligned to the right."""
-        cells = [[self.escaped(short_line(cell, CELL_MAX)) for cell in row] for row in rows]
-        if self.draws:
+        head that starts with `>` has its column aligned to the right. Ids are never cut, because
+        they are there to be copied: other columns give way, and where there is no room for
+        those, every row is a few lines."""
+        cells = [[self._cell(*one) for one in zip(heads, row, strict=True)] for row in rows]
+        if not self.draws:
+            self._print_plain_table(heads, cells)
+        elif self._has_room(heads, cells):
             self._print_rich_table(heads, cells)
         else:
-            self._print_plain_table(heads, cells)
+            self._print_records(heads, cells)
+
+    def _cell(self, head: str, text: str) -> str:
+        return self.escaped(text if head in ID_HEADS else short_line(text, CELL_MAX))
+
+    def _has_room(self, heads: Sequence[str], rows: list[list[str]]) -> bool:
+        """Whether a table has room for what must stand whole, and some for every other column."""
+        widths = _column_widths([[*heads], *rows])
+        needed = (
+            size if is_whole(head) else min(size, FLEXIBLE_MIN)
+            for head, size in zip(heads, widths, strict=True)
+        )
+        return sum(needed) + COLUMN_GAP * len(heads) <= self.columns
+
+    def _print_records(self, heads: Sequence[str], rows: list[list[str]]) -> None:
+        """Every row as its first cell, and the others below it with their heads."""
+        for first, *others in rows:
+            self.line(("bold", first))
+            told = [
+                f"{head.removeprefix('>').lower()} {cell}"
+                for head, cell in zip(heads[1:], others, strict=True)
+                if cell
+            ]
+            self.line(f"  {', '.join(told)}")
 
     @contextmanager
     def progress(self, doing: str) -> Iterator[Progress | None]:
@@ -281,7 +318,7 @@ class Screen:
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
         for head in heads:
             side: Literal["left", "right"] = "right" if head.startswith(">") else "left"
-            table.add_column(head.removeprefix(">"), justify=side)
+            table.add_column(head.removeprefix(">"), justify=side, no_wrap=is_whole(head))
         for row in rows:
             # A Text is shown as it is; a plain str would be read as markup.
             table.add_row(*map(Text, row))
@@ -315,18 +352,15 @@ class Screen:
         return Progress(*columns, console=self._console(), transient=True)
 
 
-def _typed(question: str) -> str:
-    """What is typed in answer to a question, which stands on standard error."""
-    answer: str = click.prompt(
-        question, default="", show_default=False, prompt_suffix=" ", err=True
-    )
-    return answer
-
-
 def _column_widths(lines: list[list[str]]) -> list[int]:
     """How wide each column must be for its widest cell."""
     columns = zip(*lines, strict=True)
     return [max(map(width, column)) for column in columns]
+
+
+def is_whole(head: str) -> bool:
+    """Whether the cells below this head stand whole: ids and numbers."""
+    return head in ID_HEADS or head.startswith(">")
 
 
 def _padded(cell: str, size: int, head: str) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from refold.display import suggestion
-from refold.edges.commands import COMMANDS, GROUPS, load
+from refold.edges.commands import COMMANDS, GROUPS, Entry, load
 from refold.edges.commands.command import Arguments, Command, Result, Screen
-from refold.edges.commands.line import as_lines, table
+from refold.edges.commands.line import as_lines, shell_only, table
 from refold.edges.commands.parameters import Parameter, Taking, parameters_of
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import short_line
@@ -62,21 +63,23 @@ class Explained(Result, frozen=True, kw_only=True):
 
 def run(session: Session, arguments: HelpArguments) -> Topics | Explained:
     name = arguments.command.removeprefix("/")
-    if name in COMMANDS:
-        return explained(load(name))
-    if not name or name in GROUPS:
-        return Topics(group=name, commands=topics(name))
     is_shell = session.screen is None or session.screen.is_shell
     known = COMMANDS if is_shell else table()
+    if name and not is_shell and (elsewhere := shell_only(name.split())):
+        raise elsewhere
+    if name in known:
+        return explained(load(name), known)
+    if not name or name in GROUPS:
+        return Topics(group=name, commands=topics(name, known))
     raise NotFound(f"there is no command {short_line(name, 40)!r}", hint=suggestion(name, known))
 
 
-def topics(group: str = "") -> tuple[Topic, ...]:
-    """The commands of a group; without one, all that stand alone and every group."""
+def topics(group: str = "", known: Mapping[str, Entry] = COMMANDS) -> tuple[Topic, ...]:
+    """The known commands of a group; without one, all that stand alone and every group."""
     if group:
-        names = [name for name in COMMANDS if name.startswith(f"{group} ")]
+        names = [name for name in known if name.startswith(f"{group} ")]
     else:
-        names = list(dict.fromkeys(name.split()[0] for name in COMMANDS))
+        names = list(dict.fromkeys(name.split()[0] for name in known))
     return tuple(map(_topic, names))
 
 
@@ -87,8 +90,8 @@ def _topic(name: str) -> Topic:
     return Topic(name=name, summary=entry.summary, is_shell_only=entry.is_shell_only)
 
 
-def explained(command: Taking) -> Explained:
-    """What a command does and takes."""
+def explained(command: Taking, known: Mapping[str, Entry] = COMMANDS) -> Explained:
+    """What a command does and takes; of its group, what is known here."""
     taken = parameters_of(command)
     return Explained(
         name=command.name,
@@ -97,7 +100,7 @@ def explained(command: Taking) -> Explained:
         on=command.on,
         arguments=tuple(_taken(one) for one in taken if not one.option),
         options=tuple(_taken(one) for one in taken if one.option),
-        inside=topics(command.name) if command.name in GROUPS else (),
+        inside=topics(command.name, known) if command.name in GROUPS else (),
     )
 
 
@@ -117,9 +120,8 @@ def show(result: Topics | Explained, screen: Screen) -> None:
 
 
 def _show_topics(listed: tuple[Topic, ...], screen: Screen) -> None:
-    here = [one for one in listed if screen.is_shell or not one.is_shell_only]
-    size = max((len(screen.call(one.name)) for one in here), default=0)
-    for one in here:
+    size = max((len(screen.call(one.name)) for one in listed), default=0)
+    for one in listed:
         name = screen.call(one.name).ljust(size)
         screen.line(("cyan", name), f"  {one.summary}", hang=size + 2)
 

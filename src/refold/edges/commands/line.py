@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from refold.display import suggestion
+from refold.display import nearest, suggestion
 from refold.edges.commands import COMMANDS, GROUPS, Entry, load
 from refold.edges.commands.command import Arguments, Command
 from refold.edges.commands.order import named_first
@@ -22,10 +22,13 @@ from refold.edges.commands.parameters import Parameter, Taking, parameters_of
 from refold.edges.commands.text import short_line
 from refold.errors import Invalid
 
+NO_COMMAND = "/help lists them; with a space before it, the line goes to the model"
 HELP_OPTIONS = ("--help", "-h")
 # A word: an option's name up to its value, then a text between quotes or anything but spaces.
 _WORD = re.compile(r"""(--[\w-]+=)?(?:"((?:\\.|[^"\\])*)"|'([^']*)')(?=\s|$)|\S+""")
 _SHELL_CALL = re.compile(r"\brefold [a-z][a-z-]*(?: [^\s.,;:()]+){0,2}")
+_OWN_ID = re.compile(r"\b(refold [a-z][a-z-]*(?: [a-z][a-z-]*)? )ID\b")
+_PLAIN_ID = re.compile(r"@?\w[\w.-]*", re.ASCII)
 _ESCAPED = re.compile(r'\\(["\\])')
 
 
@@ -49,12 +52,18 @@ def parse(line: str, also: Iterable[str] = ()) -> Line:
     words = named_first(split(line.strip().removeprefix("/")), table())
     if not words:
         raise Invalid("no command is named", hint="/help lists them")
+    if words[0] in GROUPS and members(words[0]) and words[1:] and words[1] in HELP_OPTIONS:
+        return _help(words[0])
     name, rest = _named(words, also)
     if any(word in HELP_OPTIONS for word in _before_dashes(rest)):
-        return Line(load("help"), load("help").arguments(command=name))
+        return _help(name)
     given = [word for word in rest if word != "--json"]
     command = load(name)
     return Line(command, arguments_of(command, given), json_output=len(given) < len(rest))
+
+
+def _help(name: str) -> Line:
+    return Line(load("help"), load("help").arguments(command=name))
 
 
 def split(text: str) -> list[str]:
@@ -73,6 +82,13 @@ def as_lines(text: str, conversation: str = "") -> str:
     """A text of ours that names commands of the shell, for a chat: `refold undo ID` is `/undo`.
     For hints of errors and help, never for content."""
     return _SHELL_CALL.sub(lambda found: _as_line(found, conversation), text)
+
+
+def with_id(text: str, conversation: str) -> str:
+    """A text of ours that names commands of the shell, with this conversation in the place of
+    ID; one whose name could be read otherwise by a shell stays ID."""
+    is_plain = _PLAIN_ID.fullmatch(conversation)
+    return _OWN_ID.sub(rf"\1{conversation}", text) if is_plain else text
 
 
 def _as_line(found: re.Match[str], conversation: str) -> str:
@@ -102,14 +118,27 @@ def _named(words: Sequence[str], also: Iterable[str]) -> tuple[str, list[str]]:
 
 def _unknown(words: Sequence[str], known: Sequence[str]) -> Invalid:
     group = words[0]
+    if found := shell_only(words):
+        return found
     if group not in GROUPS:
         firsts = dict.fromkeys(f"/{name.split()[0]}" for name in known)
-        hint = suggestion(f"/{group}", firsts)
+        is_typo = bool(nearest(f"/{group}", firsts)) and "/" not in group
+        hint = suggestion(f"/{group}", firsts) if is_typo else NO_COMMAND
         return Invalid(f"there is no command /{short_line(group, 40)}", hint=hint)
     inside = members(group)
     if len(words) == 1:
         return Invalid(f"/{group} needs one of: {', '.join(inside)}", hint=f"/help {group}")
     return _no_member(group, words[1])
+
+
+def shell_only(words: Sequence[str]) -> Invalid | None:
+    """Why a line cannot name this: it is a command, or a group of them, for a shell only."""
+    for count in (3, 2, 1):
+        name = " ".join(words[:count])
+        meant = [entry for one, entry in COMMANDS.items() if f"{one} ".startswith(f"{name} ")]
+        if meant and all(entry.is_shell_only for entry in meant):
+            return Invalid(f"/{name} is for a shell, not for a chat", hint=f"refold {name} --help")
+    return None
 
 
 def _no_member(group: str, name: str) -> Invalid:

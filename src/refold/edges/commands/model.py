@@ -1,4 +1,5 @@
-"""`refold model`: which model reads the page, or another one from now on; limits follow at once."""
+"""`refold model`: which model reads the page and in which window, or others from now on; limits
+follow at once."""
 
 from __future__ import annotations
 
@@ -19,8 +20,12 @@ NAME = Meta(
 )
 
 
+WINDOW = Meta(description="The window to work in from now on, in tokens.", ge=1)
+
+
 class ModelArguments(Arguments, frozen=True, kw_only=True):
     name: Annotated[str, NAME] | None = None
+    window: Annotated[int, WINDOW] | None = None
 
 
 class Chosen(Result, frozen=True, kw_only=True):
@@ -38,10 +43,11 @@ class Chosen(Result, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: ModelArguments) -> Chosen:
-    with session.context(writes=arguments.name is not None) as context:
+    changes = arguments.name is not None or arguments.window is not None
+    with session.context(writes=changes) as context:
         before = context.view.model
-        if arguments.name is not None:
-            context.update(model=arguments.name)
+        if changes:
+            context.update(model=arguments.name, window=arguments.window)
             context.flush()
         stats = context.stats()
         model = context.view.model
@@ -75,7 +81,7 @@ def show(chosen: Chosen, screen: Screen) -> None:
 
 COMMAND = Command(
     name="model",
-    details="Without a NAME, nothing is changed.",
+    details="Without a NAME and a window, nothing is changed.",
     arguments=ModelArguments,
     run=run,
     show=show,

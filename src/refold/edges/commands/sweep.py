@@ -13,6 +13,7 @@ from refold.display import number
 from refold.edges.commands.command import Arguments, Command
 from refold.edges.commands.removal import Removal, show
 from refold.edges.commands.session import Session
+from refold.errors import Invalid
 from refold.log.log import now_ms
 
 DAYS = Meta(description="Days without a new event.", ge=0)
@@ -29,6 +30,8 @@ class SweepArguments(Arguments, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: SweepArguments) -> Removal:
+    if arguments.days is None and arguments.keep is None:
+        raise Invalid("a sweep needs a limit", hint="--older-than DAYS, --keep NUMBER, or both")
     sweep = partial(
         deleter.sweep,
         session.store,

@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from refold.core.model import Event
 from refold.display import number
@@ -24,7 +25,7 @@ from refold.edges.commands.session import Session
 from refold.edges.displays.happening import Happening, happenings
 from refold.edges.displays.panel import Line, meter
 from refold.edges.displays.phrases import tokens_of
-from refold.edges.displays.width import fitted, harmless, padded
+from refold.edges.displays.width import fitted, harmless, padded, width
 from refold.engine.context import Context
 from refold.log.batches import Batch
 from refold.stores import synced_of
@@ -78,11 +79,12 @@ class Watched(Result, frozen=True, kw_only=True):
 
 def run(session: Session, arguments: WatchArguments) -> Watched:
     with session.context() as context:
-        return Watched(conversation=context.id, updates=_updates(session.store, context, arguments))
+        return Watched(conversation=context.id, updates=_updates(session, context, arguments))
 
 
-def _updates(store: Store, context: Context, arguments: WatchArguments) -> Iterator[Update]:
-    """What is there, then whatever comes."""
+def _updates(session: Session, context: Context, arguments: WatchArguments) -> Iterator[Update]:
+    """What is there, then whatever comes; the same once more where a picture has another size."""
+    store, columns = session.store, _columns(session)
     until = None if arguments.seconds is None else time.monotonic() + arguments.seconds
     seen = max(0, context.view.head - arguments.last)
     update = _update(store, context, seen)
@@ -93,6 +95,15 @@ def _updates(store: Store, context: Context, arguments: WatchArguments) -> Itera
         if context.view.head > update.head or not is_same:
             update = _update(store, context, update.head)
             yield update
+        elif _columns(session) != columns:
+            yield replace(update, events=(), batches=(), happened=())
+        columns = _columns(session)
+
+
+def _columns(session: Session) -> int:
+    """How wide the picture is; 0 where none is drawn."""
+    screen = session.screen
+    return screen.columns if screen is not None and screen.draws and not screen.json_output else 0
 
 
 def _update(store: Store, context: Context, after: int) -> Update:
@@ -154,16 +165,27 @@ def show(watched: Watched, screen: Screen) -> None:
 def _draw(watched: Watched, screen: Screen) -> None:
     """One picture, drawn over the one before."""
     newest: deque[Happening] = deque(maxlen=NEWEST)
-    drawn = 0
-    for update in watched.updates:
-        newest.extend(update.happened)
-        screen.back(drawn)
-        columns = screen.columns
-        lines = _picture(watched.conversation, update, list(newest), columns)
-        for parts in lines:
-            screen.line(*parts)
-        screen.out.flush()
-        drawn = len(lines)
+    lines: list[Line] = []
+    try:
+        for update in watched.updates:
+            newest.extend(update.happened)
+            columns = screen.columns
+            # A terminal that is narrower now has broken the lines of the picture before.
+            screen.back(sum(_rows(line, columns) for line in lines))
+            lines = _picture(watched.conversation, update, list(newest), columns)
+            for parts in lines:
+                screen.line(*parts)
+            screen.out.flush()
+    except KeyboardInterrupt:
+        # The terminal has shown the key; the prompt begins on a line of its own.
+        screen.line()
+        raise
+
+
+def _rows(line: Line, columns: int) -> int:
+    """How many rows of the terminal a line takes."""
+    size = sum(width(part if isinstance(part, str) else part[1]) for part in line)
+    return max(1, -(-size // columns))
 
 
 def _picture(id: str, update: Update, newest: list[Happening], columns: int) -> list[Line]:

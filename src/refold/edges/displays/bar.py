@@ -1,8 +1,9 @@
 """The window as one bar: a cell for every share of it, each part in its color; without colors, each
 with a letter of its own.
 
-Cells are dealt out by largest remainder, so they always fill the bar, and a part that has anything
-has at least one cell while there are enough.
+Cells are dealt out by largest remainder, so they always fill the bar. The page ends where its size
+says, unless it has fewer cells than parts; a part that has anything has at least one cell while
+there are enough.
 """
 
 from __future__ import annotations
@@ -41,14 +42,28 @@ LOOKS = {
 }
 
 
+LEFT = ("free", "reserve")
+
+
 def bar(parts: Sequence[WindowPart], cells: int, *, colors: bool = True) -> list[Styled]:
     """The bar, part by part."""
-    shares = dealt([part.tokens for part in parts], cells)
     drawn: list[Styled] = []
-    for part, count in zip(parts, shares, strict=True):
+    for part, count in zip(parts, _counts(parts, cells), strict=True):
         style, cell = LOOKS[part.name].sign(colors=colors)
         drawn.append((style, cell * count))
     return [one for one in drawn if one[1]]
+
+
+def _counts(parts: Sequence[WindowPart], cells: int) -> list[int]:
+    """The cells of each part. First how far the page reaches, which is held against marks below
+    the bar; then what fills it, however small, within that."""
+    taken = [part.tokens for part in parts if part.name not in LEFT]
+    rest = [part.tokens for part in parts if part.name in LEFT]
+    reach = shares([sum(taken), *rest], cells)[0]
+    # Only a page of fewer cells than parts reaches further than its size.
+    reach = min(cells, max(reach, sum(size > 0 for size in taken)))
+    inside, outside = iter(dealt(taken, reach)), iter(dealt(rest, cells - reach))
+    return [next(outside if part.name in LEFT else inside) for part in parts]
 
 
 def dealt(sizes: Sequence[int], cells: int) -> list[int]:

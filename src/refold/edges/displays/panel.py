@@ -139,12 +139,12 @@ def _square(part: str, *, colors: bool) -> Text:
 def _thresholds(shown: Panel, room: int) -> str:
     """Under the bar: where a warning comes, and where a compaction."""
     window = max(1, shown.overview.window)
-    line = ""
-    for at, text in ((shown.warn_at, "^warns"), (shown.compact_at, "^compacts")):
-        column = min(room - len(text), room * at // window)
-        if column > len(line):
-            line = line.ljust(column) + text
-    return line
+    compacts, warns = "^compacts", "^warns"
+    last = max(0, min(room - len(compacts), room * shown.compact_at // window))
+    first = room * shown.warn_at // window
+    # Where both have no room, the one stays that changes the page.
+    before = " " * first + warns if first + len(warns) < last else ""
+    return fitted(before.ljust(last) + compacts, room)
 
 
 def _share(part: int, whole: int) -> str:

@@ -1,5 +1,5 @@
 """What `context add`, `add-folder` and `add-search` share: a text is kept as an artifact, and a
-message says so to the model.
+message says so to the model. It asks for nothing: the latest request stays what it was.
 
 The message shows a short text whole and the beginning of a long one, between marks that nothing
 inside can close; the rest is reached by the artifact's handle. The way back is a restore to the
@@ -8,7 +8,7 @@ place before.
 
 from __future__ import annotations
 
-from refold.core.model import Artifact, ArtifactType, Origin
+from refold.core.model import ADDED, Artifact, ArtifactType, Message, Origin, Text
 from refold.display import fenced, one_line
 from refold.edges.commands.command import Result, Screen
 from refold.edges.commands.session import Session
@@ -49,7 +49,9 @@ def added(
         origin = Origin(query=query)
         artifact = context.artifacts.put(content, name=name, type=type, origin=origin)
         text = _message(artifact, content if isinstance(content, str) else "", stopped)
-        events = context.append({"role": "user", "content": text})
+        metadata = {ADDED: artifact.id}
+        shown = Message(role="user", blocks=(Text(text),), metadata=metadata)
+        events = context.append(shown)
         [message] = [event for event in events if event.kind == "message"]
     return Added(
         conversation=context.id,

@@ -63,6 +63,10 @@ def run(session: Session, arguments: StatusArguments) -> Status:
 def show(status: Status, screen: Screen) -> None:
     for line in _lines(status, screen.columns):
         screen.line(line)
+    if status.form == "box":
+        percent = 1_000 * status.current // status.window / 10  # cut, as in the other forms
+        full = f"of the window, {percent:.1f}% is used"
+        screen.line(("dim", f"Usage counts messages on the page of all messages; {full}."))
     if status.level != "ok" and status.form != "header":
         compact = screen.call("compact", status.conversation)
         screen.line(("yellow", advice(status.current, status.window, compact)))

@@ -1,0 +1,86 @@
+"""What an error says to do next is for whoever reads it: a command in a shell, a line in a chat,
+never a call of Python."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import refold
+from refold.edges.commands.line import with_id
+from tests.edges.cli.rooms import as_json, run
+
+SOURCE = Path(refold.__file__).parent
+# `name(...)` and `context.name`: how something is called in Python.
+CALL = re.compile(r"(?<!pip install )\b[a-z_][\w.]*\([^)]*\)|\bcontext\.\w")
+# What only a program can come to: it has the objects in its hands.
+FOR_PROGRAMS = (
+    "dialects/", "engine/opening.py", "engine/spawn.py", "memory/files/", "tokens/counter.py",
+    "edges/adapters/", "settings/magenta.py", "testing/", "register.py",
+)  # fmt: skip
+
+
+def written(node: ast.AST) -> str:
+    """The parts of a text that stand in the source."""
+    texts = (one.value for one in ast.walk(node) if isinstance(one, ast.Constant))
+    return " ".join(text for text in texts if isinstance(text, str))
+
+
+def hints(file: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Call):
+            yield from (written(one.value) for one in node.keywords if one.arg == "hint")
+        if isinstance(node, ast.Assign):
+            names = [one.id for one in node.targets if isinstance(one, ast.Name)]
+            if any("hint" in name.lower() for name in names):
+                yield written(node.value)
+
+
+def test_no_hint_that_a_command_can_show_is_a_call_of_python() -> None:
+    files = {file.relative_to(SOURCE).as_posix(): file for file in SOURCE.rglob("*.py")}
+    found = {
+        name: hint
+        for name, file in files.items()
+        if not name.startswith(FOR_PROGRAMS)
+        for hint in hints(file)
+        if CALL.search(hint)
+    }
+    assert not found
+
+
+@pytest.mark.parametrize(
+    ("args", "hint"),
+    [
+        (("hide", "fix-login", "9999"), "refold show fix-login lists"),
+        (("pin", "fix-login", "9999"), "refold show fix-login"),
+        (("artifacts", "show", "fix-login", "art-0000000000"), "refold artifacts list fix-login"),
+        (("memory", "forget", "mem-123", "--yes"), "refold memory list has the ids"),
+        (("memory", "inbox", "--accept", "mem-1"), "refold memory inbox shows what does"),
+    ],
+)
+def test_a_hint_is_a_command_that_can_be_pasted(url: str, args: tuple[str, ...], hint: str) -> None:
+    error = run(*args).stderr
+    assert hint in error and not CALL.search(error)
+
+
+def test_every_pin_in_the_way_is_named(url: str) -> None:
+    seqs = [str(slot["seq"]) for slot in as_json("show", "fix-login")["slots"]]
+    assert run("pin", "fix-login", seqs[1], seqs[6]).exit_code == 0
+    error = run("hide", "fix-login", seqs[0], seqs[9]).stderr
+    found = re.search(r"unpin first: (refold unpin fix-login [\d ]+)", error)
+    assert found
+    assert run(*found[1].split()[1:]).exit_code == 0
+    assert run("hide", "fix-login", seqs[0], seqs[9]).exit_code == 0
+
+
+@given(name=st.text(max_size=20))
+def test_an_id_that_a_shell_would_read_otherwise_is_not_put_into_a_hint(name: str) -> None:
+    text = with_id("look with refold artifacts list ID, or refold show ID", name)
+    assert text.startswith("look with refold artifacts list ")
+    assert not re.search(r"[^\w .,@-]", text)
