@@ -7,7 +7,7 @@ import os
 import pytest
 
 import refold
-from refold.errors import Denied, Invalid, Unavailable
+from refold.errors import Denied, Invalid, RefoldError, Unavailable
 from refold.stores import contract, open_store
 from tests.edges.server.running import Running
 
@@ -124,6 +124,22 @@ def test_without_a_login_nothing_is_sent(running):
     with pytest.raises(Denied):
         store.conversations()
     assert counted.calls == 0
+
+
+@pytest.mark.parametrize("status", [200, 301, 302, 400, 401, 403, 404, 405, 407, 410, 451])
+@pytest.mark.parametrize("body", [b"<html>", b"{}", b'{"error":"new","message":"no"}'])
+def test_what_trying_again_cannot_help_is_asked_once(running, status, body):
+    """A proxy that refuses, another program at the address, a code of a later server."""
+    import httpx
+
+    store = open_store(RemotePlace(running).url)
+    store._client._client = httpx.Client(
+        transport=httpx.MockTransport(lambda _: httpx.Response(status, content=body))
+    )
+    counted = Counted(store)
+    with pytest.raises(Denied if status in (401, 403) else RefoldError):
+        store.conversations()
+    assert counted.calls == 1
 
 
 def test_a_login_that_ran_out_is_read_again_once(running):

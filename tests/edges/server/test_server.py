@@ -199,7 +199,7 @@ def test_every_route_for_every_caller(tmp_path):
                 for secret, expected in (
                     ("", 401), ("rft_wrong", 401), (revoked_secret, 401), (expired, 401), (other, 404),
                 ):  # fmt: skip
-                    it.server.gate._wrong._levels.clear()
+                    it.server.gate._guesses._levels.clear()
                     answer = await it.call(method.upper(), url, secret=secret)
                     wanted = 200 if level == "open" else expected
                     assert answer.status_code == wanted, (method, path, secret, answer.text)
@@ -306,6 +306,28 @@ def test_whoever_guesses_tokens_is_stopped(tmp_path):
         assert statuses[0] == 401
         assert statuses[-1] == 429
         assert int(answer.headers["retry-after"]) >= 1
+
+    served(tmp_path, work)
+
+
+@pytest.mark.parametrize("ended", ["revoked", "expired"])
+def test_wrong_tokens_of_others_at_an_address_never_refuse_a_valid_one(tmp_path, ended):
+    """Behind a load balancer all callers have one address, and a leaver's agents go on calling."""
+
+    async def work(it: Served):
+        token, secret = it.server.tokens.create("acme", "write", days=1e-9)
+        if ended == "revoked":
+            it.server.tokens.revoke(token.id)
+        statuses = set()
+        for number in range(100):
+            left = await it.call("GET", "conversations", secret=secret)
+            guess = await it.call("GET", "conversations", secret=f"rft_{number}")
+            valid = await it.call("GET", "conversations", scope="read")
+            statuses.add((left.status_code, valid.status_code))
+        assert statuses == {(401, 200)}, "neither counts as a guess"
+        assert guess.status_code == 429, "a guess does"
+        new = it.token("write")
+        assert (await it.call("GET", "conversations", secret=new)).status_code == 200
 
     served(tmp_path, work)
 
