@@ -457,7 +457,7 @@ def test_metrics_and_logs_name_no_secret_and_no_content(tmp_path, caplog):
         await it.call("GET", "conversations/secret-project/messages")
         text = (await it.call("GET", "metrics")).text
         assert "refold_calls_total" in text
-        it.server.write_lines()
+        it.server._lines.write()
         told = text + caplog.text
         for hidden in ("canary", it.secrets["admin"], "secret-project"):
             assert hidden not in told

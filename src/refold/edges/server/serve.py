@@ -226,7 +226,13 @@ class OneLine(logging.Formatter):
         if record.name == "refold.server":
             return record.getMessage()
         raised = record.exc_info[0] if record.exc_info else None
-        told = {"event": record.name, "level": record.levelname, "message": record.getMessage()}
+        at = round(record.created, 3)
+        told = {
+            "event": record.name,
+            "at": at,
+            "level": record.levelname,
+            "message": record.getMessage(),
+        }
         return json.dumps(told if raised is None else {**told, "error": raised.__name__})
 
 
