@@ -25,6 +25,7 @@ from refold.edges.server.answer import Answer, answer_of, failure_of
 from refold.edges.server.audit import Audit
 from refold.edges.server.bodies import Bodies
 from refold.edges.server.commit import GroupCommit
+from refold.edges.server.connection import ENDING
 from refold.edges.server.gate import HEADERS, Gate, headers_of
 from refold.edges.server.limits import Busy, Limits
 from refold.edges.server.listening import Listening
@@ -94,6 +95,7 @@ class Server:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
+            scope.get("state", {})[ENDING] = self.listening.end
             await self._lifespan(receive, send)
             return
         if scope["type"] != "http":

@@ -67,6 +67,10 @@ class Feed:
         self._newest.move_to_end(conversation)
         if len(self._newest) > KEPT_MAX:
             _, (self._dropped, _) = self._newest.popitem(last=False)
+        self.wake()
+
+    def wake(self) -> None:
+        """Lets those who wait look around."""
         self._came.set()
         self._came = asyncio.Event()
 
