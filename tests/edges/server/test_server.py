@@ -478,7 +478,52 @@ def test_the_audit_log_says_who_read_and_erased_what(tmp_path):
         await it.call("POST", "conversations/c/erase", json={"seq": 1})
         it.server.audit.flush()
         found = entries_of(it.server.orgs.own, "acme", limit=100)
-        assert [(one.action, one.what) for one in found] == [("erase", "c"), ("read", "c")]
+        told = [(one.action, one.what, one.result) for one in found if one.action != "create"]
+        assert sorted(told) == [("erase", "c", "done"), ("read", "c", "")]
+
+    served(tmp_path, work)
+
+
+def test_the_audit_log_says_what_came_of_each_erasure(tmp_path):
+    from refold.edges.server.audit import entries_of
+
+    async def work(it: Served):
+        token, secret = it.server.tokens.create("acme", "write", name="ann")
+        for path, what in (
+            ("conversations/none/erase", {"seq": 1}),
+            ("conversations/c/erase", {"seq": 9}),
+        ):
+            await it.call("POST", "conversations/c/events?expect=0", content=batch_of(events(1)))
+            assert not (await it.call("POST", path, json=what, secret=secret)).is_success
+        await it.call("DELETE", f"artifacts/{'0' * 64}?before_ms=0", secret=secret)
+        await it.call("DELETE", "conversations/c", secret=secret)
+        await it.call("DELETE", "memory/mem-0", secret=secret)
+        it.server.tokens.revoke(token.id)
+        found = [
+            one for one in entries_of(it.server.orgs.own, "acme", limit=9) if one.name == "ann"
+        ]
+        results = [(one.action, one.result) for one in found]
+        assert results[0] == ("create", "") and results[-1] == ("revoke", "")
+        assert results[1:3] == [("erase", "not-found")] * 2 and results[4] == ("erase", "done")
+        assert {one.token for one in found} == {token.id}
+
+    served(tmp_path, work)
+
+
+def test_every_event_counts_whichever_route_appends_it(tmp_path):
+    async def work(it: Served):
+        await it.call("POST", "conversations/c/events?expect=0", content=batch_of(events(3)))
+        for number in range(4):
+            body = {"message": {"role": "user", "content": "hello"}, "key": f"m{number}"}
+            assert (await it.call("POST", "conversations/d/messages", json=body)).is_success
+        await it.call("POST", "conversations/d/messages", json=body)
+        await it.call("POST", "conversations", json={"id": "e", "title": "E"})
+        await it.call("POST", "conversations/e/artifacts", json={"name": "a", "content": "x"})
+        await it.call("POST", "memory", json={"content": "The port of the staging server is 8080"})
+        heads = (await it.call("GET", "conversations")).json()["conversations"]
+        written = sum(one["head"] for one in heads)
+        text = (await it.call("GET", "metrics")).text
+        assert written > 8 and f"refold_events_appended_total {written}\n" in text
 
     served(tmp_path, work)
 

@@ -18,11 +18,12 @@ from functools import partial
 from typing import Any, TypeVar
 
 import anyio
+from msgspec.structs import replace
 from starlette.routing import Match
 from starlette.routing import Route as StarletteRoute
 
 from refold.edges.server.answer import Answer, answer_of, failure_of
-from refold.edges.server.audit import Audit
+from refold.edges.server.audit import Audit, entry_of, result_of
 from refold.edges.server.bodies import Bodies
 from refold.edges.server.commit import GroupCommit
 from refold.edges.server.connection import ENDING
@@ -77,6 +78,7 @@ class Server:
         self.orgs, self.limits = orgs, limits
         self.tokens, self.audit = Tokens(orgs.own), Audit(orgs.own)
         self.metrics, self._shared = Metrics(), shared
+        orgs.appended = self.metrics.add_events
         self.gate = Gate(self.tokens, limits, self.metrics, hosts)
         self.bodies = Bodies(limits)
         hints = hints_of(orgs.own, direct)
@@ -249,9 +251,7 @@ class Server:
 
     async def _run(self, route: Route, call: Call) -> Answer:
         with self._at_work():
-            if call.token is not None and route.audit:
-                await self._tell_audit(route, call, call.token)
-            value = await self._timed(partial(route.run, call))
+            value = await self._done(route, call)
         if call.token is not None and route.method != "GET":
             self.listening.tell(call.token.org, "", 0)
         return answer_of(value, route.status, self.in_thread)
@@ -276,13 +276,27 @@ class Server:
             said = f"the call took more than {self.limits.call_s:g} seconds"
             raise Unavailable(said, retry_after_s=1.0) from None
 
-    async def _tell_audit(self, route: Route, call: Call, token: Token) -> None:
-        what = call.path.get("id") or call.path.get("digest") or call.path.get("entry") or ""
+    async def _done(self, route: Route, call: Call) -> object:
+        """What the route gives. The audit log is told what is about to be done, and then what came
+        of it."""
+        run = partial(route.run, call)
+        if call.token is None or not route.audit:
+            return await self._timed(run)
+        org, entry = call.token.org, entry_of(route, call.path, call.token)
         if route.audit == "read":
-            self.audit.read(token.org, token.id, route.name, what)
-        else:
-            write = partial(self.audit.write, token.org, token.id, route.audit, route.name, what)
-            await self.in_thread(write)
+            self.audit.read(org, entry)
+            return await self._timed(run)
+        await self.in_thread(partial(self.audit.write, org, entry))
+        result = "error"
+        try:
+            value = await self._timed(run)
+            result = result_of(value)
+        except RefoldError as error:
+            result = error.code
+            raise
+        finally:
+            await self.in_thread(partial(self.audit.write, org, replace(entry, result=result)))
+        return value
 
     # --- appending ---
 
@@ -296,7 +310,6 @@ class Server:
                 head = await self._appended(org, id, expect, body, token)
         finally:
             self.bodies.release(body)
-        self.metrics.events += head - expect
         self.listening.tell(org, id, head)
         return Answer(200, b'{"head":%d}' % head, hidden=[])
 
