@@ -175,6 +175,42 @@ QUERIES = {"/events": "?expect=0", "/search": "?q=x", "/artifacts/{digest}": "?b
 RANKS = {"read": 1, "write": 2, "admin": 3}
 
 
+def check_described(operation, answer) -> None:
+    """The document names the status, and what comes with it; only a conflict has a head."""
+    described = operation["responses"][str(answer.status_code)].get("content", {})
+    mime = answer.headers.get("content-type", "").partition(";")[0]
+    assert (mime in described) if answer.content else not described, (operation, answer)
+    if not answer.is_success:
+        assert ("head" in answer.json()) == (answer.status_code == 409)
+
+
+def test_the_document_says_what_calls_that_succeed_are_told(tmp_path):
+    """What the callers of every route below do not reach: that something was done."""
+
+    async def work(it: Served):
+        paths = (await it.call("GET", "/openapi.json", secret="")).json()["paths"]
+        batch = batch_of(events(2))
+        calls = [
+            ("POST", "conversations/{id}/events", "?expect=0", {"content": batch}),
+            ("POST", "conversations/{id}/events", "?expect=1", {"content": batch}),
+            ("PUT", "conversations/{id}/bookmark", "", {"content": b"b"}),
+            ("GET", "conversations/{id}/bookmark", "", {}),
+            ("POST", "conversations/{id}/erase", "", {"json": {"seq": 1}}),
+            ("DELETE", "conversations/{id}", "", {}),
+        ]
+        statuses = []
+        for method, path, query, given in calls:
+            operation = paths[f"/api/v1/orgs/{{org}}/context/{path}"][method.lower()]
+            answer = await it.call(method, concrete(path, "acme") + query, **given)
+            check_described(operation, answer)
+            statuses.append(answer.status_code)
+        assert statuses == [200, 409, 204, 200, 204, 204]
+        feed = paths["/api/v1/orgs/{org}/context/feed"]["get"]
+        assert "text/event-stream" in feed["responses"]["200"]["content"]
+
+    served(tmp_path, work)
+
+
 def test_every_route_for_every_caller(tmp_path):
     """Generated from the OpenAPI document: own organization, another, no token, a wrong one, one
     that is revoked, one that has expired, and each scope."""
@@ -201,6 +237,7 @@ def test_every_route_for_every_caller(tmp_path):
                 ):  # fmt: skip
                     it.server.gate._guesses._levels.clear()
                     answer = await it.call(method.upper(), url, secret=secret)
+                    check_described(operation, answer)
                     wanted = 200 if level == "open" else expected
                     assert answer.status_code == wanted, (method, path, secret, answer.text)
                     checked += 1
@@ -214,6 +251,7 @@ def test_every_route_for_every_caller(tmp_path):
                         else url,
                         scope=scope,
                     )
+                    check_described(operation, answer)
                     refused = rank < RANKS[level]
                     assert (answer.status_code == 403) == refused, (
                         method,

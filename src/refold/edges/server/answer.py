@@ -115,7 +115,7 @@ def failure_of(error: Exception) -> Answer:
         failure = Failure(error="error", message="the server has a fault; its log says where")
         return Answer(500, msgspec.json.encode(failure))
     status = STATUSES.get(error.code) or OUTCOMES.get(error.code, (500, 1))[0]
-    head = error.head if isinstance(error, Conflict) else 0
+    head = error.head if isinstance(error, Conflict) else msgspec.UNSET
     failure = Failure(error=error.code, message=error.message, hint=error.hint, head=head)
     headers: list[tuple[bytes, bytes]] = []
     if isinstance(error, Unavailable) and error.retry_after_s is not None:

@@ -73,6 +73,7 @@ feed_route = Route(
     run=_feed,
     query=FeedQuery,
     gives=Changes,
+    tells=True,
 )
 
 
