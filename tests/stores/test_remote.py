@@ -184,3 +184,32 @@ def test_a_token_of_the_environment_goes_only_to_the_place_it_was_set_with(runni
     }
     assert token_for("https://a.example/acme", environ) == "rft_x"
     assert token_for("https://b.example/acme", environ) is None
+
+
+@pytest.mark.parametrize(
+    "named", [None, "", ".refold/refold.db", "sqlite:a.db", "hybrid:a.db?far=files:m"]
+)
+def test_a_token_of_the_environment_counts_for_the_server_that_the_caller_names(
+    running, monkeypatch, named
+):
+    """Also where somebody is logged in: whoever sets it means this process."""
+    place = RemotePlace(running).url
+    _, secret = running.app.tokens.create(place.rpartition("/")[2], "read")
+    monkeypatch.setenv("REFOLD_TOKEN", secret)
+    if named is not None:
+        monkeypatch.setenv("REFOLD_STORE", named)
+    store = open_store(place)
+    assert store.conversations() == []
+    with pytest.raises(Denied, match="may read"):
+        store.erase("c", 1)
+
+
+def test_a_token_that_is_not_used_is_told(running, monkeypatch):
+    monkeypatch.setenv("REFOLD_TOKEN", "rft_x")
+    monkeypatch.setenv("REFOLD_STORE", "https://a.example/acme")
+    store = open_store(f"http://127.0.0.1:{running.port}/nobody")
+    with pytest.raises(Denied, match="REFOLD_TOKEN is for the server that REFOLD_STORE names"):
+        store.conversations()
+    monkeypatch.delenv("REFOLD_TOKEN")
+    with pytest.raises(Denied, match="REFOLD_TOKEN"):
+        store.conversations()

@@ -225,11 +225,18 @@ class Client:
     def _known_token(self) -> str:
         token = self._token or self._given or logins.token_for(self.place, os.environ)
         if token is None:
-            raise Denied(f"not logged in to {self.place}", hint=f"refold login {self.place}")
+            raise self._not_logged_in()
         if not token.isascii() or not token.isprintable() or " " in token:
             raise Invalid("that is not a token", hint="it begins with rft_")
         self._token = token
         return token
+
+    def _not_logged_in(self) -> Denied:
+        said, hint = f"not logged in to {self.place}", f"refold login {self.place}, or REFOLD_TOKEN"
+        if os.environ.get("REFOLD_TOKEN") and logins.is_of_another(self.place, os.environ):
+            said += "; REFOLD_TOKEN is for the server that REFOLD_STORE names"
+            hint = f"refold login {self.place}, or set REFOLD_STORE to it"
+        return Denied(said, hint=hint)
 
     def before_fork(self) -> None:
         """Nothing: the parent goes on with its connections."""
