@@ -123,8 +123,8 @@ def test_a_conversation_in_the_plain_forms(tmp_path):
         message = {"message": {"role": "user", "content": "It fails"}, "key": "m1"}
         first = (await it.call("POST", "conversations/login/messages", json=message)).json()
         again = (await it.call("POST", "conversations/login/messages", json=message)).json()
-        assert len(first["seqs"]) == 1
-        assert again["seqs"] == []
+        assert len(first["seqs"]) == 1 and first["written"]
+        assert again == {**first, "written": False}
         kept = {"name": "log.txt", "content": "line 1\nline 2"}
         artifact = (await it.call("POST", "conversations/login/artifacts", json=kept)).json()
         assert artifact["id"].startswith("art-")
@@ -132,6 +132,28 @@ def test_a_conversation_in_the_plain_forms(tmp_path):
         assert [one["message"]["content"] for one in shown["messages"]] == ["It fails"]
         found = (await it.call("GET", "search?q=fails", scope="read")).json()
         assert found["hits"][0]["conversation"] == "login"
+
+    served(tmp_path, work)
+
+
+@pytest.mark.parametrize(
+    "text", ["short", "a line of much output\n" * 20_000, 'ä \\u0000 "key":"m1"']
+)
+def test_a_message_that_is_sent_again_is_told_where_it_stands(tmp_path, text):
+    """Another text under the same key is not written: the key is the name of the message."""
+
+    async def work(it: Served):
+        async def sent(key: str, text: str, role: str = "user"):
+            body = {"message": {"role": role, "content": text}, "key": key}
+            return (await it.call("POST", "conversations/c/messages", json=body)).json()
+
+        first = [await sent(f"m{number}", f"{number} {text}") for number in range(3)]
+        assert all(one["written"] and len(one["seqs"]) == 1 for one in first)
+        for number, one in enumerate(first):
+            for other in (f"{number} {text}", "another text"):
+                again = await sent(f"m{number}", other)
+                assert (again["seqs"], again["written"]) == (one["seqs"], False)
+        assert (await sent("new", text))["written"]
 
     served(tmp_path, work)
 
