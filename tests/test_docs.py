@@ -137,6 +137,11 @@ def test_links_between_the_docs_lead_somewhere():
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
 
 
+def test_no_page_installs_refold_from_an_index_that_does_not_have_it():
+    for page in PAGES:
+        assert "pip install 'refold" not in page.read_text(encoding="utf-8"), page
+
+
 def test_every_path_that_the_architecture_names_exists():
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     for path in set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|json|md))`", text)):

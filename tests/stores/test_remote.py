@@ -7,7 +7,7 @@ import os
 import pytest
 
 import refold
-from refold.errors import Denied, Invalid, Unavailable
+from refold.errors import Denied, Invalid, RefoldError, Unavailable
 from refold.stores import contract, open_store
 from tests.edges.server.running import Running
 
@@ -126,6 +126,22 @@ def test_without_a_login_nothing_is_sent(running):
     assert counted.calls == 0
 
 
+@pytest.mark.parametrize("status", [200, 301, 302, 400, 401, 403, 404, 405, 407, 410, 451])
+@pytest.mark.parametrize("body", [b"<html>", b"{}", b'{"error":"new","message":"no"}'])
+def test_what_trying_again_cannot_help_is_asked_once(running, status, body):
+    """A proxy that refuses, another program at the address, a code of a later server."""
+    import httpx
+
+    store = open_store(RemotePlace(running).url)
+    store._client._client = httpx.Client(
+        transport=httpx.MockTransport(lambda _: httpx.Response(status, content=body))
+    )
+    counted = Counted(store)
+    with pytest.raises(Denied if status in (401, 403) else RefoldError):
+        store.conversations()
+    assert counted.calls == 1
+
+
 def test_a_login_that_ran_out_is_read_again_once(running):
     from refold.settings import logins
 
@@ -168,3 +184,32 @@ def test_a_token_of_the_environment_goes_only_to_the_place_it_was_set_with(runni
     }
     assert token_for("https://a.example/acme", environ) == "rft_x"
     assert token_for("https://b.example/acme", environ) is None
+
+
+@pytest.mark.parametrize(
+    "named", [None, "", ".refold/refold.db", "sqlite:a.db", "hybrid:a.db?far=files:m"]
+)
+def test_a_token_of_the_environment_counts_for_the_server_that_the_caller_names(
+    running, monkeypatch, named
+):
+    """Also where somebody is logged in: whoever sets it means this process."""
+    place = RemotePlace(running).url
+    _, secret = running.app.tokens.create(place.rpartition("/")[2], "read")
+    monkeypatch.setenv("REFOLD_TOKEN", secret)
+    if named is not None:
+        monkeypatch.setenv("REFOLD_STORE", named)
+    store = open_store(place)
+    assert store.conversations() == []
+    with pytest.raises(Denied, match="may read"):
+        store.erase("c", 1)
+
+
+def test_a_token_that_is_not_used_is_told(running, monkeypatch):
+    monkeypatch.setenv("REFOLD_TOKEN", "rft_x")
+    monkeypatch.setenv("REFOLD_STORE", "https://a.example/acme")
+    store = open_store(f"http://127.0.0.1:{running.port}/nobody")
+    with pytest.raises(Denied, match="REFOLD_TOKEN is for the server that REFOLD_STORE names"):
+        store.conversations()
+    monkeypatch.delenv("REFOLD_TOKEN")
+    with pytest.raises(Denied, match="REFOLD_TOKEN"):
+        store.conversations()

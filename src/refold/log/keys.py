@@ -59,16 +59,17 @@ class Keys:
             self._known.clear()
             off = switches(self._log.read(last=head)).off
             came = [event for event in self._log.read(last=head) if event.seq not in off]
-        self._known.update(_keys_of(came))
+        self._known.update(key for _, key in keyed(came))
         self._head = head
 
 
-def _keys_of(events: Iterable[Event]) -> Iterable[str]:
+def keyed(events: Iterable[Event]) -> Iterable[tuple[int, str]]:
+    """The seqs of the events that have a key, with it."""
     for event in events:
         if event.kind in _KEYED and _MARK in event.body:
             body = decode(event)
             if isinstance(body, Message | Note) and body.key:
-                yield body.key
+                yield event.seq, body.key
 
 
 class Stamp(Struct, frozen=True):

@@ -1,9 +1,10 @@
 """Tokens of team servers, as `refold login` keeps them: one for each place, in the user's own data
 folder, in a file that only the user can read.
 
-A token goes to the place it was given for and to no other. `REFOLD_TOKEN` counts for the place that
-`REFOLD_STORE` names, because whoever set the one set the other. Neighbours: `stores.remote` asks,
-the commands `login` and `logout` write.
+A token goes to the place it was given for and to no other. `REFOLD_TOKEN` counts for the server
+that `REFOLD_STORE` names, because whoever set the one set the other; where that names none, for the
+one that the caller names. It counts before a login: who sets it means this process. Neighbours:
+`stores.remote` asks, the commands `login` and `logout` write.
 """
 
 from __future__ import annotations
@@ -19,14 +20,22 @@ from refold.errors import Corrupt, Unavailable
 from refold.settings.trust import data_folder
 
 FILE = "logins.json"
+SERVERS = ("https://", "http://")
 
 
 def token_for(place: str, environ: Mapping[str, str]) -> str | None:
     """The token for a place; None if the user has none."""
     given = environ.get("REFOLD_TOKEN", "").strip()
-    if given and _far_of(environ.get("REFOLD_STORE", "")).rstrip("/") == place:
+    if given and not is_of_another(place, environ):
         return given
     return _read(environ).get(place)
+
+
+def is_of_another(place: str, environ: Mapping[str, str]) -> bool:
+    """Whether `REFOLD_STORE` names a server, and another than this one: a token beside it is not
+    for this place."""
+    named = _far_of(environ.get("REFOLD_STORE", "")).rstrip("/")
+    return named.startswith(SERVERS) and named != place
 
 
 def _far_of(url: str) -> str:

@@ -156,14 +156,15 @@ def test_at_a_terminal_the_token_is_not_shown(running: Running, tmp_path: Path) 
 
 
 def test_the_audit_log_is_shown(running: Running) -> None:
-    from refold.edges.server.audit import Audit
+    from refold.edges.server.audit import Audit, Entry
     from refold.edges.server.orgs import Orgs
 
     orgs = Orgs("sqlite:team")
-    Audit(orgs.own).write("acme", "tok-1", "erase", "post-erase", "c")
+    entry = Entry(at_ms=1, token="tok-1", action="erase", route="post-erase", what="c", call="1")
+    Audit(orgs.own).write("acme", entry)
     orgs.close()
     shown = run("token", "audit", "--org", "acme", *STORE).stdout
-    assert "tok-1" in shown and "erase" in shown
+    assert "tok-1" in shown and "erase" in shown and "unknown" in shown
     [entry] = as_json("token", "audit", "--org", "acme", *STORE)["entries"]
     assert (entry["action"], entry["what"]) == ("erase", "c")
     assert "Nothing" in run("token", "audit", "--org", "other", *STORE).stdout

@@ -6,11 +6,13 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.edges.server import readiness
 from refold.edges.server.route import query_of
 from refold.edges.server.serve import OneLine
 from refold.errors import Denied, Invalid, RefoldError, Unavailable
@@ -114,7 +116,57 @@ def test_callers_are_not_told_where_the_store_is_but_to_try_again(
             assert "internal" not in answer.text and "10.0.0.7" not in answer.text
 
     served(tmp_path, work)
-    assert '"event": "store"' in caplog.text
+    told = [json.loads(line) for line in caplog.messages]
+    away = [one for one in told if one["event"] == "store"]
+    assert len(away) >= 4 and all(one["at"] > 0 for one in told)
+    assert {one["reason"] for one in away} == {error.message}
+
+
+def test_the_log_says_why_without_a_secret_or_a_path(tmp_path, monkeypatch, caplog):
+    """A file may have the name of a conversation, so of the system's refusals it has the words."""
+    refusal = Unavailable("/orgs/acme/secret-project.jsonl: no room")
+    refusal.__cause__ = OSError(28, "No space left on device", "secret-project")
+    secret = Unavailable("sk-ant-api03-" + "a" * 90 + " was refused")
+
+    async def work(it: Served):
+        store = it.server.orgs.store("acme")
+        for error in (refusal, secret):
+
+            def fail(*_: object, error: RefoldError = error, **__: object) -> None:
+                raise error
+
+            monkeypatch.setattr(store, "conversations", fail)
+            assert (await it.call("GET", "conversations")).status_code == 503
+
+    served(tmp_path, work)
+    assert "No space left on device" in caplog.text and "was refused" in caplog.text
+    assert "secret-project" not in caplog.text and "aaaa" not in caplog.text
+
+
+def test_readiness_does_not_wait_for_a_store_that_does_not_answer(tmp_path, monkeypatch):
+    """However many ask, one thread does."""
+    monkeypatch.setattr(readiness, "ANSWER_S", 0.05)
+    came, asked = threading.Event(), []
+
+    async def work(it: Served):
+        own = it.server.orgs.own
+        answers = own.conversations
+
+        def hang(**given: int) -> object:
+            asked.append(given)
+            came.wait(20)
+            return answers(**given)
+
+        monkeypatch.setattr(own, "conversations", hang)
+        for _ in range(10):
+            answer = await it.client.get("/ready")
+            assert answer.status_code == 503 and int(answer.headers["retry-after"]) > 0
+        assert len(asked) == 1
+        came.set()
+        monkeypatch.setattr(readiness, "ANSWER_S", 20)
+        assert (await it.client.get("/ready")).status_code == 200
+
+    served(tmp_path, work)
 
 
 def batch() -> bytes:

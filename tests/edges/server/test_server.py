@@ -123,8 +123,8 @@ def test_a_conversation_in_the_plain_forms(tmp_path):
         message = {"message": {"role": "user", "content": "It fails"}, "key": "m1"}
         first = (await it.call("POST", "conversations/login/messages", json=message)).json()
         again = (await it.call("POST", "conversations/login/messages", json=message)).json()
-        assert len(first["seqs"]) == 1
-        assert again["seqs"] == []
+        assert len(first["seqs"]) == 1 and first["written"]
+        assert again == {**first, "written": False}
         kept = {"name": "log.txt", "content": "line 1\nline 2"}
         artifact = (await it.call("POST", "conversations/login/artifacts", json=kept)).json()
         assert artifact["id"].startswith("art-")
@@ -132,6 +132,28 @@ def test_a_conversation_in_the_plain_forms(tmp_path):
         assert [one["message"]["content"] for one in shown["messages"]] == ["It fails"]
         found = (await it.call("GET", "search?q=fails", scope="read")).json()
         assert found["hits"][0]["conversation"] == "login"
+
+    served(tmp_path, work)
+
+
+@pytest.mark.parametrize(
+    "text", ["short", "a line of much output\n" * 20_000, 'ä \\u0000 "key":"m1"']
+)
+def test_a_message_that_is_sent_again_is_told_where_it_stands(tmp_path, text):
+    """Another text under the same key is not written: the key is the name of the message."""
+
+    async def work(it: Served):
+        async def sent(key: str, text: str, role: str = "user"):
+            body = {"message": {"role": role, "content": text}, "key": key}
+            return (await it.call("POST", "conversations/c/messages", json=body)).json()
+
+        first = [await sent(f"m{number}", f"{number} {text}") for number in range(3)]
+        assert all(one["written"] and len(one["seqs"]) == 1 for one in first)
+        for number, one in enumerate(first):
+            for other in (f"{number} {text}", "another text"):
+                again = await sent(f"m{number}", other)
+                assert (again["seqs"], again["written"]) == (one["seqs"], False)
+        assert (await sent("new", text))["written"]
 
     served(tmp_path, work)
 
@@ -175,6 +197,42 @@ QUERIES = {"/events": "?expect=0", "/search": "?q=x", "/artifacts/{digest}": "?b
 RANKS = {"read": 1, "write": 2, "admin": 3}
 
 
+def check_described(operation, answer) -> None:
+    """The document names the status, and what comes with it; only a conflict has a head."""
+    described = operation["responses"][str(answer.status_code)].get("content", {})
+    mime = answer.headers.get("content-type", "").partition(";")[0]
+    assert (mime in described) if answer.content else not described, (operation, answer)
+    if not answer.is_success:
+        assert ("head" in answer.json()) == (answer.status_code == 409)
+
+
+def test_the_document_says_what_calls_that_succeed_are_told(tmp_path):
+    """What the callers of every route below do not reach: that something was done."""
+
+    async def work(it: Served):
+        paths = (await it.call("GET", "/openapi.json", secret="")).json()["paths"]
+        batch = batch_of(events(2))
+        calls = [
+            ("POST", "conversations/{id}/events", "?expect=0", {"content": batch}),
+            ("POST", "conversations/{id}/events", "?expect=1", {"content": batch}),
+            ("PUT", "conversations/{id}/bookmark", "", {"content": b"b"}),
+            ("GET", "conversations/{id}/bookmark", "", {}),
+            ("POST", "conversations/{id}/erase", "", {"json": {"seq": 1}}),
+            ("DELETE", "conversations/{id}", "", {}),
+        ]
+        statuses = []
+        for method, path, query, given in calls:
+            operation = paths[f"/api/v1/orgs/{{org}}/context/{path}"][method.lower()]
+            answer = await it.call(method, concrete(path, "acme") + query, **given)
+            check_described(operation, answer)
+            statuses.append(answer.status_code)
+        assert statuses == [200, 409, 204, 200, 204, 204]
+        feed = paths["/api/v1/orgs/{org}/context/feed"]["get"]
+        assert "text/event-stream" in feed["responses"]["200"]["content"]
+
+    served(tmp_path, work)
+
+
 def test_every_route_for_every_caller(tmp_path):
     """Generated from the OpenAPI document: own organization, another, no token, a wrong one, one
     that is revoked, one that has expired, and each scope."""
@@ -199,8 +257,9 @@ def test_every_route_for_every_caller(tmp_path):
                 for secret, expected in (
                     ("", 401), ("rft_wrong", 401), (revoked_secret, 401), (expired, 401), (other, 404),
                 ):  # fmt: skip
-                    it.server.gate._wrong._levels.clear()
+                    it.server.gate._guesses._levels.clear()
                     answer = await it.call(method.upper(), url, secret=secret)
+                    check_described(operation, answer)
                     wanted = 200 if level == "open" else expected
                     assert answer.status_code == wanted, (method, path, secret, answer.text)
                     checked += 1
@@ -214,6 +273,7 @@ def test_every_route_for_every_caller(tmp_path):
                         else url,
                         scope=scope,
                     )
+                    check_described(operation, answer)
                     refused = rank < RANKS[level]
                     assert (answer.status_code == 403) == refused, (
                         method,
@@ -306,6 +366,28 @@ def test_whoever_guesses_tokens_is_stopped(tmp_path):
         assert statuses[0] == 401
         assert statuses[-1] == 429
         assert int(answer.headers["retry-after"]) >= 1
+
+    served(tmp_path, work)
+
+
+@pytest.mark.parametrize("ended", ["revoked", "expired"])
+def test_wrong_tokens_of_others_at_an_address_never_refuse_a_valid_one(tmp_path, ended):
+    """Behind a load balancer all callers have one address, and a leaver's agents go on calling."""
+
+    async def work(it: Served):
+        token, secret = it.server.tokens.create("acme", "write", days=1e-9)
+        if ended == "revoked":
+            it.server.tokens.revoke(token.id)
+        statuses = set()
+        for number in range(100):
+            left = await it.call("GET", "conversations", secret=secret)
+            guess = await it.call("GET", "conversations", secret=f"rft_{number}")
+            valid = await it.call("GET", "conversations", scope="read")
+            statuses.add((left.status_code, valid.status_code))
+        assert statuses == {(401, 200)}, "neither counts as a guess"
+        assert guess.status_code == 429, "a guess does"
+        new = it.token("write")
+        assert (await it.call("GET", "conversations", secret=new)).status_code == 200
 
     served(tmp_path, work)
 
@@ -435,7 +517,7 @@ def test_metrics_and_logs_name_no_secret_and_no_content(tmp_path, caplog):
         await it.call("GET", "conversations/secret-project/messages")
         text = (await it.call("GET", "metrics")).text
         assert "refold_calls_total" in text
-        it.server.write_lines()
+        it.server._lines.write()
         told = text + caplog.text
         for hidden in ("canary", it.secrets["admin"], "secret-project"):
             assert hidden not in told
@@ -456,7 +538,52 @@ def test_the_audit_log_says_who_read_and_erased_what(tmp_path):
         await it.call("POST", "conversations/c/erase", json={"seq": 1})
         it.server.audit.flush()
         found = entries_of(it.server.orgs.own, "acme", limit=100)
-        assert [(one.action, one.what) for one in found] == [("erase", "c"), ("read", "c")]
+        told = [(one.action, one.what, one.result) for one in found if one.action != "create"]
+        assert sorted(told) == [("erase", "c", "done"), ("read", "c", "")]
+
+    served(tmp_path, work)
+
+
+def test_the_audit_log_says_what_came_of_each_erasure(tmp_path):
+    from refold.edges.server.audit import entries_of
+
+    async def work(it: Served):
+        token, secret = it.server.tokens.create("acme", "write", name="ann")
+        for path, what in (
+            ("conversations/none/erase", {"seq": 1}),
+            ("conversations/c/erase", {"seq": 9}),
+        ):
+            await it.call("POST", "conversations/c/events?expect=0", content=batch_of(events(1)))
+            assert not (await it.call("POST", path, json=what, secret=secret)).is_success
+        await it.call("DELETE", f"artifacts/{'0' * 64}?before_ms=0", secret=secret)
+        await it.call("DELETE", "conversations/c", secret=secret)
+        await it.call("DELETE", "memory/mem-0", secret=secret)
+        it.server.tokens.revoke(token.id)
+        found = [
+            one for one in entries_of(it.server.orgs.own, "acme", limit=9) if one.name == "ann"
+        ]
+        results = [(one.action, one.result) for one in found]
+        assert results[0] == ("create", "") and results[-1] == ("revoke", "")
+        assert results[1:3] == [("erase", "not-found")] * 2 and results[4] == ("erase", "done")
+        assert {one.token for one in found} == {token.id}
+
+    served(tmp_path, work)
+
+
+def test_every_event_counts_whichever_route_appends_it(tmp_path):
+    async def work(it: Served):
+        await it.call("POST", "conversations/c/events?expect=0", content=batch_of(events(3)))
+        for number in range(4):
+            body = {"message": {"role": "user", "content": "hello"}, "key": f"m{number}"}
+            assert (await it.call("POST", "conversations/d/messages", json=body)).is_success
+        await it.call("POST", "conversations/d/messages", json=body)
+        await it.call("POST", "conversations", json={"id": "e", "title": "E"})
+        await it.call("POST", "conversations/e/artifacts", json={"name": "a", "content": "x"})
+        await it.call("POST", "memory", json={"content": "The port of the staging server is 8080"})
+        heads = (await it.call("GET", "conversations")).json()["conversations"]
+        written = sum(one["head"] for one in heads)
+        text = (await it.call("GET", "metrics")).text
+        assert written > 8 and f"refold_events_appended_total {written}\n" in text
 
     served(tmp_path, work)
 

@@ -105,6 +105,32 @@ def test_orgs_do_not_see_each_other(server: Server) -> None:
 # --- limits ---
 
 
+def test_a_server_that_was_found_to_be_away_is_not_waited_for_again(
+    server: Server, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries, connected = [], link.connected
+
+    def counted(conninfo: str, org: str) -> link.Link:
+        tries.append(org)
+        return connected(conninfo.replace(str(server.port), "1"), org)
+
+    monkeypatch.setattr(link, "connected", counted)
+    store = open_store(f"{url}&wait_s=2")
+    with pytest.raises(Unavailable):
+        store.conversations()
+    assert len(tries) > 2, "the first call waits, and tries again"
+    time.sleep(1.0)
+    for _ in range(3):
+        tries.clear()
+        with pytest.raises(Unavailable):
+            store.conversations()
+        assert len(tries) == 1
+    monkeypatch.setattr(link, "connected", connected)
+    assert store.conversations() == []
+    assert time.monotonic() - store._connections.pool.away_since() < 0.1, "forgotten"
+    store.close()
+
+
 def test_a_lock_that_is_not_released_ends_in_unavailable(
     server: Server, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,9 +3,11 @@ and killed servers lose nothing."""
 
 from __future__ import annotations
 
+import json
 import os
 import time
 
+import httpx
 import pytest
 
 import refold
@@ -91,3 +93,25 @@ def test_killed_servers_on_postgres_lose_and_double_nothing(database, tmp_path):
         for writer in writers:
             writer.end()
         assert check_all_there(place, writers) > 50
+
+
+def test_a_database_that_is_stopped_is_told_soon_and_the_log_says_why(tmp_path):
+    with own_folder() as folder:
+        database = Server.made(folder)
+        with running(tmp_path, store=database.url, workers=1) as team:
+            _, secret = team.token("acme")
+            database.stop()
+            for _ in range(3):
+                answer = httpx.get(f"{team.url}/ready", timeout=10)
+                assert answer.status_code == 503 and int(answer.headers["retry-after"]) > 0
+                assert answer.elapsed.total_seconds() < 4.0
+            time.sleep(6.0)
+            answer = team.get("orgs/acme/context/conversations", secret, timeout=10)
+            assert answer.status_code == 503 and answer.elapsed.total_seconds() < 3.0
+            lines = map(json.loads, (tmp_path / "log").read_text().splitlines()[1:])
+            reasons = [one["reason"] for one in lines if one["event"] == "store"]
+            assert any("refused" in one and "127.0.0.1" in one for one in reasons), reasons
+            database.start()
+            team.wait()
+            assert team.get("orgs/acme/context/conversations", secret).status_code == 200
+        database.stop()

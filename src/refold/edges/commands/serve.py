@@ -49,11 +49,12 @@ class ServeArguments(Arguments, frozen=True, kw_only=True):
 
 
 class Served(Result, frozen=True, kw_only=True):
-    """What could be served, and where."""
+    """What could be served, and where; `stopped` if it was, until somebody stopped it."""
 
     url: str
     store: str
     workers: int
+    stopped: bool = False
 
 
 def run(session: Session, arguments: ServeArguments) -> Served:
@@ -73,14 +74,21 @@ def run(session: Session, arguments: ServeArguments) -> Served:
         log_level=arguments.log,
     )
     place = checked(given)
-    if not arguments.check:
+    url = url_of(given)
+
+    def told() -> None:
         if session.screen is not None:
-            session.screen.note(f"serving {place} at {url_of(given)}/ORG; stop with Ctrl-C")
-        serve(given)
-    return Served(url=url_of(given), store=place, workers=given.workers)
+            session.screen.note(f"serving {place} at {url}/ORG; stop with Ctrl-C")
+
+    if not arguments.check:
+        serve(given, told)
+    return Served(url=url, store=place, workers=given.workers, stopped=not arguments.check)
 
 
 def show(served: Served, screen: Screen) -> None:
+    if served.stopped:
+        screen.note(f"stopped serving {served.store}")
+        return
     screen.line(f"{served.store} can be served at {served.url}/ORG.")
 
 

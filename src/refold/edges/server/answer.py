@@ -8,8 +8,6 @@ any other is a fault of the program, which the log is told and the caller is not
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
 from typing import Any
@@ -17,6 +15,7 @@ from typing import Any
 import msgspec
 
 from refold.edges.server.limits import Flood
+from refold.edges.server.log_lines import line, log
 from refold.edges.server.openapi import Failure
 from refold.edges.server.route import Chunks, Lines, Plain
 from refold.errors import OUTCOMES, Conflict, RefoldError, Unavailable
@@ -108,15 +107,15 @@ async def _in_chunks(chunks: Iterator[bytes], in_thread: InThread) -> AsyncItera
         yield chunk
 
 
-def failure_of(error: Exception, log: logging.Logger) -> Answer:
+def failure_of(error: Exception) -> Answer:
     """The answer for a call that failed."""
     if not isinstance(error, RefoldError):
-        lines = traceback.format_exception(error)
-        log.error(json.dumps({"event": "fault", "error": type(error).__name__, "at": lines[-2:-1]}))
+        where = traceback.format_exception(error)[-2:-1]
+        log.error(line("fault", error=type(error).__name__, where=where))
         failure = Failure(error="error", message="the server has a fault; its log says where")
         return Answer(500, msgspec.json.encode(failure))
     status = STATUSES.get(error.code) or OUTCOMES.get(error.code, (500, 1))[0]
-    head = error.head if isinstance(error, Conflict) else 0
+    head = error.head if isinstance(error, Conflict) else msgspec.UNSET
     failure = Failure(error=error.code, message=error.message, hint=error.hint, head=head)
     headers: list[tuple[bytes, bytes]] = []
     if isinstance(error, Unavailable) and error.retry_after_s is not None:

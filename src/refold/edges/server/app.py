@@ -10,8 +10,6 @@ Whatever fails is answered as one of `errors`, never with a text of the program'
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
@@ -20,21 +18,25 @@ from functools import partial
 from typing import Any, TypeVar
 
 import anyio
+from msgspec.structs import replace
 from starlette.routing import Match
 from starlette.routing import Route as StarletteRoute
 
 from refold.edges.server.answer import Answer, answer_of, failure_of
-from refold.edges.server.audit import Audit
+from refold.edges.server.audit import Audit, entry_of, result_of
 from refold.edges.server.bodies import Bodies
 from refold.edges.server.commit import GroupCommit
+from refold.edges.server.connection import ENDING
 from refold.edges.server.gate import HEADERS, Gate, headers_of
 from refold.edges.server.limits import Busy, Limits
 from refold.edges.server.listening import Listening
+from refold.edges.server.log_lines import CallLines, as_callers_see, line, log, warn
 from refold.edges.server.logs import AppendQuery, append, events_checked
 from refold.edges.server.metrics import Metrics, Shared, text_of
 from refold.edges.server.orgs import Orgs
+from refold.edges.server.readiness import Readiness
 from refold.edges.server.route import Call, Route, asked_of, query_of
-from refold.edges.server.routes import APPEND, FeedQuery, feed_route, table
+from refold.edges.server.routes import APPEND, FeedQuery, feed_route, ready_route, table
 from refold.edges.server.tokens import Token, Tokens
 from refold.errors import Denied, NotFound, RefoldError, Unavailable
 from refold.stores import TooNew, hints_of, passes_walls
@@ -47,15 +49,12 @@ T = TypeVar("T")
 THREADS = 32
 EACH_S = 1.0
 LOOK_AGAIN_S = 0.1
-STORE_AGAIN_S = 5.0
 AWAY = (Unavailable, Denied, TooNew)  # what a store raises that is no fault of the caller
 _APPEND_PATH = re.compile(
     rb"/api/v1/orgs/([a-z0-9-]{1,39})/context/conversations/([A-Za-z0-9._-]{1,64})/events"
 )
 _EXPECT = re.compile(rb"expect=([0-9]{1,12})")
 APPEND_NAME = APPEND.name
-LINES_MAX = 500
-log = logging.getLogger("refold.server")
 
 
 class NotAllowed(RefoldError):
@@ -79,13 +78,15 @@ class Server:
         self.orgs, self.limits = orgs, limits
         self.tokens, self.audit = Tokens(orgs.own), Audit(orgs.own)
         self.metrics, self._shared = Metrics(), shared
+        orgs.appended = self.metrics.add_events
         self.gate = Gate(self.tokens, limits, self.metrics, hosts)
         self.bodies = Bodies(limits)
         hints = hints_of(orgs.own, direct)
         self.listening = Listening(orgs.store, self.in_thread, self.gate, limits.listeners, hints)
         self._running = 0
         self._looked_at = 0.0  # when the tokens were last looked at for an unknown one
-        self._lines: list[str] = []
+        self._lines = CallLines()
+        self.readiness = Readiness(partial(self.in_thread, self._ask_store))
         self._commits: dict[str, GroupCommit] = {}
         self._task: asyncio.Task[None] | None = None
         self._threads: anyio.CapacityLimiter | None = None
@@ -96,6 +97,7 @@ class Server:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
+            scope.get("state", {})[ENDING] = self.listening.end
             await self._lifespan(receive, send)
             return
         if scope["type"] != "http":
@@ -106,7 +108,7 @@ class Server:
         answer = await self._answered(scope, receive)
         took_s = time.perf_counter() - started
         self.metrics.count(scope["refold.route"], answer.status, took_s)
-        self._log(scope, answer.status, took_s)
+        self._lines.add(scope, answer.status, took_s)
         await answer(scope, receive, send)
 
     async def _answered(self, scope: Scope, receive: Receive) -> Answer:
@@ -118,7 +120,7 @@ class Server:
                 return await self._append(scope, receive, *found)
             return await self._routed(scope, receive)
         except Exception as error:
-            return failure_of(error, log)
+            return failure_of(error)
 
     async def _routed(self, scope: Scope, receive: Receive) -> Answer:
         """The answer of the route that the path and the method name. A slash that is written as a
@@ -159,19 +161,20 @@ class Server:
             raise Denied("there is no valid token, so nobody could call this server", hint=hint)
         if await self.in_thread(partial(passes_walls, self.orgs.own)):
             hint = "connect as a role that is not a superuser and has no BYPASSRLS"
-            log.warning(json.dumps({"event": "row-level security is passed", "hint": hint}))
+            log.warning(line("row-level security is passed", hint=hint))
         self.listening.start()
         self._task = asyncio.create_task(self._each_second())
 
     async def stop(self) -> None:
         await self.listening.stop()
+        await self.readiness.stop()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self.in_thread(self._close)
 
     def _close(self) -> None:
-        self.write_lines()
+        self._lines.write()
         for commit in self._commits.values():
             commit.close()
         self.audit.flush()
@@ -182,7 +185,7 @@ class Server:
         store that is away is asked again."""
         while True:
             await asyncio.sleep(EACH_S)
-            self.write_lines()
+            self._lines.write()
             if self._shared is not None:
                 counts = self.metrics.counts(self.gauges())
                 await self.in_thread(partial(self._shared.write, counts))
@@ -190,7 +193,10 @@ class Server:
                 try:
                     await self.in_thread(work)
                 except RefoldError as error:
-                    log.warning(json.dumps({"event": "background", "error": error.code}))
+                    warn("background", error)
+
+    def _ask_store(self) -> None:
+        self.orgs.own.conversations(limit=1)
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         """Whatever may wait for the store."""
@@ -199,7 +205,7 @@ class Server:
                 work, limiter=self._threads, abandon_on_cancel=True
             )
         except AWAY as error:
-            raise _as_callers_see(error) from error
+            raise as_callers_see(error) from error
 
     # --- a call ---
 
@@ -227,6 +233,9 @@ class Server:
         )
         if not route.waits:
             return answer_of(route.run(call), route.status, self.in_thread)
+        if route is ready_route:
+            await self.readiness.check()
+            return answer_of(route.run(call), route.status, self.in_thread)
         if route is feed_route:
             return await self._feed_answer(call, scope)
         if route.streams:
@@ -242,9 +251,7 @@ class Server:
 
     async def _run(self, route: Route, call: Call) -> Answer:
         with self._at_work():
-            if call.token is not None and route.audit:
-                await self._tell_audit(route, call, call.token)
-            value = await self._timed(partial(route.run, call))
+            value = await self._done(route, call)
         if call.token is not None and route.method != "GET":
             self.listening.tell(call.token.org, "", 0)
         return answer_of(value, route.status, self.in_thread)
@@ -269,13 +276,27 @@ class Server:
             said = f"the call took more than {self.limits.call_s:g} seconds"
             raise Unavailable(said, retry_after_s=1.0) from None
 
-    async def _tell_audit(self, route: Route, call: Call, token: Token) -> None:
-        what = call.path.get("id") or call.path.get("digest") or call.path.get("entry") or ""
+    async def _done(self, route: Route, call: Call) -> object:
+        """What the route gives. The audit log is told what is about to be done, and then what came
+        of it."""
+        run = partial(route.run, call)
+        if call.token is None or not route.audit:
+            return await self._timed(run)
+        org, entry = call.token.org, entry_of(route, call.path, call.token)
         if route.audit == "read":
-            self.audit.read(token.org, token.id, route.name, what)
-        else:
-            write = partial(self.audit.write, token.org, token.id, route.audit, route.name, what)
-            await self.in_thread(write)
+            self.audit.read(org, entry)
+            return await self._timed(run)
+        await self.in_thread(partial(self.audit.write, org, entry))
+        result = "error"
+        try:
+            value = await self._timed(run)
+            result = result_of(value)
+        except RefoldError as error:
+            result = error.code
+            raise
+        finally:
+            await self.in_thread(partial(self.audit.write, org, replace(entry, result=result)))
+        return value
 
     # --- appending ---
 
@@ -289,7 +310,6 @@ class Server:
                 head = await self._appended(org, id, expect, body, token)
         finally:
             self.bodies.release(body)
-        self.metrics.events += head - expect
         self.listening.tell(org, id, head)
         return Answer(200, b'{"head":%d}' % head, hidden=[])
 
@@ -302,7 +322,7 @@ class Server:
             except Busy:
                 raise
             except AWAY as error:
-                raise _as_callers_see(error) from error
+                raise as_callers_see(error) from error
             return expect + len(events)
         path, query = {"org": org, "id": id}, {"expect": str(expect)}
         call = Call(orgs=self.orgs, path=path, query=query, body=body, token=token)
@@ -340,34 +360,6 @@ class Server:
         """What all workers of this machine counted."""
         others = [] if self._shared is None else self._shared.others()
         return text_of([self.metrics.counts(self.gauges()), *others])
-
-    def _log(self, scope: Scope, status: int, took_s: float) -> None:
-        """One line a call, without contents, names of conversations, or secrets."""
-        if log.isEnabledFor(logging.INFO):
-            route, token = scope["refold.route"], scope.get("refold.token", "")
-            # All of these are ours, and none has a character that JSON would escape.
-            self._lines.append(
-                f'{{"event": "call", "at": {time.time():.3f}, "route": "{route}", '
-                f'"status": {status}, "ms": {took_s * 1_000:.2f}, "token": "{token}"}}'
-            )
-            if len(self._lines) >= LINES_MAX:
-                self.write_lines()
-
-    def write_lines(self) -> None:
-        """Writes the lines of the last calls, which costs less than one by one."""
-        if self._lines:
-            log.info("\n".join(self._lines))
-            self._lines = []
-
-
-def _as_callers_see(error: RefoldError) -> Unavailable:
-    """Where the store is, who may use it and which version it has is not for callers: to them it
-    is away for a moment, and another server may have it. The log says what it is."""
-    log.warning(json.dumps({"event": "store", "error": error.code, "hint": error.hint}))
-    again_s = error.retry_after_s if isinstance(error, Unavailable) else None
-    said = "the store of this server cannot serve now"
-    hint = "try again; the log of the server says why"
-    return Unavailable(said, retry_after_s=again_s or STORE_AGAIN_S, hint=hint)
 
 
 def _matcher(route: Route) -> StarletteRoute:

@@ -1,21 +1,30 @@
 """The audit log: who read, erased and administered what, as notes in the server's own store.
 
-What erases is written before it is answered. Reads are gathered and written each second, one note
+What erases is written before it is done, and again with what came of it before it is answered: one
+that has no result was cut off in between. That tokens are created and revoked stands in their own
+log, and is listed with the rest. Reads are gathered and written each second, one note
 for each token and conversation, so that reading stays cheap: a server that is killed loses the last
 second of reads. Contents never stand in it. Neighbours: `app` tells, `refold token audit` shows.
 """
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator, Mapping
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.core.codec import decode
 from refold.core.model import Note
+from refold.edges.server.contents import Dropped
+from refold.edges.server.finding import Forgot
+from refold.edges.server.route import Route
+from refold.edges.server.tokens import Token, Tokens
 from refold.errors import NotFound
 from refold.log.draft import Draft
 from refold.log.log import Log
@@ -26,7 +35,8 @@ KIND = "audit"
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """One line of the audit log."""
+    """One line of the audit log. `call` joins what was written before and after; `name` is that of
+    the token, which stands in its own log."""
 
     at_ms: int
     token: str
@@ -34,6 +44,9 @@ class Entry(Struct, frozen=True, kw_only=True):
     route: str
     what: str = ""
     times: int = 1
+    result: str = ""
+    call: str = ""
+    name: str = ""
 
 
 class Audit:
@@ -44,15 +57,14 @@ class Audit:
         self._lock = threading.Lock()
         self._reads: Counter[tuple[str, str, str, str]] = Counter()
 
-    def read(self, org: str, token: str, route: str, what: str) -> None:
+    def read(self, org: str, entry: Entry) -> None:
         """Remembers a read until the next `flush`."""
         with self._lock:
-            self._reads[org, token, route, what] += 1
+            self._reads[org, entry.token, entry.route, entry.what] += 1
 
-    def write(self, org: str, token: str, action: str, route: str, what: str) -> None:
+    def write(self, org: str, entry: Entry) -> None:
         """Writes at once; durable when this returns."""
-        now = time.time_ns() // 1_000_000
-        self._append(org, [Entry(at_ms=now, token=token, action=action, route=route, what=what)])
+        self._append(org, [entry])
 
     def flush(self) -> None:
         """Writes the reads that were remembered."""
@@ -80,16 +92,60 @@ def log_of(org: str) -> str:
     return f"audit-{org}"
 
 
+def entry_of(route: Route, path: Mapping[str, str], token: Token) -> Entry:
+    """What is about to be done."""
+    return Entry(
+        at_ms=time.time_ns() // 1_000_000,
+        token=token.id,
+        action=route.audit,
+        route=route.name,
+        what=path.get("id") or path.get("digest") or path.get("entry") or "",
+        call=secrets.token_hex(4),
+    )
+
+
+def result_of(value: object) -> str:
+    """What came of it: a route may find that there is nothing to do."""
+    match value:
+        case Dropped(gone=False) | Forgot(entries=()):
+            return "nothing"
+        case _:
+            return "done"
+
+
+# --- reading ---
+
+
 def entries_of(store: Store, org: str, *, limit: int) -> list[Entry]:
     """The newest lines of an organization's audit log, oldest first."""
+    tokens = [token for token in Tokens(store).list() if token.org == org]
+    names = {token.id: token.name for token in tokens}
+    calls = [replace(one, name=names.get(one.token, "")) for one in _calls(store, org, limit)]
+    changes = [entry for token in tokens for entry in _changes_of(token)]
+    return sorted([*calls, *changes], key=lambda one: one.at_ms)[-limit:]
+
+
+def _calls(store: Store, org: str, limit: int) -> list[Entry]:
+    """What was called. An erasure has two notes, of which the later counts."""
     try:
         head = store.conversation(log_of(org)).head
     except NotFound:
         return []
-    found = []
-    for page in pages_of(store, log_of(org), after=max(0, head - limit), last=head):
+    found: dict[str, Entry] = {}
+    for page in pages_of(store, log_of(org), after=max(0, head - 2 * limit), last=head):
         for event in page:
             body = decode(event)
             if isinstance(body, Note) and body.kind == KIND:
-                found.append(msgspec.convert(body.data, Entry))
-    return found
+                entry = msgspec.convert(body.data, Entry)
+                found[entry.call or f"#{event.seq}"] = entry
+    return list(found.values())
+
+
+def _changes_of(token: Token) -> Iterator[Entry]:
+    """When a token was created and revoked."""
+    for action, at_ms in (("create", token.created_ms), ("revoke", token.revoked_ms)):
+        if at_ms:
+            what = f"{token.scope} token"
+            yield Entry(
+                at_ms=at_ms, token=token.id, action=action, route="", what=what, name=token.name
+            )

@@ -11,6 +11,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from refold.edges.server.limits import Limits
 
+ENDING = "refold.ending"  # in the state of an application: what to call when it stops
+FIRST_CALL_S = 0.5
 HEADER_S = Limits().header_s
 
 
@@ -25,6 +27,17 @@ class Connection(H11Protocol):
     def _give_up(self) -> None:
         if self.cycle is None and not self.transport.is_closing():
             self.transport.close()
+
+    def shutdown(self) -> None:
+        """The server stops: whoever listens is told now, because that would never end. Whoever has
+        just connected has a call on the way."""
+        end = self.app_state.get(ENDING)
+        if end is not None:
+            end()
+        if self.cycle is None:
+            self.loop.call_later(FIRST_CALL_S, super().shutdown)
+        else:
+            super().shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._giving_up.cancel()

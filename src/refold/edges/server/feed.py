@@ -11,8 +11,6 @@ then all cursors are forgotten. Neighbours: `app` tells of appends, `listening` 
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
 import secrets
 import time
 from collections import OrderedDict
@@ -21,6 +19,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from refold.edges.server.log_lines import warn
 from refold.errors import RefoldError
 from refold.log.reading import conversations
 from refold.stores.protocol import Store
@@ -32,7 +31,6 @@ AGAIN_S = 0.2  # between two looks that were asked for
 SHARE_MAX = 0.1  # of the time that looking at the heads may take
 LINGER_S = 60.0
 InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
-log = logging.getLogger("refold.server")
 
 
 class Change(Struct, frozen=True):
@@ -69,6 +67,10 @@ class Feed:
         self._newest.move_to_end(conversation)
         if len(self._newest) > KEPT_MAX:
             _, (self._dropped, _) = self._newest.popitem(last=False)
+        self.wake()
+
+    def wake(self) -> None:
+        """Lets those who wait look around."""
         self._came.set()
         self._came = asyncio.Event()
 
@@ -167,7 +169,7 @@ class Follower:
         try:
             await self._look()
         except RefoldError as error:
-            log.warning(json.dumps({"event": "feed", "error": error.code}))
+            warn("feed", error)
 
     async def _look(self) -> None:
         async with self._looking:

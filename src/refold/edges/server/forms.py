@@ -2,8 +2,8 @@
 JSON objects, for clients that have no log of their own.
 
 A message may have any provider's shape and comes under a key, so that sending it again writes
-nothing. Here the server opens the conversation like any other program does (`Context`).
-Neighbours: `logs` is what refold's own clients use.
+nothing and is told what the first call was told. Here the server opens the conversation like any
+other program does (`Context`). Neighbours: `logs` is what refold's own clients use.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from msgspec import Meta, Struct, field
 
 from refold.config import Config
 from refold.core.model import ArtifactType
+from refold.core.switches import switches
 from refold.edges.server.logs import BASE, Count
 from refold.edges.server.route import Call, Route
 from refold.engine.context import Context
 from refold.errors import Invalid
-from refold.log.reading import open_id_checked
+from refold.log.keys import keyed
+from refold.log.reading import open_id_checked, pages_of
 
 MESSAGES_MAX = 1_000
 CONTENT_CHARS_MAX = 8 * 1024 * 1024
@@ -42,8 +44,9 @@ class Created(Struct, frozen=True, kw_only=True):
 
 
 class MessageBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`key` is the client's own name for the message; under a key that is there, nothing is
-    written. `at_ms` is when it happened."""
+    """`key` is the client's own name for the message, one for each message; under a key that is
+    there nothing is written, whatever the message says, and `written` says so. `at_ms` is when it
+    happened."""
 
     message: dict[str, Any]
     key: Annotated[str, Meta(min_length=1, max_length=500)]
@@ -51,10 +54,12 @@ class MessageBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Appended(Struct, frozen=True, kw_only=True):
-    """The seqs that were written: none if the key was there already."""
+    """The seqs of the message under its key, and whether this call wrote them: not if the key was
+    there already."""
 
     seqs: list[int]
     head: int
+    written: bool
 
 
 class MessagesQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -112,7 +117,16 @@ def append_message(call: Call) -> Appended:
     given = call.given(MessageBody)
     with _opened(call, call.id) as context:
         events = context.append(given.message, key=given.key, at=given.at_ms)
-        return Appended(seqs=[event.seq for event in events], head=context.view.head)
+        head = context.view.head
+    seqs = [seq for seq, _ in keyed(events)] or _seqs_under(call, given.key, head)
+    return Appended(seqs=seqs, head=head, written=bool(events))
+
+
+def _seqs_under(call: Call, key: str, head: int) -> list[int]:
+    """Where the log has a key; what a restore switched off does not count."""
+    log = [event for page in pages_of(call.store, call.id, last=head) for event in page]
+    off = switches(log).off
+    return [seq for seq, known in keyed(log) if known == key and seq not in off]
 
 
 def messages(call: Call) -> Messages:

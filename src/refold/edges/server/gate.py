@@ -41,7 +41,7 @@ class Gate:
         self._tokens, self._metrics, self._hosts = tokens, metrics, hosts
         self._calls = Buckets(limits.calls_per_s, limits.burst)
         self._open_calls = Buckets(limits.open_calls_per_s, 2 * limits.open_calls_per_s)
-        self._wrong = Buckets(limits.wrong_tokens_per_minute / 60, limits.wrong_tokens_per_minute)
+        self._guesses = Buckets(limits.wrong_tokens_per_minute / 60, limits.wrong_tokens_per_minute)
 
     def check_origin(self, scope: Scope) -> None:
         """Denied for a name that is not this server's, or a page of another: browsers send both,
@@ -70,13 +70,9 @@ class Gate:
     def allowed(self, token: Token | None, scope: Scope, route: Route, org: str) -> Token:
         """The token of a call, if it allows the route. One of another organization is told what a
         stranger is told: there is nothing."""
-        client = _client_of(scope)
-        self._wrong.check(client)
-        state = "unknown" if token is None else token.state(time.time_ns() // 1_000_000)
-        if token is None or state != "valid":
-            self._metrics.refused["token"] += 1
-            self._wrong.take(client)
-            raise Unauthorized(f"the token is {state}", hint="refold token create makes a new one")
+        if token is None:
+            raise self._unknown(_client_of(scope))
+        self._check_state(token)
         scope["refold.token"] = token.id
         if token.org != org:
             raise NotFound("there is no such organization for this token")
@@ -86,12 +82,32 @@ class Gate:
         self._calls.take(token.id)
         return token
 
+    def _unknown(self, client: str) -> RefoldError:
+        """What a guess is told. Only guesses are counted: many people call from one address, and
+        neither a valid token nor one that has ended says anything about the others there."""
+        self._metrics.refused["token"] += 1
+        try:
+            self._guesses.take(client)
+        except Busy as error:
+            return Busy("too many unknown tokens", retry_after_s=error.retry_after_s)
+        return _unauthorized("unknown")
+
+    def _check_state(self, token: Token) -> None:
+        state = token.state(time.time_ns() // 1_000_000)
+        if state != "valid":
+            self._metrics.refused["token"] += 1
+            raise _unauthorized(state)
+
     def check_still_valid(self, token: Token) -> None:
         """Unauthorized if the token has ended since it was let in."""
         now = self._tokens.by_id.get(token.id)
         state = "unknown" if now is None else now.state(time.time_ns() // 1_000_000)
         if state != "valid":
-            raise Unauthorized(f"the token is {state}", hint="refold token create makes a new one")
+            raise _unauthorized(state)
+
+
+def _unauthorized(state: str) -> Unauthorized:
+    return Unauthorized(f"the token is {state}", hint="refold token create makes a new one")
 
 
 def _client_of(scope: Scope) -> str:

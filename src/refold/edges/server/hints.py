@@ -10,13 +10,12 @@ who wait, a store says how its users tell each other.
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
 import threading
 from collections.abc import Callable
 from functools import partial
 
 from refold.edges.server.feed import InThread
+from refold.edges.server.log_lines import warn
 from refold.errors import Invalid, RefoldError
 from refold.stores.protocol import Hint, Hints
 
@@ -24,7 +23,6 @@ TOGETHER_S = 0.1
 WAITING_MAX = 10_000
 STEP_S = 1.0  # how long a stop may have to wait for the thread
 PAUSE_S, PAUSE_S_MAX = 1.0, 30.0
-log = logging.getLogger("refold.server")
 
 
 class Exchange:
@@ -77,7 +75,7 @@ class Exchange:
             try:
                 await self._in_thread(partial(hints.tell, waiting))
             except RefoldError as error:
-                _warn("telling", error)
+                warn("hints", error, doing="telling")
 
     # --- hearing, in a thread ---
 
@@ -87,10 +85,10 @@ class Exchange:
             try:
                 self._listen_until_lost(hints, loop)
             except Invalid as error:
-                _warn("hearing", error)
+                warn("hints", error, doing="hearing")
                 return
             except RefoldError as error:
-                _warn("hearing", error)
+                warn("hints", error, doing="hearing")
             pause_s = PAUSE_S if self.is_hearing else min(2 * pause_s + PAUSE_S, PAUSE_S_MAX)
             self.is_hearing = False
 
@@ -100,9 +98,3 @@ class Exchange:
             while not self._ending.is_set():
                 for hint in ear.heard(STEP_S):
                     loop.call_soon_threadsafe(self._hear, hint)
-
-
-def _warn(doing: str, error: RefoldError) -> None:
-    """The heads are looked at instead. The text may name a place, so the log has the hint only."""
-    told = {"event": "hints", "doing": doing, "error": error.code, "hint": error.hint}
-    log.warning(json.dumps(told))

@@ -1,9 +1,10 @@
 """How much one caller may ask, and how much this server takes in at once.
 
-A bucket per token refills at a steady rate; wrong tokens empty a bucket per address, so that nobody
-can guess. A server that is full says so at once (`Busy`), before memory grows. What is set is for
-one machine: its processes divide it (`share`), and each counts its own. Neighbours: `serve` is told
-the limits, `gate`, `bodies`, `listening` and `app` keep them.
+A bucket per token refills at a steady rate; unknown tokens empty a bucket per address, so that
+nobody can guess, and a token that is known is never refused for it. A server that is full says so
+at once (`Busy`), before memory grows. What is set is for one machine: its processes divide it
+(`share`), and each counts its own. Neighbours: `serve` is told the limits, `gate`, `bodies`,
+`listening` and `app` keep them.
 """
 
 from __future__ import annotations
@@ -109,14 +110,6 @@ class Buckets:
             wait_s = (1.0 - level) / self._per_s
             raise Busy("too many calls", retry_after_s=wait_s, hint="slow down")
         self._keep(name, level - 1.0, at)
-
-    def check(self, name: str) -> None:
-        """Busy if the bucket is empty; takes nothing."""
-        if name not in self._levels:
-            return
-        level, _ = self._level(name)
-        if level < 1.0:
-            raise Busy("too many wrong tokens", retry_after_s=(1.0 - level) / self._per_s)
 
     def _level(self, name: str) -> tuple[float, float]:
         now = time.monotonic()

@@ -43,6 +43,7 @@ class Listening:
         self._feeds: dict[str, Feed] = {}
         self._followers: dict[str, Follower] = {}
         self._tasks: list[asyncio.Task[None]] = []
+        self._is_ending = False
 
     @property
     def listeners(self) -> int:
@@ -79,14 +80,14 @@ class Listening:
             while True:
                 left_s = end - time.monotonic()
                 changes = await feed.wait(after, min(STEP_S, left_s))
-                if changes.changes or changes.rescan or left_s <= STEP_S:
+                if changes.changes or changes.rescan or left_s <= STEP_S or self._is_ending:
                     return changes
                 self._gate.check_still_valid(token)
         finally:
             feed.listeners -= 1
 
     async def stream(self, token: Token, after: str) -> AsyncIterator[bytes]:
-        """Server-sent events, until the caller leaves or its token ends."""
+        """Server-sent events, until the caller leaves, its token ends or the server stops."""
         return self._streamed(await self._feed(token.org), token, after)
 
     async def _streamed(self, feed: Feed, token: Token, after: str) -> AsyncIterator[bytes]:
@@ -104,6 +105,8 @@ class Listening:
                 elif now - told >= STILL_HERE_S:
                     told = now
                     yield b": still here\n\n"
+                if self._is_ending:
+                    return
         except Unauthorized:
             yield b"event: end\ndata: the token has ended\n\n"
         finally:
@@ -121,6 +124,12 @@ class Listening:
             self._tasks.append(asyncio.create_task(follower.follow()))
         await self._followers[org].ready()
         return self._feeds[org]
+
+    def end(self) -> None:
+        """The server stops: whoever listens is let go, and listens to another one."""
+        self._is_ending = True
+        for feed in self._feeds.values():
+            feed.wake()
 
     async def stop(self) -> None:
         for task in self._tasks:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from bisect import bisect_left
 from collections import Counter
@@ -39,19 +40,25 @@ class Counts(Struct, frozen=True, kw_only=True):
 
 
 class Metrics:
-    """Counts of one process; only the loop's thread writes to them."""
+    """Counts of one process; only the loop's thread writes to them, except for events."""
 
     def __init__(self) -> None:
         self.calls: Counter[tuple[str, int]] = Counter()
         self._times = [0] * (len(BOUNDS_S) + 1)
         self.time_s = 0.0
         self.events = 0
+        self._adding = threading.Lock()
         self.refused: Counter[str] = Counter()
 
     def count(self, route: str, status: int, took_s: float) -> None:
         self.calls[route, status] += 1
         self.time_s += took_s
         self._times[bisect_left(BOUNDS_S, took_s)] += 1
+
+    def add_events(self, number: int) -> None:
+        """So many were appended. Called by any thread."""
+        with self._adding:
+            self.events += number
 
     def counts(self, gauges: dict[str, int]) -> Counts:
         """All of it at this moment; copied first, because it is counted on meanwhile."""

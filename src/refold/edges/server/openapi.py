@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from refold import __version__
 from refold.edges.server.route import Route
@@ -31,15 +31,16 @@ ERRORS = {
     "429": "Too many calls; Retry-After says when to come back.",
     "503": "Not now; Retry-After says when to come back.",
 }
+OPEN_ERRORS = ("400", "403", "405", "429", "503")
 
 
 class Failure(Struct, frozen=True, kw_only=True):
-    """How every refusal looks."""
+    """How every refusal looks; a conflict says where the log stands."""
 
     error: str
     message: str
     hint: str = ""
-    head: int = 0
+    head: int | UnsetType = UNSET
 
 
 def document(routes: Sequence[Route]) -> dict[str, Any]:
@@ -73,7 +74,7 @@ def _operation(route: Route, named: dict[Any, Any]) -> dict[str, Any]:
         "operationId": route.name,
         "summary": route.summary,
         "parameters": [*_path_parameters(route), *_query_parameters(route)],
-        "responses": {str(route.status): _answer(route, named), **_failures(route, named)},
+        "responses": {**_answer(route, named), **_failures(route, named)},
         "x-level": route.level,
     }
     if route.level != "open":
@@ -113,9 +114,13 @@ def _plain(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answer(route: Route, named: dict[Any, Any]) -> dict[str, Any]:
+    """What a call that is served is told, by its status."""
     if route.gives is None:
-        return {"description": "Done."}
-    return {"description": route.summary, "content": _content(route.gives, named)}
+        return {"204": {"description": "Done."}}
+    content = _content(route.gives, named)
+    if route.tells:
+        content = {**content, "text/event-stream": {"schema": {"type": "string"}}}
+    return {str(route.status): {"description": route.summary, "content": content}}
 
 
 def _content(kind: object, named: dict[Any, Any]) -> dict[str, Any]:
@@ -134,5 +139,5 @@ def _content(kind: object, named: dict[Any, Any]) -> dict[str, Any]:
 
 def _failures(route: Route, named: dict[Any, Any]) -> dict[str, Any]:
     content = {"application/json": {"schema": named[Failure]}}
-    codes = ERRORS if route.level != "open" else {"503": ERRORS["503"]}
-    return {code: {"description": text, "content": content} for code, text in codes.items()}
+    codes = ERRORS if route.level != "open" else OPEN_ERRORS
+    return {code: {"description": ERRORS[code], "content": content} for code in codes}

@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections.abc import Callable, Sequence
 
 from refold.checked import quoted
+from refold.core.model import Event
 from refold.edges.server.ends import Ends
 from refold.errors import Invalid
 from refold.redaction import redacted
@@ -46,11 +48,15 @@ def place_checked(place: str) -> str:
 class Orgs:
     """Opens the store of an organization when it is first asked for: only somebody with a token
     of that organization comes so far, so there are never more than were created. `workers` are the
-    processes of this server: each has its share of the connections that the place allows."""
+    processes of this server: each has its share of the connections that the place allows.
+    `appended` is told how many events were appended, in the thread that did it."""
 
-    def __init__(self, place: str, *, workers: int = 1) -> None:
+    def __init__(
+        self, place: str, *, workers: int = 1, appended: Callable[[int], None] | None = None
+    ) -> None:
         self.place = place_checked(place)
         self._opener = open_orgs(self.place, processes=workers)
+        self.appended = appended
         self._lock = threading.Lock()
         self._open: dict[str, Store] = {}
         self._ends: dict[str, Ends] = {}
@@ -85,7 +91,20 @@ class Orgs:
             store = self._open.get(org)
             if store is None:
                 store = self._open[org] = self._opener(org)
+                if org != OWN:
+                    self._count_appends(store)
             return store
+
+    def _count_appends(self, store: Store) -> None:
+        """Whichever route appends, and however: it is counted where all of them meet."""
+        append = store.append
+
+        def counted(conversation: str, events: Sequence[Event], *, expect: int) -> None:
+            append(conversation, events, expect=expect)
+            if self.appended is not None:
+                self.appended(len(events))
+
+        store.append = counted  # type: ignore[method-assign]
 
     def known(self) -> list[str]:
         """The organizations that are open here, for the metrics."""

@@ -103,7 +103,8 @@ class NoQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 class Route(Struct, frozen=True, kw_only=True):
     """One route. `path` has its variables in braces; `query` and `body` are what it takes, `gives`
-    what it answers; `streams` says that its body is read as it comes; `waits` is false for one that
+    what it answers; `streams` says that its body is read as it comes, `tells` that it
+    also answers by server-sent events, for whoever accepts these; `waits` is false for one that
     answers from memory, without a thread; `audit` says what the audit log is told."""
 
     method: Method
@@ -116,6 +117,7 @@ class Route(Struct, frozen=True, kw_only=True):
     gives: object = None
     status: int = 200
     streams: bool = False
+    tells: bool = False
     waits: bool = True
     audit: Literal["", "read", "erase", "admin"] = ""
 

@@ -12,19 +12,23 @@ import gc
 import importlib.util
 import json
 import logging
+import multiprocessing
 import os
+import signal
 import socket
 import ssl
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from refold.edges.server.http_settings import SETTINGS
+from refold.edges.server.http_settings import BACKLOG, SETTINGS
 from refold.edges.server.limits import Limits
 from refold.edges.server.metrics import Shared
 from refold.edges.server.orgs import Orgs
@@ -137,25 +141,60 @@ def url_of(given: Given) -> str:
 # --- serving ---
 
 
-def serve(given: Given) -> None:
-    """Serves until it is stopped."""
-    import uvicorn
-
+def serve(given: Given, told: Callable[[], None]) -> None:
+    """Serves until it is stopped, by SIGTERM or Ctrl-C. `told` is called once it listens."""
     listening = _listening(given)
+    told()
     _log_to_stderr(given.log_level)
     config = uvicorn_config(given)
-    if given.workers > 1:
-        from uvicorn.supervisors import Multiprocess
-
-        with tempfile.TemporaryDirectory(prefix="refold-serve-") as folder:
-            _tell_workers(replace(given, folder=folder))
-            Multiprocess(config, sockets=[listening]).run()
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        if given.workers > 1:
+            _serve_by_workers(given, config, listening)
+        else:
+            _serve_here(given, config, listening)
+    except KeyboardInterrupt:
         return
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _serve_here(given: Given, config: uvicorn.Config, listening: socket.socket) -> None:
+    import uvicorn
+
     _tell_workers(given)
     server = uvicorn.Server(config)
     server.run(sockets=[listening])
     if not server.started:
         raise Unavailable("the server could not start; its log says why")
+
+
+def _serve_by_workers(given: Given, config: uvicorn.Config, listening: socket.socket) -> None:
+    from uvicorn.supervisors import Multiprocess
+
+    class Workers(Multiprocess):
+        def terminate_all(self) -> None:
+            """Closes the port first: nobody shall be let in whom no worker will answer."""
+            listening.close()
+            super().terminate_all()
+
+    with tempfile.TemporaryDirectory(prefix="refold-serve-") as folder:
+        _tell_workers(replace(given, folder=folder))
+        Workers(config, sockets=[listening]).run()
+
+
+def _end_with_parent() -> None:
+    """Stops this worker when the process that started it is gone: nobody would stop it then, and it
+    would keep the port from the next."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def wait() -> None:
+        parent.join()
+        signal.raise_signal(signal.SIGTERM)
+
+    threading.Thread(target=wait, name="parent", daemon=True).start()
 
 
 def _tell_workers(given: Given) -> None:
@@ -182,6 +221,7 @@ def application() -> Server:
 
     given = msgspec.json.decode(os.environ[GIVEN], type=Given)
     _log_to_stderr(given.log_level)
+    _end_with_parent()
     # What is here at the start stays for good: no collection has to look at it again.
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 20)
@@ -198,6 +238,7 @@ def _listening(given: Given) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((given.host, given.port))
+        listening.listen(BACKLOG)
     except OSError as error:
         listening.close()
         said = f"cannot listen on {given.host} port {given.port}: {error.strerror or error}"
@@ -226,7 +267,13 @@ class OneLine(logging.Formatter):
         if record.name == "refold.server":
             return record.getMessage()
         raised = record.exc_info[0] if record.exc_info else None
-        told = {"event": record.name, "level": record.levelname, "message": record.getMessage()}
+        at = round(record.created, 3)
+        told = {
+            "event": record.name,
+            "at": at,
+            "level": record.levelname,
+            "message": record.getMessage(),
+        }
         return json.dumps(told if raised is None else {**told, "error": raised.__name__})
 
 

@@ -22,6 +22,7 @@ from refold.errors import Invalid
 DEFAULT_ORG = "default"
 CONNECTIONS_MAX, WAIT_S = 4, 30.0
 SERVER_CONNECTIONS_MAX = 16  # for all orgs together, and all processes of a server
+SERVER_WAIT_S = 5.0  # callers of a server try again by themselves, or at another one
 # Of libpq. By the last four a server that vanished without a word is given up within a minute.
 DEFAULTS = {
     "connect_timeout": "5",
@@ -61,15 +62,16 @@ class Address(Struct, frozen=True, kw_only=True):
         return replace(self, connections_max=max(1, self.connections_max // processes))
 
 
-def parsed(url: str, connections_max: int = CONNECTIONS_MAX) -> Address:
-    """The address that a URL names, or Invalid; it may leave out how many connections."""
+def parsed(url: str, connections_max: int = CONNECTIONS_MAX, wait_s: float = WAIT_S) -> Address:
+    """The address that a URL names, or Invalid; it may leave out how many connections, and how
+    long to wait."""
     base, _, query = url.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     if base.partition("://")[2].strip("/") == "" and not options:
         raise Invalid(f"{_shown(base, {})!r} names no database", hint=_HINT)
     org = codec.conversation_checked(options.pop("org", DEFAULT_ORG))
     most = _number(options, "connections_max", connections_max, 1, 1_000)
-    wait_s = _number(options, "wait_s", WAIT_S, 0, 3_600)
+    wait_s = _number(options, "wait_s", wait_s, 0, 3_600)
     shown = options if org == DEFAULT_ORG else {**options, "org": org}
     return Address(
         url=_shown(base, shown),

@@ -56,8 +56,9 @@ class Connections:
         nothing: Callable[[], R] | None = None,
     ) -> R:
         """Does the work, again if what stopped it passes. Without `nothing`, missing tables are
-        made."""
-        until = time.monotonic() + self.address.wait_s
+        made. The wait is counted from when the database was found to be away: whoever comes
+        later does not wait that long again."""
+        until = self.pool.away_since() + self.address.wait_s
         pause, again = PAUSE_S, False
         while True:
             try:

@@ -13,6 +13,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import psycopg
+
 from refold.errors import Unavailable
 from refold.stores.postgres import link as one
 from refold.stores.postgres.address import Address
@@ -34,6 +36,8 @@ class Pool:
         self._address = address
         self._lock = threading.Lock()
         self._stores = 0  # that use it
+        # When no connection could be made for the first and the last time, since one was.
+        self._away: tuple[float, float] | None = None
         self._begin()
         process_fork.watch(self)
 
@@ -65,7 +69,7 @@ class Pool:
             hint = "more connections_max in the URL, or fewer threads"
             raise Unavailable(said, retry_after_s=1.0, hint=hint)
         try:
-            link = self._taken(org) or one.connected(self._address.conninfo, org)
+            link = self._taken(org) or self._made(org)
             try:
                 link.turn_to(org)
                 yield link
@@ -73,6 +77,21 @@ class Pool:
                 self._give_back(link)
         finally:
             free.release()
+
+    def _made(self, org: str) -> Link:
+        """A new connection. Remembers since when there was none to be had."""
+        try:
+            link = one.connected(self._address.conninfo, org)
+        except psycopg.OperationalError:
+            self._away = self.away_since(), time.monotonic()
+            raise
+        self._away = None
+        return link
+
+    def away_since(self) -> float:
+        """Since when the database is known to be away: now, unless that was found out lately."""
+        now, away = time.monotonic(), self._away
+        return away[0] if away and now - away[1] <= self._address.wait_s else now
 
     def _taken(self, org: str) -> Link | None:
         """An idle connection, one of this org if there is one."""

@@ -18,7 +18,7 @@ from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.stores import checks
 from refold.stores.postgres import contents, damaged_logs, families, log, schema, statements
-from refold.stores.postgres.address import SERVER_CONNECTIONS_MAX, Address, parsed
+from refold.stores.postgres.address import SERVER_CONNECTIONS_MAX, SERVER_WAIT_S, Address, parsed
 from refold.stores.postgres.connections import Connections
 from refold.stores.postgres.hints import PostgresHints
 from refold.stores.postgres.link import Link, Way
@@ -194,7 +194,7 @@ def opened(url: str, *, read_only: bool) -> PostgresStore:
 def orgs_at(url: str, *, processes: int) -> Callable[[str], PostgresStore]:
     """Opens the stores of orgs in one database, all on the same connections: as many as the URL
     allows this one of so many processes."""
-    at = parsed(url, SERVER_CONNECTIONS_MAX).divided(processes)
+    at = parsed(url, SERVER_CONNECTIONS_MAX, SERVER_WAIT_S).divided(processes)
     pool = Pool(at)
     return lambda org: PostgresStore(at.of_org(org), pool=pool)
 

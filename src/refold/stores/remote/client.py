@@ -105,7 +105,8 @@ class Client:
         body: bytes | None = None,
         repeats: bool = True,
     ) -> bytes:
-        """The body of the answer. A call that `repeats` is tried until the deadline."""
+        """The body of the answer. A call that `repeats` is tried until the deadline, if trying
+        again can help: an `Unavailable` that does not say when is not tried again."""
         deadline = time.monotonic() + self._deadline_s
         number = 0
         while True:
@@ -113,8 +114,10 @@ class Client:
             try:
                 return self._once(method, path, query, body)
             except Unavailable as error:
+                if not repeats or error.retry_after_s is None:
+                    raise
                 pause_s = _pause_s(number, error.retry_after_s)
-                if not repeats or time.monotonic() + pause_s > deadline:
+                if time.monotonic() + pause_s > deadline:
                     raise
                 time.sleep(pause_s)
 
@@ -222,11 +225,18 @@ class Client:
     def _known_token(self) -> str:
         token = self._token or self._given or logins.token_for(self.place, os.environ)
         if token is None:
-            raise Denied(f"not logged in to {self.place}", hint=f"refold login {self.place}")
+            raise self._not_logged_in()
         if not token.isascii() or not token.isprintable() or " " in token:
             raise Invalid("that is not a token", hint="it begins with rft_")
         self._token = token
         return token
+
+    def _not_logged_in(self) -> Denied:
+        said, hint = f"not logged in to {self.place}", f"refold login {self.place}, or REFOLD_TOKEN"
+        if os.environ.get("REFOLD_TOKEN") and logins.is_of_another(self.place, os.environ):
+            said += "; REFOLD_TOKEN is for the server that REFOLD_STORE names"
+            hint = f"refold login {self.place}, or set REFOLD_STORE to it"
+        return Denied(said, hint=hint)
 
     def before_fork(self) -> None:
         """Nothing: the parent goes on with its connections."""
@@ -273,10 +283,7 @@ class Client:
         try:
             failure = msgspec.json.decode(response.content, type=Failure)
         except msgspec.DecodeError:
-            said = f"{self.place} answered {response.status_code}"
-            if response.status_code in (408, 425, 429) or response.status_code >= 500:
-                return Unavailable(said, retry_after_s=_retry_after_s(response.headers))
-            return Unavailable(said, hint="is that the address of a refold server?")
+            return self._failure_of_another(response)
         if failure.error == "conflict":
             return Conflict(failure.message, head=failure.head, hint=failure.hint)
         if failure.error == "unauthorized":
@@ -284,8 +291,20 @@ class Client:
         kind = _ERRORS.get(failure.error)
         if kind is not None:
             return kind(failure.message, hint=failure.hint)
-        wait_s = _retry_after_s(response.headers)
+        if response.status_code in (401, 403):
+            return Denied(failure.message, hint=failure.hint)
+        wait_s = _retry_after_s(response) if _can_pass(response) else None
         return Unavailable(failure.message, retry_after_s=wait_s, hint=failure.hint)
+
+    def _failure_of_another(self, response: httpx.Response) -> RefoldError:
+        """What somebody between us and the server says, or whoever else has its address."""
+        said = f"{self.place} answered {response.status_code}"
+        if _can_pass(response):
+            return Unavailable(said, retry_after_s=_retry_after_s(response))
+        hint = "is that the address of a refold server?"
+        if response.status_code in (401, 403):
+            return Denied(said, hint=f"{hint} A proxy on the way may have refused")
+        return Unavailable(said, hint=hint)
 
     def _not_understood(self, why: object) -> Unavailable:
         said = f"{self.place} gave an answer that is not understood: {why}"
@@ -329,6 +348,11 @@ def _pause_s(number: int, asked_s: float | None) -> float:
     return max(asked_s or 0.0, random.uniform(0, longest))
 
 
-def _retry_after_s(headers: Mapping[str, str]) -> float:
-    value = headers.get("retry-after", "1")
+def _can_pass(response: httpx.Response) -> bool:
+    """Whether the same call may be answered otherwise a little later."""
+    return response.status_code in (408, 425, 429) or response.status_code >= 500
+
+
+def _retry_after_s(response: httpx.Response) -> float:
+    value = response.headers.get("retry-after", "1")
     return min(60.0, float(value)) if value.isascii() and value.isdecimal() else 1.0

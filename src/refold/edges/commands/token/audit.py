@@ -1,4 +1,5 @@
-"""`refold token audit`: who read, erased and administered what in an organization."""
+"""`refold token audit`: who read, erased and administered what in an organization, and which tokens
+were created and revoked."""
 
 from __future__ import annotations
 
@@ -39,17 +40,20 @@ def show(audited: Audited, screen: Screen) -> None:
     if not audited.entries:
         screen.line(f"Nothing was read or erased in {audited.org}.")
         return
-    heads = ("WHEN", "TOKEN", "ACTION", "WHAT", ">TIMES", "ROUTE")
+    heads = ("WHEN", "TOKEN", "NAME", "ACTION", "WHAT", "RESULT", ">TIMES", "ROUTE")
     screen.table(heads, map(_cells, audited.entries))
 
 
 def _cells(one: Entry) -> tuple[str, ...]:
-    return moment(one.at_ms), one.token, one.action, one.what, f"{one.times:,}", one.route
+    result = one.result or ("unknown" if one.call else "")
+    who = moment(one.at_ms), one.token, one.name
+    return *who, one.action, one.what, result, f"{one.times:,}", one.route
 
 
 COMMAND = Command(
     name="token audit",
-    details="Reads are counted for each second, token and conversation.",
+    details="Reads are counted for each second, token and conversation. The result of an erasure"
+    " that was cut off is unknown.",
     on="nothing",
     arguments=AuditArguments,
     run=run,

@@ -13,7 +13,10 @@ from refold.edges.commands.token import ORG, STORE, TokenAbout, about_of, ends, 
 from refold.edges.server.tokens import DAYS_MAX, NAME_CHARS_MAX, Scope, Tokens
 
 DAYS = Meta(description="For how many days it is valid.", le=DAYS_MAX)
-SCOPE = Meta(description="What it may do: read, write (and read), admin (and repair, metrics).")
+SCOPE = Meta(
+    description="What it may do: read, write (and read), which is the default, or admin (and"
+    " repair, metrics)."
+)
 NAME = Meta(description="Who or what it is for.", max_length=NAME_CHARS_MAX)
 
 
@@ -48,7 +51,8 @@ def show(created: TokenCreated, screen: Screen) -> None:
 
 COMMAND = Command(
     name="token create",
-    details="Standard output has the secret alone, so that it can be piped to where it belongs.",
+    details="Standard output has the secret alone, so that it can be piped to where it belongs;"
+    " a file that it is written to should be yours alone (umask 077).",
     on="nothing",
     arguments=CreateArguments,
     run=run,
