@@ -229,9 +229,11 @@ class SyncedStore(Protocol):
         ids: Sequence[str] = (),
         *,
         skip_blocked: bool = False,
+        new_far: bool = False,
         progress: SyncListener | None = None,
     ) -> SyncReport:
-        """Makes both sides the same, for these conversations or all."""
+        """Makes both sides the same, for these conversations or all. `new_far` says that the far
+        store may have lost all that it had: without it, such a one is not filled again."""
         ...
 
     def sync_status(self, ids: Sequence[str] = ()) -> SyncStatus:

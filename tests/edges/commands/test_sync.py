@@ -63,3 +63,49 @@ def test_erasing_asks_first_and_says_what_went(tmp_path: Path) -> None:
     assert erased.exit_code == 0
     assert "1 event of talk erased" in erased.output
     assert "swordfish" not in run("show", "talk", "--store", store).output
+
+
+@pytest.mark.parametrize("kind", ["files:{}/team", "sqlite:{}/team.db"])
+@pytest.mark.parametrize("other", [False, True], ids=["empty", "another store"])
+def test_a_far_store_that_lost_everything_is_not_filled_again(
+    tmp_path: Path, kind: str, other: bool
+) -> None:
+    mount, away = tmp_path / "mnt", tmp_path / "away"
+    far = kind.format(mount)
+    store = f"hybrid:sqlite:{tmp_path}/a.db?far={far}"
+    mount.mkdir()
+    say(store, "from here")
+    assert run("sync", "--store", store).exit_code == 0
+    mount.rename(away)
+    mount.mkdir()
+    if other:
+        with refold.open("theirs", store=far, model="gpt-4o") as context:
+            context.append({"role": "user", "content": "of another team"})
+    before = sorted(mount.iterdir())
+    for arguments in ((), ("talk",)):
+        gone = run("sync", *arguments, "--store", store)
+        assert gone.exit_code == 8
+        assert "--new-far" in gone.output
+    # What is new is not sent there either.
+    with refold.open("fresh", store=store, model="gpt-4o") as context:
+        context.append({"role": "user", "content": "hello"})
+    assert run("sync", "fresh", "--store", store).exit_code == 8
+    assert sorted(mount.iterdir()) == before
+    if not other:
+        mount.rmdir()
+        away.rename(mount)
+    said = run("sync", "--store", store, *(["--new-far"] if other else []))
+    assert said.exit_code == 0
+    assert run("sync", "--store", store).exit_code == 0
+
+
+def test_the_last_shared_conversation_may_be_deleted_on_both_sides(tmp_path: Path) -> None:
+    far = f"files:{tmp_path}/team"
+    store = f"hybrid:sqlite:{tmp_path}/a.db?far={far}"
+    say(store, "from here")
+    assert run("sync", "--store", store).exit_code == 0
+    assert run("delete", "talk", "--yes", "--store", store).exit_code == 0
+    assert run("delete", "talk", "--yes", "--store", far).exit_code == 0
+    with refold.open("fresh", store=store, model="gpt-4o") as context:
+        context.append({"role": "user", "content": "hello"})
+    assert run("sync", "--store", store).exit_code == 0

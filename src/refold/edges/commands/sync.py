@@ -19,6 +19,7 @@ NAMES = Meta(
     extra={"positional": True, "metavar": "ID"},
 )
 FAR = Meta(description="The far store, where the store asked for names none.")
+NEW_FAR = Meta(description="The far store may be new: fill it, though it had all of this before.")
 STYLES = {
     "synced": "green",
     "forked": "yellow",
@@ -31,6 +32,7 @@ STYLES = {
 class SyncArguments(Arguments, frozen=True, kw_only=True):
     conversations: Annotated[tuple[str, ...], NAMES] = ()
     far: Annotated[str, FAR] | None = None
+    new_far: Annotated[bool, NEW_FAR] = False
 
 
 class SyncResult(Result, frozen=True, kw_only=True):
@@ -73,7 +75,7 @@ def run(session: Session, arguments: SyncArguments) -> SyncResult:
     pending = sum(one.pending for one in status.conversations)
     with session.progress("syncing") as progress:
         listener = _listener(progress, pending) if progress else None
-        report = store.sync(arguments.conversations, progress=listener)
+        report = store.sync(arguments.conversations, new_far=arguments.new_far, progress=listener)
     return SyncResult(
         near=status.near,
         far=status.far,

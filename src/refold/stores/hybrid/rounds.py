@@ -22,6 +22,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from refold.core.model import Conversation
+from refold.display import number
 from refold.errors import RefoldError, Unavailable, sentence
 from refold.stores.hybrid import record, tails
 from refold.stores.hybrid.exchange import Exchange, Exchanged, all_conversations
@@ -34,6 +35,7 @@ TRIES_MAX = 3
 PAUSE_S, PAUSE_S_MAX = 1.0, 60.0
 ASKED_MAX = 20  # so many conversations are asked for one by one
 SILENT_MAX = 3  # so many conversations without an answer, and the far store is down
+NEW_FAR = "is it mounted? If it is new, or was emptied on purpose: refold sync --new-far"
 T = TypeVar("T")
 
 
@@ -63,9 +65,11 @@ class Rounds:
         self._busy = threading.Lock()
         self._silent = 0
 
-    def run(self, ids: Sequence[str] = (), *, skip_blocked: bool = False) -> SyncReport:
+    def run(
+        self, ids: Sequence[str] = (), *, skip_blocked: bool = False, new_far: bool = False
+    ) -> SyncReport:
         """Syncs these conversations, or all; if asked, without those that were blocked before, or
-        deleted here."""
+        deleted here. `new_far` says that the far store may have lost all that it had."""
         with self._alone() as is_alone:
             if not is_alone:
                 return SyncReport(is_under_way=True)
@@ -74,7 +78,7 @@ class Rounds:
                 here = _known(self._near, ids)
             deleted = frozenset(kept.deleted)
             self._exchange.device_name = kept.device
-            report = self._run(kept, here, ids, skip_blocked)
+            report = self._run(kept, here, ids, skip_blocked, new_far)
             kept.at_ms, kept.reason = self._timing.now_ms(), report.reason
             with record.locked(self._path):
                 now = record.read(self._path, self._far_url).deleted
@@ -92,10 +96,13 @@ class Rounds:
         here: Mapping[str, Conversation],
         ids: Sequence[str],
         skip_blocked: bool,
+        new_far: bool,
     ) -> SyncReport:
         self._silent = 0
         try:
             there = self._patiently(lambda: _known(self._far, ids))
+            if not new_far:
+                self._check_far(kept, there)
         except RefoldError as error:
             free = [about for about in here.values() if not _is_stuck(kept, about.id)]
             waiting = [self._waiting(kept, about, "") for about in free]
@@ -110,6 +117,19 @@ class Rounds:
             elif not (skip_blocked and _is_left(kept, id, here.get(id), there.get(id))):
                 done.append(self._one(kept, id, here.get(id)))
         return SyncReport(synced=tuple(done), same=same)
+
+    def _check_far(self, kept: Record, there: Mapping[str, Conversation]) -> None:
+        """Unavailable if the far store has nothing of what both sides shared: a share that is not
+        mounted, or another store in its place, is not a new one that waits to be filled."""
+        shared = [id for id, known in kept.conversations.items() if known.head]
+        if not shared or any(id in there for id in shared):
+            return
+        if tails.about(self._far, shared[-1]) is not None:
+            return  # few were asked for, and others are there
+        gone = [id for id in shared if tails.about(self._near, id) is not None]
+        if gone and _known(self._far, ()).keys().isdisjoint(gone):
+            said = f"it has none of the {number(len(gone), 'conversation')} that it had"
+            raise Unavailable(f"{said}: it is not the far store that is known here", hint=NEW_FAR)
 
     def _all_ids(
         self, kept: Record, here: Mapping[str, Conversation], there: Mapping[str, Conversation]

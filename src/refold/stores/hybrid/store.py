@@ -104,6 +104,7 @@ class HybridStore:
         ids: Sequence[str] = (),
         *,
         skip_blocked: bool = False,
+        new_far: bool = False,
         progress: SyncListener | None = None,
     ) -> SyncReport:
         """Makes both sides the same, for these conversations or all."""
@@ -112,7 +113,7 @@ class HybridStore:
             raise Denied(said, hint="open it without read_only=True to sync")
         exchange = Exchange(self.near, self.far, self.moves, check=self._check, progress=progress)
         rounds = Rounds(self.near, self.far, exchange, far_url=self.far_url, timing=self._timing)
-        return rounds.run(ids, skip_blocked=skip_blocked)
+        return rounds.run(ids, skip_blocked=skip_blocked, new_far=new_far)
 
     def _sync_quietly(self, ids: Sequence[str]) -> bool:
         """A sync that nobody waits for; its reasons stand in the record."""
