@@ -172,12 +172,14 @@ class Synced(Struct, frozen=True, kw_only=True):
 class SyncReport(Struct, frozen=True, kw_only=True):
     """What a sync did: the conversations that it touched or that are not the same on both sides,
     and how many others are. `is_under_way`: another sync of this store runs, and this one did
-    nothing. `reason` says why the far store could not be asked."""
+    nothing. `reason` says why the far store could not be asked; if it `is_refused`, the far
+    store let nobody in, and trying again changes nothing."""
 
     synced: tuple[Synced, ...] = ()
     same: int = 0
     is_under_way: bool = False
     reason: str = ""
+    is_refused: bool = False
 
     @property
     def is_done(self) -> bool:

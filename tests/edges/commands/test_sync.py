@@ -46,9 +46,13 @@ def test_a_store_without_a_far_one_names_the_way(tmp_path: Path) -> None:
 def test_what_waits_or_is_blocked_is_in_the_exit_status(tmp_path: Path) -> None:
     store = f"hybrid:sqlite:{tmp_path}/a.db?far=http://127.0.0.1:9/acme"
     say(store, "hello")
-    waiting = run("sync", "--store", store)
-    assert waiting.exit_code == 8
-    assert "refold login" in waiting.output
+    blocked = run("sync", "--store", store)
+    assert blocked.exit_code == 4
+    assert "refold login" in blocked.output
+    assert "blocked  talk: 2 events to send" in blocked.output
+    status = run("sync", "status", "talk", "--store", store)
+    assert status.exit_code == 0
+    assert "blocked  talk: 2 events to send" in status.output
     there = f"hybrid:sqlite:{tmp_path}/a.db?far=files:{tmp_path}/team"
     assert run("sync", "nobody", "--store", there).exit_code == 4
 
@@ -109,3 +113,39 @@ def test_the_last_shared_conversation_may_be_deleted_on_both_sides(tmp_path: Pat
     with refold.open("fresh", store=store, model="gpt-4o") as context:
         context.append({"role": "user", "content": "hello"})
     assert run("sync", "--store", store).exit_code == 0
+
+
+def test_status_of_named_conversations_syncs_nothing(tmp_path: Path) -> None:
+    store = f"hybrid:sqlite:{tmp_path}/a.db?far=files:{tmp_path}/team"
+    say(store, "hello")
+    with refold.open("other", store=store, model="gpt-4o") as context:
+        context.append({"role": "user", "content": "hello"})
+    status = run("sync", "status", "talk", "--store", store)
+    assert status.exit_code == 0
+    assert "talk: 2 events to send" in status.output
+    assert "other" not in status.output
+    assert not (tmp_path / "team").exists()
+    assert run("sync", "status", "nobody", "--store", store).exit_code == 3
+    assert "status" in run("sync", "status", "--help").output
+
+
+def test_what_was_fetched_or_forked_is_not_to_be_sent(tmp_path: Path) -> None:
+    one, two = (f"hybrid:sqlite:{tmp_path}/{name}.db?far=files:{tmp_path}/team" for name in "ab")
+    say(one, "from here")
+    assert run("sync", "--store", one).exit_code == 0
+    say(two, "more there")
+
+    def standing(store: str) -> dict[str, tuple[str, int]]:
+        rows = json.loads(run("sync", "status", "--store", store, "--json").output)
+        return {
+            row["conversation"]: (row["state"], row["pending"]) for row in rows["conversations"]
+        }
+
+    assert standing(two) == {"talk": ("pending", 1)}
+    say(one, "more here")
+    assert run("sync", "--store", one).exit_code == 0
+    [forked] = json.loads(run("sync", "--store", two, "--json").output)["conversations"]
+    assert standing(two) == {"talk": ("forked", 0), forked["fork"]: ("synced", 0)}
+    assert run("sync", "--store", two).exit_code == 0
+    assert standing(two) == {"talk": ("synced", 0), forked["fork"]: ("synced", 0)}
+    assert forked["fork"] in run("sync", "status", "talk", "--store", two).output

@@ -24,7 +24,7 @@ from refold.system import disk
 class ConversationState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a conversation stands: `pending` events that the far store has not, `synced`, `forked`
     into `fork`, `blocked` for a `reason`, or `held` back because it has a secret. `head` is where
-    both sides were the same last."""
+    both sides were the same last. What a conversation was forked into once stays here."""
 
     state: SyncState
     pending: int = 0
@@ -36,12 +36,14 @@ class ConversationState(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Record(Struct, kw_only=True):
     """All that is kept: the name of this device, how each conversation stands with the far store,
-    and what was deleted here, which is not fetched again unless somebody asks for it."""
+    and what was deleted here, which is not fetched again unless somebody asks for it. `is_refused`:
+    the far store was reached at the last sync, and let nobody in."""
 
     device: str
     far: str = ""
     at_ms: int = 0
     reason: str = ""
+    is_refused: bool = False
     conversations: dict[str, ConversationState] = field(default_factory=dict)
     deleted: list[str] = field(default_factory=list)
 

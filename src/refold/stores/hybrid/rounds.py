@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.core.model import Conversation
 from refold.display import number
@@ -28,7 +29,7 @@ from refold.stores.hybrid import record, tails
 from refold.stores.hybrid.exchange import Exchange, Exchanged, all_conversations
 from refold.stores.hybrid.hold import Held
 from refold.stores.hybrid.record import ConversationState, Record
-from refold.stores.protocol import WAITING, Store, Synced, SyncReport, SyncState
+from refold.stores.protocol import Store, Synced, SyncReport, SyncState
 from refold.system import disk
 
 TRIES_MAX = 3
@@ -76,13 +77,16 @@ class Rounds:
             with record.locked(self._path):
                 kept = record.read(self._path, self._far_url)
                 here = _known(self._near, ids)
-            deleted = frozenset(kept.deleted)
+            deleted, seen = frozenset(kept.deleted), frozenset(kept.conversations)
             self._exchange.device_name = kept.device
             report = self._run(kept, here, ids, skip_blocked, new_far)
             kept.at_ms, kept.reason = self._timing.now_ms(), report.reason
+            kept.is_refused = report.is_refused
             with record.locked(self._path):
-                now = record.read(self._path, self._far_url).deleted
-                kept.deleted += [id for id in now if id not in deleted]
+                now = record.read(self._path, self._far_url)
+                kept.deleted += [id for id in now.deleted if id not in deleted]
+                for id in now.conversations.keys() - seen:
+                    kept.conversations.setdefault(id, now.conversations[id])
                 record.write(self._path, kept)
             return report
 
@@ -106,8 +110,13 @@ class Rounds:
         except RefoldError as error:
             free = [about for about in here.values() if not _is_stuck(kept, about.id)]
             waiting = [self._waiting(kept, about, "") for about in free]
-            found = [one for one in waiting if one.pending]
-            return SyncReport(synced=tuple(found), reason=str(error))
+            is_refused = not isinstance(error, Unavailable)
+            found = [
+                replace(one, state="blocked") if is_refused else one
+                for one in waiting
+                if one.pending
+            ]
+            return SyncReport(synced=tuple(found), reason=str(error), is_refused=is_refused)
         done: list[Synced] = []
         same = 0
         for id in sorted(ids) or self._all_ids(kept, here, there):
@@ -142,9 +151,9 @@ class Rounds:
         return sorted({*here, *there}.difference(kept.deleted))
 
     def _keep_same(self, kept: Record, about: Conversation) -> None:
-        """Notes that both sides are the same; a fork stays visible as one."""
+        """Notes that both sides are the same."""
         known = kept.conversations.get(about.id)
-        if known is None or known.state in WAITING or known.head != about.head:
+        if known is None or known.state != "synced" or known.head != about.head:
             self._keep(kept, Synced(conversation=about.id, state="synced"), about.head)
 
     def _one(self, kept: Record, id: str, about: Conversation | None) -> Synced:
@@ -174,8 +183,10 @@ class Rounds:
             erased=exchanged.erased,
             fork=exchanged.fork,
         )
-        about = tails.about(self._near, exchanged.conversation)
-        return self._keep(kept, done, about.head if about else 0)
+        if exchanged.fork:
+            fork = Synced(conversation=exchanged.fork, state="synced")
+            self._keep(kept, fork, exchanged.fork_head)
+        return self._keep(kept, done, exchanged.head)
 
     def _waiting(
         self, kept: Record, about: Conversation | None, reason: str, id: str = ""
@@ -198,11 +209,14 @@ class Rounds:
         return self._keep(kept, done, head)
 
     def _keep(self, kept: Record, done: Synced, head: int) -> Synced:
+        """Notes how a conversation stands; what it was forked into stays known."""
+        known = kept.conversations.get(done.conversation)
+        fork = done.fork or (known.fork if known else "")
         kept.conversations[done.conversation] = ConversationState(
             state=done.state,
             pending=done.pending,
             head=head,
-            fork=done.fork,
+            fork=fork,
             reason=done.reason,
             at_ms=self._timing.now_ms(),
         )
