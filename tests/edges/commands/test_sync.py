@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -149,3 +150,33 @@ def test_what_was_fetched_or_forked_is_not_to_be_sent(tmp_path: Path) -> None:
     assert run("sync", "--store", two).exit_code == 0
     assert standing(two) == {"talk": ("synced", 0), forked["fork"]: ("synced", 0)}
     assert forked["fork"] in run("sync", "status", "talk", "--store", two).output
+
+
+def test_erase_says_where_it_is_erased_and_where_not_yet(tmp_path: Path) -> None:
+    one, two = (f"hybrid:sqlite:{tmp_path}/{n}/x.db?far=files:{tmp_path}/team" for n in "ab")
+    say(one, "the word is swordfish")
+    for store in (one, two):
+        assert run("sync", "--store", store).exit_code == 0
+    # A copied folder is another device, and confirms for itself.
+    shutil.copytree(tmp_path / "b", tmp_path / "c")
+    three = two.replace("/b/", "/c/")
+    erased = run("erase", "talk", "2", "--yes", "--store", one).output
+    assert "not yet   in files:" in erased
+    assert "confirmed" not in erased
+    assert run("sync", "--store", one).exit_code == 0
+    assert "erased    in files:" in run("erase", "talk", "--store", one).output
+    names = []
+    for count, store in enumerate((two, three), 1):
+        assert run("sync", "--store", store).exit_code == 0
+        assert run("sync", "--store", one).exit_code == 0
+        shown = run("erase", "talk", "--store", one).output
+        assert shown.count("confirmed") == count
+        device = json.loads(run("sync", "status", "--store", store, "--json").output)["device"]
+        assert f"confirmed {device}: 1 event" in shown
+        assert device in run("sync", "status", "--store", store).output
+        names.append(device)
+    assert len(set(names)) == 2
+    # A folder that is renamed is the same one.
+    (tmp_path / "c").rename(tmp_path / "d")
+    four = two.replace("/b/", "/d/")
+    assert names[1] in run("sync", "status", "--store", four).output

@@ -130,6 +130,8 @@ def show(result: SyncResult, screen: Screen) -> None:
         screen.line(f"What was written is kept here; sync again {again}.")
     elif not result.is_status:
         screen.line(_sum(result))
+    elif result.at_ms:
+        screen.line(f"This device is {result.device}.")
     elif not result.conversations:
         screen.line(f"There are no conversations in {result.near}.")
 
