@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from refold.core.model import Conversation
 from refold.display import number
-from refold.errors import RefoldError, Unavailable, sentence
+from refold.errors import Denied, RefoldError, Unavailable, sentence
 from refold.stores.hybrid import record, tails
 from refold.stores.hybrid.exchange import Exchange, Exchanged, all_conversations
 from refold.stores.hybrid.hold import Held
@@ -110,7 +110,7 @@ class Rounds:
         except RefoldError as error:
             free = [about for about in here.values() if not _is_stuck(kept, about.id)]
             waiting = [self._waiting(kept, about, "") for about in free]
-            is_refused = not isinstance(error, Unavailable)
+            is_refused = isinstance(error, Denied)
             found = [
                 replace(one, state="blocked") if is_refused else one
                 for one in waiting
