@@ -107,7 +107,11 @@ def _show_places(result: EraseResult, screen: Screen) -> None:
     devices = Counter(name for names in result.confirmed.values() for name in names)
     for name, count in sorted(devices.items()):
         is_all = count == len(result.seqs)
-        of_all = number(count, "event") if is_all else f"{count:,} of {len(result.seqs):,} events"
+        of_all = (
+            number(count, "event")
+            if is_all
+            else f"{count:,} of {number(len(result.seqs), 'event')}"
+        )
         screen.line(("green" if is_all else "yellow", "confirmed"), f" {name}: {of_all}")
     if result.far:
         screen.line("Any other device that has it erases it when it syncs, and is named here then.")
