@@ -207,3 +207,17 @@ def test_a_stub_names_the_call_and_only_a_tool_that_the_model_has(dialect, is_pe
     assert f"artifact://{stored.id}" in head
     assert ("refold_unfold" in head) == (dialect is not None)
     assert head.count("unfold") == head.count("refold_unfold")
+
+
+@pytest.mark.parametrize("near", ["sqlite:{}/near.db", "files:{}/near"])
+@pytest.mark.parametrize("is_synced", [True, False])
+def test_a_log_that_is_synced_names_no_path_of_this_device(tmp_path, near, is_synced):
+    url = near.format(tmp_path)
+    held = open_store(f"hybrid:{url}?far=files:{tmp_path}/team" if is_synced else url)
+    context = opened(held)
+    ran(context, long("x"), tool="run", arguments="{}")
+    context.close()
+    bodies = b"".join(event.body for event in held.read(context.id))
+    assert b"kept whole as artifact://" in bodies
+    assert (str(tmp_path).encode() in bodies) != is_synced
+    held.close()

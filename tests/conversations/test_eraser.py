@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 import refold
-from refold.errors import NotFound
+from refold.errors import Denied, NotFound
 from refold.stores import open_store, synced_of
+from refold.stores.files.store import FilesStore
+from refold.stores.hybrid.store import HybridStore
 
 SECRET = "hunter2-is-the-word"
 
@@ -77,6 +79,51 @@ def test_a_device_that_erased_what_another_asked_for_says_so(tmp_path):
     device = synced_of(store).sync_status().device
     store.close()
     assert refold.conversations.erase(one, "c", [2]).confirmed == {2: (device,)}
+
+
+def test_a_device_that_never_had_it_confirms_nothing(tmp_path):
+    one, two = (f"hybrid:files:{tmp_path}/{n}?far=files:{tmp_path}/team" for n in ("one", "two"))
+    with refold.open("c", store=one, model="gpt-4o") as context:
+        said(context, SECRET)
+    sync(one)
+    refold.conversations.erase(one, "c", [2])
+    for url in (one, two, two, one):
+        sync(url)
+    assert refold.conversations.erase(one, "c", [2]).confirmed == {}
+
+
+class Reading(FilesStore):
+    """A far store to which this device may not write."""
+
+    def append(self, conversation, events, *, expect):
+        raise Denied("the token may read, not write")
+
+
+def test_a_device_that_may_only_read_is_not_blocked_by_erasures(tmp_path):
+    one = f"hybrid:files:{tmp_path}/one?far=files:{tmp_path}/team"
+    with refold.open("c", store=one, model="gpt-4o") as context:
+        said(context, SECRET)
+    sync(one)
+    reading = HybridStore(
+        open_store(f"files:{tmp_path}/two"), lambda: Reading(f"{tmp_path}/team"), url="hybrid:two"
+    )
+    reading.sync()
+    assert SECRET.encode() in bytes_under(tmp_path / "two")
+    refold.conversations.erase(one, "c", [2])
+    sync(one)
+    for _ in range(2):
+        report = reading.sync()
+        assert report.is_done
+        assert [one.state for one in reading.sync_status().conversations] == ["synced"]
+    with refold.open("c", store=one, model="gpt-4o") as context:
+        said(context, "more")
+    sync(one)
+    assert reading.sync().is_done
+    # What somebody says there is blocked as before.
+    with refold.open("c", store=reading, model="gpt-4o") as context:
+        said(context, "mine")
+    assert [one.state for one in reading.sync().synced] == ["blocked"]
+    reading.close()
 
 
 def test_an_erased_artifact_takes_its_content_along_on_both_sides(tmp_path):

@@ -6,6 +6,7 @@ import pytest
 
 import refold
 from refold.errors import Invalid, OverBudget
+from refold.stores import open_store
 
 
 def test_what_was_set_is_seen_before_it_is_written() -> None:
@@ -75,3 +76,22 @@ def test_a_notice_is_suggested_by_its_first_word(name: str) -> None:
     context = refold.open("c", store="memory:")
     with pytest.raises(Invalid, match="compaction-complete"):
         context.on(name, print)
+
+
+def test_who_only_reads_leaves_the_log_as_it_is(tmp_path):
+    url = f"sqlite:{tmp_path}/x.db"
+    with refold.open("c", store=url, model="gpt-4o") as context:
+        context.append({"role": "user", "content": "hello"})
+    before = open_store(url).read("c")
+    with refold.open("c", store=url, model="gpt-4o-mini", window=50_000, system="new") as context:
+        assert context.view.slots
+        context.stats()
+    assert open_store(url).read("c") == before
+    # What somebody says afterwards, or sets by hand, takes it along.
+    with refold.open("c", store=url, window=50_000) as context:
+        context.update(window=50_000)
+    after = open_store(url).read("c")
+    assert len(after) == len(before) + 1
+    with refold.open("c", store=url, window=60_000) as context:
+        context.append({"role": "user", "content": "x"})
+    assert len(open_store(url).read("c")) == len(after) + 2

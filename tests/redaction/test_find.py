@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import random
+import string
 import uuid
 
 import pytest
@@ -59,6 +60,50 @@ def test_every_kind_is_found_by_its_name_in_every_surrounding(kind, secret, arou
     text = AROUND[around].format(secret)
     assert [(one.kind, one.sure) for one in found(text)] == [(kind, True)]
     assert redacted(text) == AROUND[around].format(f"[redacted {kind}]")
+
+
+SEPARATORS = [*string.punctuation, *string.whitespace, "é", "…", "—", "\u3001", "\u200b"]
+# A hash behind `cache-key-` is no key, and encoded bytes may hold what begins like a token.
+UNSURE, NOT_BEHIND = {("Mailgun key", "-"), ("Mailgun key", "_")}, {"Facebook token": "+,/"}
+
+
+@pytest.mark.parametrize("before", ["", "x", "proj", "a-b_c", "X9"])
+@pytest.mark.parametrize(
+    ("kind", "secret"), EXAMPLES, ids=[f"{kind}-{n}" for n, (kind, _) in enumerate(EXAMPLES)]
+)
+def test_every_kind_is_found_behind_every_separator(kind, secret, before):
+    for separator in SEPARATORS:
+        text = f"{before}{separator}{secret} and more"
+        if separator in NOT_BEHIND.get(kind, ""):
+            continue
+        assert secret not in redacted(text), text
+        assert any(one.sure for one in found(text)) == ((kind, separator) not in UNSURE), text
+
+
+@given(
+    st.sampled_from(EXAMPLES),
+    st.text(max_size=20),
+    st.sampled_from([one for one in SEPARATORS if one not in "+,/"]),
+)
+def test_every_kind_is_found_behind_anything_that_ends_in_a_separator(example, before, separator):
+    _, secret = example
+    assert secret not in redacted(f"{before}{separator}{secret}")
+
+
+def test_names_that_end_like_a_prefix_ring_no_bell():
+    digest = hashlib.md5(b"x").hexdigest()
+    for text in (
+        f"Cache restored from linux-pip-key-{digest}",
+        "dump_sk-2026-11-17-pages-articles.xml",
+        "wiki-sk-20261117-abstracts-part2.json",
+    ):
+        assert not any(one.sure for one in found(text)), text
+
+
+def test_encoded_bytes_hold_no_secret_by_chance():
+    chance = random.Random(5)
+    text = "\n".join(base64.urlsafe_b64encode(chance.randbytes(750)).decode() for _ in range(700))
+    assert not [one for one in found(text) if one.sure]
 
 
 def test_every_shape_has_an_example():
@@ -245,6 +290,7 @@ HOSTILE = [
     "-----BEGIN RSA PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----\nabc: d\n", "-----BEGIN CERTIFICATE-----\n", "/",
     "bearer ", "bearer aaaaaaaaaaaaaaa", "Q~", ":AA", "-us1", ".atlasv1.", "0", "curl -u a:", "-u a", "SK", " ", "x.",
     "login a password ", "password&a=", "\n" + "a" * 60, "MTk4NjIyNDgzNDcxOTI1MjQ4.", "define('token', '", "v1.0-", "İ",
+    "-eyJ", "_eyJ", "_sk-", "-sk-ant-", "-ghp_", "_AKIA", "-eyJa.eyJ-", "key-_", "-xoxb-", "_SG.",
     "passw0rd:=", 'secret\\\\\\"', f"-----BEGIN A-----\n-----END A-----\n{KEY_LINE}\n",
 ]  # fmt: skip
 

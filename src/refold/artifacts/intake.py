@@ -26,6 +26,7 @@ from refold.log.draft import Draft
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
 from refold.redaction import redactor
+from refold.stores import synced_of
 from refold.strategies.reach import unfolder
 from refold.tokens.counter import MESSAGE_TOKENS, count_message
 
@@ -179,11 +180,17 @@ class Intake:
             mime=mime,
             origin=origin,
         )
-        shown = stub.text(artifact, self._log.store.location(artifact.digest))
+        shown = stub.text(artifact, self._location(artifact))
         details = {"handle": artifact.id, "bytes": artifact.size_bytes, "tool": origin.tool}
         self._log.notices.add(Notice(name="artifact-kept", details=details))
         others = tuple(part for part in result.content if not isinstance(part, Text))
         return artifact, replace(result, content=(Text(shown), *others), artifact=artifact.id)
+
+    def _location(self, artifact: Artifact) -> str | None:
+        """The file that a stub names. One of a log that is synced names none: others read it, and a
+        path of this device leads nowhere there, and shows its folders."""
+        store = self._log.store
+        return None if synced_of(store) else store.location(artifact.digest)
 
     def _report_failure(self, reason: str) -> None:
         self._log.notify("hook-failed", reason)

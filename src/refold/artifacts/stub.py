@@ -45,7 +45,7 @@ class Stub(Struct, frozen=True):
         return self.looked.name if self.looked else ""
 
     def text(self, artifact: Artifact, location: str | None) -> str:
-        """The stub of this artifact, which is in the file `location`."""
+        """The stub of this artifact, which is in the file `location`, if that may be named."""
         head = self._head(artifact, location)
         room = STUB_CHARS_MAX - len(head) - 1
         shown = self.summary or (self._lines(room) if self.looked else "")

@@ -44,13 +44,15 @@ BY = "eraser"
 
 class Erased(Struct, frozen=True, kw_only=True):
     """What is erased of a conversation, by seq; how many summaries and memories went because of
-    it now, and how many contents; and which devices have said that they erased it too, by seq."""
+    it now, and how many contents; which devices have said that they erased it too, by seq; and the
+    seq of the last event that says so."""
 
     conversation: str
     seqs: tuple[int, ...] = ()
     derived: int = 0
     contents: int = 0
     confirmed: dict[int, tuple[str, ...]] = {}
+    said_at: int = 0
     notes: tuple[str, ...] = ()
 
 
@@ -88,6 +90,7 @@ def erase(store: Store, id: str, seqs: Sequence[int] | None) -> Erased:
         derived=derived,
         contents=contents,
         confirmed=found.confirmed,
+        said_at=found.said_at,
         notes=tuple(notes),
     )
 
@@ -96,15 +99,18 @@ def erased(store: Store, id: str) -> Erased:
     """What is erased of a conversation, and which devices have said that they did it too."""
     seqs: list[int] = []
     confirmed: dict[int, list[str]] = {}
+    said_at = 0
     for event in events_of(store, store.conversation(id)):
         if event.erased:
             seqs.append(event.seq)
+        if event.kind == "erase":
+            said_at = event.seq
         body = _body(event) if event.kind == "note" else None
         if isinstance(body, Note) and body.kind == ERASED_NOTE and isinstance(body.data, dict):
             for seq in body.data.get("seqs", ()):
                 confirmed.setdefault(seq, []).append(str(body.data.get("device", "")))
     told = {seq: tuple(devices) for seq, devices in confirmed.items() if seq in seqs}
-    return Erased(conversation=id, seqs=tuple(seqs), confirmed=told)
+    return Erased(conversation=id, seqs=tuple(seqs), confirmed=told, said_at=said_at)
 
 
 # --- what goes ---

@@ -112,6 +112,7 @@ class Context:
         self._open.moved += [self._recorder.keys.forget, self._reader.move, self._extraction.move]
         self._open.moved += [self._compactor.move, self._pages.move, self._move]
         self.update(model=model, window=window, system=system, tools=tools)
+        self._open.opening = self._open.pending
         self._remark(remarks)
         if self.config.memory_vectors or self.config.memory_embedder:
             from refold.memory.opening import settings_of

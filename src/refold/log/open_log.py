@@ -82,6 +82,7 @@ class OpenLog:
         self.count_for(model or self.state.meta.model)
         self._openings = self.log.openings
         self.pending: list[Draft] = []
+        self.opening: list[Draft] = []  # what is pending because the opening said it, and only that
         self.settled: Callable[[], None] = _do_nothing
         self.moved: list[Callable[[], None]] = []
         self.closed = False
@@ -313,7 +314,9 @@ class OpenLog:
         a conversation that was deleted meanwhile."""
         try:
             if self.state.head:
-                self.write_pending()
+                # Who opened it and only read has decided nothing for those who go on.
+                if self.pending is not self.opening:
+                    self.write_pending()
                 finish()
                 if not self.is_read_only:
                     self.log.keep_bookmark()

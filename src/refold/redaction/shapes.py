@@ -1,9 +1,9 @@
 """Secrets that can be recognized by their shape alone: one line per kind.
 
 Most begin with a prefix that their issuer chose for exactly this purpose; `shape` makes of prefix
-and body a pattern that takes the whole run of characters and starts only where a run starts, so
-every run is looked at once and no text can make the search slow. A rule is tried only where its
-`anchor` is in the text. To teach a new kind, add a line and an example in
+and body a pattern that takes the whole run of characters. It starts only where a word starts, and
+what it looks for before it takes the run is bounded, so no text can make the search slow. A rule is
+tried only where its `anchor` is in the text. To teach a new kind, add a line and an example in
 `tests/redaction/secret_kinds.py`. Neighbour: `find` asks this rule, and others for what has no
 shape.
 """
@@ -14,16 +14,20 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from refold.redaction.judge import is_placeholder
+from refold.redaction.judge import is_placeholder, is_random
 from refold.redaction.secret import Found
 
 _STARTS = (
-    r"(?<![A-Za-z0-9_-]{p})", r"(?<=\\[nrtbf]{p})", r"(?<=%[0-9A-Fa-f][0-9A-Fa-f]{p})",
+    r"(?<![A-Za-z0-9]{p})", r"(?<=\\[nrtbf]{p})", r"(?<=%[0-9A-Fa-f][0-9A-Fa-f]{p})",
     r"(?<=\[\dm{p})", r"(?<=[\[;]\d\dm{p})", r"(?<=;\dm{p})",
 )  # fmt: skip
 _END = r"(?![A-Za-z0-9])"
 WORD, HEX, URLSAFE = "[A-Za-z0-9]", "[a-f0-9]", "[A-Za-z0-9_-]"
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+
+# These end other names as well: `cache-key-` and a hash, `dump_sk-2026-11-17`.
+_BEFORE_HASH, _BEFORE_WORDS = "key-", "sk-"
+KEY_CHARS_MAX = 200  # what is longer are encoded bytes
 
 # Every secret of a known shape lies in such a run; few other texts do, so anchors are looked for in
 # these alone.
@@ -43,7 +47,17 @@ class Shape(NamedTuple):
         group = "secret" if "secret" in self.pattern.groupindex else 0
         for match in self.pattern.finditer(text):
             value = match[group].removeprefix(self.anchor)
-            yield Found(self.kind, *match.span(group), not is_placeholder(value))
+            sure = not is_placeholder(value) and not self._ends_name(text, match.start(), value)
+            yield Found(self.kind, *match.span(group), sure)
+
+    def _ends_name(self, text: str, start: int, value: str) -> bool:
+        """Whether the prefix may be the end of a name, and what follows no secret."""
+        if self.anchor not in (_BEFORE_HASH, _BEFORE_WORDS):
+            return False
+        if start == 0 or text[start - 1] not in "-_":
+            return False
+        is_key = len(value) <= KEY_CHARS_MAX and is_random(value)
+        return self.anchor == _BEFORE_HASH or not is_key
 
 
 def shape(kind: str, prefix: str, body: str) -> Shape:
@@ -98,7 +112,7 @@ SHAPES: tuple[Shape, ...] = (
     shape("Anthropic key", "sk-ant-", f"{URLSAFE}{{16,}}+"),
     *_several("OpenAI key", "sk-proj- sk-svcacct- sk-admin-", f"{URLSAFE}{{16,}}+"),
     shape("OpenRouter key", "sk-or-", f"{URLSAFE}{{16,}}+"),
-    shape("API key", "sk-", r"(?=[A-Za-z_-]*+\d)[A-Za-z0-9_-]{16,}+"),
+    shape("API key", "sk-", r"(?=[A-Za-z_-]{0,200}+\d)[A-Za-z0-9_-]{16,}+"),
     shape("Groq key", "gsk_", f"{WORD}{{40,}}+"),
     shape("xAI key", "xai-", f"{WORD}{{40,}}+"),
     shape("Perplexity key", "pplx-", f"{WORD}{{40,}}+"),
@@ -193,7 +207,8 @@ SHAPES: tuple[Shape, ...] = (
     *_several("Shippo token", "shippo_live_ shippo_test_", f"{HEX}{{40}}"),
     *_several("EasyPost key", "EZAK EZTK", f"{WORD}{{54}}"),
     shape("JSON web token", "eyJ",
-          r"[A-Za-z0-9_-]{8,}+\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+"),
+          # The first part ends where another may begin: every character is looked at once.
+          r"(?:(?![_-]eyJ)[A-Za-z0-9_-]){8,}+\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+"),
 )  # fmt: skip
 
 # Not a secret, but nobody else's business: taken out only where the setting asks for it.

@@ -172,12 +172,14 @@ class Synced(Struct, frozen=True, kw_only=True):
 class SyncReport(Struct, frozen=True, kw_only=True):
     """What a sync did: the conversations that it touched or that are not the same on both sides,
     and how many others are. `is_under_way`: another sync of this store runs, and this one did
-    nothing. `reason` says why the far store could not be asked."""
+    nothing. `reason` says why the far store could not be asked; if it `is_refused`, the far
+    store let nobody in, and trying again changes nothing."""
 
     synced: tuple[Synced, ...] = ()
     same: int = 0
     is_under_way: bool = False
     reason: str = ""
+    is_refused: bool = False
 
     @property
     def is_done(self) -> bool:
@@ -229,9 +231,11 @@ class SyncedStore(Protocol):
         ids: Sequence[str] = (),
         *,
         skip_blocked: bool = False,
+        new_far: bool = False,
         progress: SyncListener | None = None,
     ) -> SyncReport:
-        """Makes both sides the same, for these conversations or all."""
+        """Makes both sides the same, for these conversations or all. `new_far` says that the far
+        store may have lost all that it had: without it, such a one is not filled again."""
         ...
 
     def sync_status(self, ids: Sequence[str] = ()) -> SyncStatus:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -46,9 +47,13 @@ def test_a_store_without_a_far_one_names_the_way(tmp_path: Path) -> None:
 def test_what_waits_or_is_blocked_is_in_the_exit_status(tmp_path: Path) -> None:
     store = f"hybrid:sqlite:{tmp_path}/a.db?far=http://127.0.0.1:9/acme"
     say(store, "hello")
-    waiting = run("sync", "--store", store)
-    assert waiting.exit_code == 8
-    assert "refold login" in waiting.output
+    blocked = run("sync", "--store", store)
+    assert blocked.exit_code == 4
+    assert "refold login" in blocked.output
+    assert "blocked  talk: 2 events to send" in blocked.output
+    status = run("sync", "status", "talk", "--store", store)
+    assert status.exit_code == 0
+    assert "blocked  talk: 2 events to send" in status.output
     there = f"hybrid:sqlite:{tmp_path}/a.db?far=files:{tmp_path}/team"
     assert run("sync", "nobody", "--store", there).exit_code == 4
 
@@ -63,3 +68,115 @@ def test_erasing_asks_first_and_says_what_went(tmp_path: Path) -> None:
     assert erased.exit_code == 0
     assert "1 event of talk erased" in erased.output
     assert "swordfish" not in run("show", "talk", "--store", store).output
+
+
+@pytest.mark.parametrize("kind", ["files:{}/team", "sqlite:{}/team.db"])
+@pytest.mark.parametrize("other", [False, True], ids=["empty", "another store"])
+def test_a_far_store_that_lost_everything_is_not_filled_again(
+    tmp_path: Path, kind: str, other: bool
+) -> None:
+    mount, away = tmp_path / "mnt", tmp_path / "away"
+    far = kind.format(mount)
+    store = f"hybrid:sqlite:{tmp_path}/a.db?far={far}"
+    mount.mkdir()
+    say(store, "from here")
+    assert run("sync", "--store", store).exit_code == 0
+    mount.rename(away)
+    mount.mkdir()
+    if other:
+        with refold.open("theirs", store=far, model="gpt-4o") as context:
+            context.append({"role": "user", "content": "of another team"})
+    before = sorted(mount.iterdir())
+    for arguments in ((), ("talk",)):
+        gone = run("sync", *arguments, "--store", store)
+        assert gone.exit_code == 8
+        assert "--new-far" in gone.output
+    # What is new is not sent there either.
+    with refold.open("fresh", store=store, model="gpt-4o") as context:
+        context.append({"role": "user", "content": "hello"})
+    assert run("sync", "fresh", "--store", store).exit_code == 8
+    assert sorted(mount.iterdir()) == before
+    if not other:
+        mount.rmdir()
+        away.rename(mount)
+    said = run("sync", "--store", store, *(["--new-far"] if other else []))
+    assert said.exit_code == 0
+    assert run("sync", "--store", store).exit_code == 0
+
+
+def test_the_last_shared_conversation_may_be_deleted_on_both_sides(tmp_path: Path) -> None:
+    far = f"files:{tmp_path}/team"
+    store = f"hybrid:sqlite:{tmp_path}/a.db?far={far}"
+    say(store, "from here")
+    assert run("sync", "--store", store).exit_code == 0
+    assert run("delete", "talk", "--yes", "--store", store).exit_code == 0
+    assert run("delete", "talk", "--yes", "--store", far).exit_code == 0
+    with refold.open("fresh", store=store, model="gpt-4o") as context:
+        context.append({"role": "user", "content": "hello"})
+    assert run("sync", "--store", store).exit_code == 0
+
+
+def test_status_of_named_conversations_syncs_nothing(tmp_path: Path) -> None:
+    store = f"hybrid:sqlite:{tmp_path}/a.db?far=files:{tmp_path}/team"
+    say(store, "hello")
+    with refold.open("other", store=store, model="gpt-4o") as context:
+        context.append({"role": "user", "content": "hello"})
+    status = run("sync", "status", "talk", "--store", store)
+    assert status.exit_code == 0
+    assert "talk: 2 events to send" in status.output
+    assert "other" not in status.output
+    assert not (tmp_path / "team").exists()
+    assert run("sync", "status", "nobody", "--store", store).exit_code == 3
+    assert "status" in run("sync", "status", "--help").output
+
+
+def test_what_was_fetched_or_forked_is_not_to_be_sent(tmp_path: Path) -> None:
+    one, two = (f"hybrid:sqlite:{tmp_path}/{name}.db?far=files:{tmp_path}/team" for name in "ab")
+    say(one, "from here")
+    assert run("sync", "--store", one).exit_code == 0
+    say(two, "more there")
+
+    def standing(store: str) -> dict[str, tuple[str, int]]:
+        rows = json.loads(run("sync", "status", "--store", store, "--json").output)
+        return {
+            row["conversation"]: (row["state"], row["pending"]) for row in rows["conversations"]
+        }
+
+    assert standing(two) == {"talk": ("pending", 1)}
+    say(one, "more here")
+    assert run("sync", "--store", one).exit_code == 0
+    [forked] = json.loads(run("sync", "--store", two, "--json").output)["conversations"]
+    assert standing(two) == {"talk": ("forked", 0), forked["fork"]: ("synced", 0)}
+    assert run("sync", "--store", two).exit_code == 0
+    assert standing(two) == {"talk": ("synced", 0), forked["fork"]: ("synced", 0)}
+    assert forked["fork"] in run("sync", "status", "talk", "--store", two).output
+
+
+def test_erase_says_where_it_is_erased_and_where_not_yet(tmp_path: Path) -> None:
+    one, two = (f"hybrid:sqlite:{tmp_path}/{n}/x.db?far=files:{tmp_path}/team" for n in "ab")
+    say(one, "the word is swordfish")
+    for store in (one, two):
+        assert run("sync", "--store", store).exit_code == 0
+    # A copied folder is another device, and confirms for itself.
+    shutil.copytree(tmp_path / "b", tmp_path / "c")
+    three = two.replace("/b/", "/c/")
+    erased = run("erase", "talk", "2", "--yes", "--store", one).output
+    assert "not yet   in files:" in erased
+    assert "confirmed" not in erased
+    assert run("sync", "--store", one).exit_code == 0
+    assert "erased    in files:" in run("erase", "talk", "--store", one).output
+    names = []
+    for count, store in enumerate((two, three), 1):
+        assert run("sync", "--store", store).exit_code == 0
+        assert run("sync", "--store", one).exit_code == 0
+        shown = run("erase", "talk", "--store", one).output
+        assert shown.count("confirmed") == count
+        device = json.loads(run("sync", "status", "--store", store, "--json").output)["device"]
+        assert f"confirmed {device}: 1 event" in shown
+        assert device in run("sync", "status", "--store", store).output
+        names.append(device)
+    assert len(set(names)) == 2
+    # A folder that is renamed is the same one.
+    (tmp_path / "c").rename(tmp_path / "d")
+    four = two.replace("/b/", "/d/")
+    assert names[1] in run("sync", "status", "--store", four).output

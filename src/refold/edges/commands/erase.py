@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from refold.conversations.eraser import erase, erased
 from refold.edges.commands.command import Arguments, Command, Result, Screen
@@ -12,6 +14,8 @@ from refold.edges.commands.position import seq_of
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number
 from refold.errors import Invalid
+from refold.stores import synced_of
+from refold.stores.protocol import Store, SyncedStore
 
 SEQS = Meta(
     description="The events, by seq: 41 or #41. Without any, what is erased already is shown.",
@@ -29,7 +33,8 @@ class EraseArguments(Arguments, frozen=True, kw_only=True):
 
 class EraseResult(Result, frozen=True, kw_only=True):
     """What is erased, by seq; how many summaries, memories and contents went now because of it;
-    and the devices that said they erased it too, by seq."""
+    the devices that said they erased it too, by seq; and, where it is synced, this device, the far
+    store and whether that has erased it, as far as is known here."""
 
     conversation: str
     seqs: tuple[int, ...]
@@ -37,6 +42,9 @@ class EraseResult(Result, frozen=True, kw_only=True):
     contents: int
     confirmed: dict[int, tuple[str, ...]]
     notes: tuple[str, ...]
+    device: str = ""
+    far: str = ""
+    is_far_erased: bool = False
 
 
 def run(session: Session, arguments: EraseArguments) -> EraseResult:
@@ -52,7 +60,7 @@ def run(session: Session, arguments: EraseArguments) -> EraseResult:
         found = erase(session.store, id, None if arguments.all else seqs)
     else:
         found = erased(session.store, id)
-    return EraseResult(
+    result = EraseResult(
         conversation=id,
         seqs=found.seqs,
         derived=found.derived,
@@ -60,6 +68,16 @@ def run(session: Session, arguments: EraseArguments) -> EraseResult:
         confirmed=found.confirmed,
         notes=found.notes,
     )
+    synced = synced_of(session.store)
+    return result if synced is None else _with_far(result, synced, session.store, found.said_at)
+
+
+def _with_far(result: EraseResult, synced: SyncedStore, store: Store, said_at: int) -> EraseResult:
+    """With how the far store stands: it erases before the event that says so arrives."""
+    status = synced.sync_status([result.conversation])
+    [one] = status.conversations
+    sent = store.conversation(result.conversation).head - one.pending
+    return replace(result, device=status.device, far=status.far, is_far_erased=sent >= said_at)
 
 
 def show(result: EraseResult, screen: Screen) -> None:
@@ -72,14 +90,31 @@ def show(result: EraseResult, screen: Screen) -> None:
         screen.line(
             f"With them went {made} made of them, and {number(result.contents, 'content')}."
         )
-    devices: dict[str, int] = {}
-    for names in result.confirmed.values():
-        for name in names:
-            devices[name] = devices.get(name, 0) + 1
-    for name, count in sorted(devices.items()):
-        screen.line(("green", "confirmed"), f" {name}: {number(count, 'event')}")
+    _show_places(result, screen)
     for note in result.notes:
         screen.note(note)
+
+
+def _show_places(result: EraseResult, screen: Screen) -> None:
+    """Where it is erased, and where not yet as far as anybody knows."""
+    if result.far:
+        screen.line(("green", f"{'erased':9}"), f" here, on {result.device}")
+        if result.is_far_erased:
+            screen.line(("green", f"{'erased':9}"), f" in {result.far}")
+        else:
+            waits = f" in {result.far}: {screen.call('sync')} erases it there"
+            screen.line(("yellow", f"{'not yet':9}"), waits)
+    devices = Counter(name for names in result.confirmed.values() for name in names)
+    for name, count in sorted(devices.items()):
+        is_all = count == len(result.seqs)
+        of_all = (
+            number(count, "event")
+            if is_all
+            else f"{count:,} of {number(len(result.seqs), 'event')}"
+        )
+        screen.line(("green" if is_all else "yellow", "confirmed"), f" {name}: {of_all}")
+    if result.far:
+        screen.line("Any other device that has it erases it when it syncs, and is named here then.")
 
 
 COMMAND = Command(

@@ -15,10 +15,12 @@ from refold.stores.protocol import WAITING, Synced, SyncedStore, SyncListener
 
 STATUS = "status"
 NAMES = Meta(
-    description="The conversations; by default all. `status` alone says how they stand.",
+    description="The conversations; by default all. `status`, or `status ID`, syncs nothing and "
+    "says how they stand, without asking anybody.",
     extra={"positional": True, "metavar": "ID"},
 )
 FAR = Meta(description="The far store, where the store asked for names none.")
+NEW_FAR = Meta(description="The far store may be new: fill it, though it had all of this before.")
 STYLES = {
     "synced": "green",
     "forked": "yellow",
@@ -31,6 +33,7 @@ STYLES = {
 class SyncArguments(Arguments, frozen=True, kw_only=True):
     conversations: Annotated[tuple[str, ...], NAMES] = ()
     far: Annotated[str, FAR] | None = None
+    new_far: Annotated[bool, NEW_FAR] = False
 
 
 class SyncResult(Result, frozen=True, kw_only=True):
@@ -46,21 +49,25 @@ class SyncResult(Result, frozen=True, kw_only=True):
     at_ms: int = 0
     device: str = ""
     reason: str = ""
+    is_refused: bool = False
 
     @property
     def outcome(self) -> str:
         if self.is_status:
             return "ok"
-        if self.reason or any(one.state == "pending" for one in self.conversations):
+        states = {one.state for one in self.conversations}
+        if self.is_refused:
+            return "conflict"
+        if self.reason or "pending" in states:
             return "unavailable"
-        is_blocked = any(one.state in ("blocked", "held") for one in self.conversations)
-        return "conflict" if is_blocked or self.is_under_way else "ok"
+        return "conflict" if states & {"blocked", "held"} or self.is_under_way else "ok"
 
 
 def run(session: Session, arguments: SyncArguments) -> SyncResult:
     store = _synced_store(session, arguments.far)
-    status = store.sync_status()
-    if arguments.conversations == (STATUS,):
+    ids = arguments.conversations
+    if ids[:1] == (STATUS,):
+        status = store.sync_status(ids[1:])
         return SyncResult(
             near=status.near,
             far=status.far,
@@ -70,10 +77,11 @@ def run(session: Session, arguments: SyncArguments) -> SyncResult:
             device=status.device,
             reason=status.reason,
         )
+    status = store.sync_status()
     pending = sum(one.pending for one in status.conversations)
     with session.progress("syncing") as progress:
         listener = _listener(progress, pending) if progress else None
-        report = store.sync(arguments.conversations, progress=listener)
+        report = store.sync(ids, new_far=arguments.new_far, progress=listener)
     return SyncResult(
         near=status.near,
         far=status.far,
@@ -82,6 +90,7 @@ def run(session: Session, arguments: SyncArguments) -> SyncResult:
         is_under_way=report.is_under_way,
         device=status.device,
         reason=report.reason,
+        is_refused=report.is_refused,
     )
 
 
@@ -117,9 +126,12 @@ def show(result: SyncResult, screen: Screen) -> None:
         screen.line((STYLES[one.state], f"{one.state:8}"), f" {one.conversation}{_done(one)}")
     if result.reason:
         screen.line(("red", f"{result.far}: {short_line(result.reason, 300)}"))
-        screen.line("What was written is kept here; sync again later.")
+        again = "once it lets you in" if result.is_refused else "later"
+        screen.line(f"What was written is kept here; sync again {again}.")
     elif not result.is_status:
         screen.line(_sum(result))
+    elif result.at_ms:
+        screen.line(f"This device is {result.device}.")
     elif not result.conversations:
         screen.line(f"There are no conversations in {result.near}.")
 
@@ -148,7 +160,8 @@ def _sum(result: SyncResult) -> str:
 
 COMMAND = Command(
     name="sync",
-    details="Sends what the far store has not and fetches what is missing here. Where a "
+    details="sync status [ID ...] only says how they stand. A sync sends what the far "
+    "store has not and fetches what is missing here. Where a "
     "conversation grew on both sides, the far log stands and what was said here goes on as a fork. "
     "A conversation that is blocked keeps its reason and is tried again by each sync.",
     on="store",

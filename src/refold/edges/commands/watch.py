@@ -29,7 +29,7 @@ from refold.edges.displays.width import fitted, harmless, padded, width
 from refold.engine.context import Context
 from refold.log.batches import Batch
 from refold.stores import synced_of
-from refold.stores.protocol import Store
+from refold.stores.protocol import Store, Synced
 
 NEWEST = 12
 PLAIN_COLUMNS = 400  # of a line in a pipe
@@ -84,16 +84,16 @@ def run(session: Session, arguments: WatchArguments) -> Watched:
 
 def _updates(session: Session, context: Context, arguments: WatchArguments) -> Iterator[Update]:
     """What is there, then whatever comes; the same once more where a picture has another size."""
-    store, columns = session.store, _columns(session)
+    store, columns, began = session.store, _columns(session), context.id
     until = None if arguments.seconds is None else time.monotonic() + arguments.seconds
     seen = max(0, context.view.head - arguments.last)
-    update = _update(store, context, seen)
+    update = _update(store, began, context, seen)
     yield update
     while until is None or time.monotonic() < until:
         time.sleep(arguments.every)
-        is_same = _sync_state(store, context.id) == update.sync
+        is_same = _sync_state(store, began, context.id) == update.sync
         if context.view.head > update.head or not is_same:
-            update = _update(store, context, update.head)
+            update = _update(store, began, context, update.head)
             yield update
         elif _columns(session) != columns:
             yield replace(update, events=(), batches=(), happened=())
@@ -106,7 +106,7 @@ def _columns(session: Session) -> int:
     return screen.columns if screen is not None and screen.draws and not screen.json_output else 0
 
 
-def _update(store: Store, context: Context, after: int) -> Update:
+def _update(store: Store, began: str, context: Context, after: int) -> Update:
     stats, view = context.stats(), context.view
     events = context.log.events(after=after, limit=BATCH_EVENTS)
     batches = _batches(context, events)
@@ -120,16 +120,21 @@ def _update(store: Store, context: Context, after: int) -> Update:
         events=tuple(map(event_row, events)),
         batches=batches,
         happened=tuple(happenings(events, {one.id: one for one in batches})),
-        sync=_sync_state(store, context.id),
+        sync=_sync_state(store, began, context.id),
     )
 
 
-def _sync_state(store: Store, id: str) -> str:
+def _sync_state(store: Store, began: str, id: str) -> str:
     """How the conversation stands with the far store, in words; empty where there is none."""
     synced = synced_of(store)
     if synced is None:
         return ""
     [one] = synced.sync_status([id]).conversations
+    said = _standing(one)
+    return said if id == began else f"{began} goes on as {id}: {said}"
+
+
+def _standing(one: Synced) -> str:
     if one.state == "pending":
         return f"{number(one.pending, 'event')} to sync"
     said = one.reason or (f"what was said here is {one.fork}" if one.fork else "")

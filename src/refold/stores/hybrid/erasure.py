@@ -19,6 +19,8 @@ from refold.stores import checks
 from refold.stores.hybrid import tails
 from refold.stores.protocol import Store
 
+BY = "sync"
+
 
 def targets(events: Sequence[Event]) -> set[int]:
     """The events that these say are erased."""
@@ -28,6 +30,18 @@ def targets(events: Sequence[Event]) -> set[int]:
         if isinstance(body, Erase):
             found.add(body.seq)
     return found
+
+
+def had(events: Sequence[Event], head: int) -> list[Event]:
+    """Those of these events by which something is erased that a log of this head had: a device that
+    never had it has nothing to confirm."""
+    return [event for event in events if any(seq <= head for seq in targets([event]))]
+
+
+def is_confirmation(event: Event) -> bool:
+    """Whether a device says by this event only what it erased."""
+    body = codec.decode(event) if event.kind == "note" and event.by == BY else None
+    return isinstance(body, Note) and body.kind == ERASED_NOTE
 
 
 def is_erased(store: Store, id: str, seq: int) -> bool:
@@ -69,7 +83,7 @@ def confirmation(device: str, erased: Sequence[Event], last: Event) -> Event:
         last.seq + 1,
         id=codec.uuid7(last.at_ms, randomness),
         at_ms=last.at_ms,
-        by="sync",
+        by=BY,
         kind="note",
         body=codec.encode(Note(kind=ERASED_NOTE, data={"device": device, "seqs": seqs})),
         salt=randomness[10:],

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from refold.core import codec
 from refold.core.model import Conversation, Event
-from refold.errors import Conflict, Corrupt, Invalid, NotFound, RefoldError, Unavailable
+from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound, RefoldError, Unavailable
 from refold.stores.hybrid import erasure, tails
 from refold.stores.hybrid.moves import Move, Moves
 from refold.stores.protocol import Store, SyncListener
@@ -30,7 +30,8 @@ SUFFIX = ".bin"
 
 class Exchanged(Struct, kw_only=True):
     """What was done for one conversation: events and contents that came and went, and the fork that
-    a near tail became. One that `was_here` and is gone was deleted: it is not fetched again."""
+    a near tail became; and up to where both sides are the same. One that `was_here` and is gone was
+    deleted: it is not fetched again."""
 
     conversation: str
     was_here: bool = False
@@ -38,7 +39,9 @@ class Exchanged(Struct, kw_only=True):
     pushed: int = 0
     contents: int = 0
     erased: int = 0
+    head: int = 0
     fork: str = ""
+    fork_head: int = 0
 
 
 class Fork(Struct, frozen=True, kw_only=True):
@@ -99,9 +102,10 @@ class Exchange:
         elif there is None:
             self._begin(self.near, self.far, here, done)
         elif (here.head, here.chain) == (there.head, there.chain):
+            done.head = here.head
             return True
         else:
-            self._approach(here, there, done)
+            return self._approach(here, there, done)
         return False
 
     def _begin(self, source: Store, target: Store, known: Conversation, done: Exchanged) -> None:
@@ -128,24 +132,40 @@ class Exchange:
         left = tails.chain_at(source, fork, fork.parent_seq)
         return tails.chain_at(target, parent, fork.parent_seq) == left
 
-    def _approach(self, here: Conversation, there: Conversation, done: Exchanged) -> None:
+    def _approach(self, here: Conversation, there: Conversation, done: Exchanged) -> bool:
+        """One step nearer, where both sides know it. True if there is nothing more to be done."""
         common = tails.last_common(self.near, here, self.far, there)
         if common == here.head:
             self._pull(here.id, common, there.head, here.chain, done)
         elif common == there.head:
-            self._push(here.id, common, here.head, done)
+            return not self._push_allowed(here, common, done)
         else:
             self._settle(here, there, common, done)
+        return False
+
+    def _push_allowed(self, here: Conversation, common: int, done: Exchanged) -> bool:
+        """Sends what is new here. False if it may not be sent and is only what this device says of
+        its own erasing, which blocks nobody who may read and not write."""
+        try:
+            self._push(here.id, common, here.head, done)
+        except Denied:
+            pages = _pages(self.near, here.id, common, here.head)
+            if not all(erasure.is_confirmation(event) for page in pages for event in page):
+                raise
+            done.head = here.head
+            return False
+        return True
 
     # --- one side is behind ---
 
     def _pull(self, id: str, after: int, last: int, before: bytes, done: Exchanged) -> None:
         erased: list[Event] = []
+        had = after
         for events in _pages(self.far, id, after, last):
             _check_chain(self.far, id, events, after, before)
             self._fetch_contents(events, done)
             done.erased += self._erase_named(id, events, near_head=after, far_head=last)
-            erased += (event for event in events if event.kind == "erase")
+            erased += erasure.had(events, had)
             kept = erasure.emptied(events, erasure.targets(events))
             if self.device_name and erased and events[-1].seq == last:
                 kept.append(erasure.confirmation(self.device_name, erased, events[-1]))
@@ -217,14 +237,16 @@ class Exchange:
                 done.fork = fork.id
             after = here.parent_seq if here.parent_seq <= common else 0
             kept = [*log, *(moved or ())]
-            erased = [event for event in log[common:] if event.kind == "erase"]
+            erased = erasure.had(log[common:], common)
             if self.device_name and erased:
                 kept.append(erasure.confirmation(self.device_name, erased, kept[-1]))
             self.near.rewrite(here.id, kept[after:], after=after, seen=seen)
             self.near.flush()
         done.pulled += len(log) - common
         if fork:
-            self._adopt(self.sync(fork.id), done)
+            exchanged = self.sync(fork.id)
+            done.fork_head = exchanged.head
+            self._adopt(exchanged, done)
 
     def _merged_log(
         self, here: Conversation, there: Conversation, common: int, done: Exchanged

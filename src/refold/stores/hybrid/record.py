@@ -8,7 +8,9 @@ meanwhile. Neighbours: `rounds` keeps it, `store` tells of it.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,11 +22,14 @@ from refold.errors import RefoldError, sentence
 from refold.stores.protocol import SyncMark, SyncState
 from refold.system import disk
 
+HOST_CHARS = 40
+_NO_NAME = re.compile(r"[^A-Za-z0-9-]+")
+
 
 class ConversationState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a conversation stands: `pending` events that the far store has not, `synced`, `forked`
     into `fork`, `blocked` for a `reason`, or `held` back because it has a secret. `head` is where
-    both sides were the same last."""
+    both sides were the same last. What a conversation was forked into once stays here."""
 
     state: SyncState
     pending: int = 0
@@ -36,12 +41,16 @@ class ConversationState(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Record(Struct, kw_only=True):
     """All that is kept: the name of this device, how each conversation stands with the far store,
-    and what was deleted here, which is not fetched again unless somebody asks for it."""
+    and what was deleted here, which is not fetched again unless somebody asks for it. `is_refused`:
+    the far store was reached at the last sync, and let nobody in. `place` is where the record was
+    written: a copy of it elsewhere is that of another device."""
 
     device: str
+    place: str = ""
     far: str = ""
     at_ms: int = 0
     reason: str = ""
+    is_refused: bool = False
     conversations: dict[str, ConversationState] = field(default_factory=dict)
     deleted: list[str] = field(default_factory=list)
 
@@ -71,11 +80,41 @@ def lock_file(path: str) -> Iterator[int]:
 
 def read(path: str | None, far: str) -> Record:
     """The record of syncs with a far store; a new one where there is none that can be read, or
-    only one of another far store."""
-    kept = _kept(path)
+    only one of another far store. A folder that was copied is another device: it has a name of its
+    own, the same however often it is asked for."""
+    kept, place = _kept(path), _place(path)
     if kept is None:
-        return Record(device=f"device-{secrets.token_hex(4)}", far=far)
-    return kept if kept.far == far else Record(device=kept.device, far=far)
+        return Record(device=_device(secrets.token_bytes(16)), place=place, far=far)
+    if kept.place not in ("", place):
+        kept.device = _device(f"{kept.device} {place}".encode())
+    kept.place = place
+    return kept if kept.far == far else Record(device=kept.device, place=place, far=far)
+
+
+def _device(told: bytes) -> str:
+    """The name of a device: that of its machine, and what no other has."""
+    host = _NO_NAME.sub("-", os.uname().nodename.partition(".")[0])[:HOST_CHARS].strip("-")
+    return f"{host or 'device'}-{hashlib.blake2b(told, digest_size=4).hexdigest()}"
+
+
+def _place(path: str | None) -> str:
+    """Another value for a copy of the folder, and on another machine; the same after the folder
+    was renamed. Empty where there is no folder yet."""
+    try:
+        folder = os.stat(os.path.dirname(path)).st_ino if path is not None else 0
+    except OSError:
+        return ""
+    told = hashlib.blake2b(f"{_machine()} {folder}".encode(), digest_size=8)
+    return told.hexdigest()
+
+
+def _machine() -> str:
+    """What tells this machine from others; its name, where nothing better is known."""
+    try:
+        with open("/etc/machine-id", encoding="ascii") as file:
+            return file.read(64).strip() or os.uname().nodename
+    except (OSError, UnicodeDecodeError):
+        return os.uname().nodename
 
 
 def _kept(path: str | None) -> Record | None:
@@ -101,6 +140,7 @@ def write(path: str | None, record: Record) -> str:
     """Keeps the record; says why if that cannot be done, which costs nothing but the record."""
     if path is None or not os.path.isdir(os.path.dirname(path)):
         return ""
+    record.place = record.place or _place(path)
     fresh = f"{path}.{secrets.token_hex(4)}"
     try:
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -20,20 +20,23 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.core.model import Conversation
-from refold.errors import RefoldError, Unavailable, sentence
+from refold.display import number
+from refold.errors import Denied, RefoldError, Unavailable, sentence
 from refold.stores.hybrid import record, tails
 from refold.stores.hybrid.exchange import Exchange, Exchanged, all_conversations
 from refold.stores.hybrid.hold import Held
 from refold.stores.hybrid.record import ConversationState, Record
-from refold.stores.protocol import WAITING, Store, Synced, SyncReport, SyncState
+from refold.stores.protocol import Store, Synced, SyncReport, SyncState
 from refold.system import disk
 
 TRIES_MAX = 3
 PAUSE_S, PAUSE_S_MAX = 1.0, 60.0
 ASKED_MAX = 20  # so many conversations are asked for one by one
 SILENT_MAX = 3  # so many conversations without an answer, and the far store is down
+NEW_FAR = "is it mounted? If it is new, or was emptied on purpose: refold sync --new-far"
 T = TypeVar("T")
 
 
@@ -63,22 +66,27 @@ class Rounds:
         self._busy = threading.Lock()
         self._silent = 0
 
-    def run(self, ids: Sequence[str] = (), *, skip_blocked: bool = False) -> SyncReport:
+    def run(
+        self, ids: Sequence[str] = (), *, skip_blocked: bool = False, new_far: bool = False
+    ) -> SyncReport:
         """Syncs these conversations, or all; if asked, without those that were blocked before, or
-        deleted here."""
+        deleted here. `new_far` says that the far store may have lost all that it had."""
         with self._alone() as is_alone:
             if not is_alone:
                 return SyncReport(is_under_way=True)
             with record.locked(self._path):
                 kept = record.read(self._path, self._far_url)
                 here = _known(self._near, ids)
-            deleted = frozenset(kept.deleted)
+            deleted, seen = frozenset(kept.deleted), frozenset(kept.conversations)
             self._exchange.device_name = kept.device
-            report = self._run(kept, here, ids, skip_blocked)
+            report = self._run(kept, here, ids, skip_blocked, new_far)
             kept.at_ms, kept.reason = self._timing.now_ms(), report.reason
+            kept.is_refused = report.is_refused
             with record.locked(self._path):
-                now = record.read(self._path, self._far_url).deleted
-                kept.deleted += [id for id in now if id not in deleted]
+                now = record.read(self._path, self._far_url)
+                kept.deleted += [id for id in now.deleted if id not in deleted]
+                for id in now.conversations.keys() - seen:
+                    kept.conversations.setdefault(id, now.conversations[id])
                 record.write(self._path, kept)
             return report
 
@@ -92,15 +100,23 @@ class Rounds:
         here: Mapping[str, Conversation],
         ids: Sequence[str],
         skip_blocked: bool,
+        new_far: bool,
     ) -> SyncReport:
         self._silent = 0
         try:
             there = self._patiently(lambda: _known(self._far, ids))
+            if not new_far:
+                self._check_far(kept, there)
         except RefoldError as error:
             free = [about for about in here.values() if not _is_stuck(kept, about.id)]
             waiting = [self._waiting(kept, about, "") for about in free]
-            found = [one for one in waiting if one.pending]
-            return SyncReport(synced=tuple(found), reason=str(error))
+            is_refused = isinstance(error, Denied)
+            found = [
+                replace(one, state="blocked") if is_refused else one
+                for one in waiting
+                if one.pending
+            ]
+            return SyncReport(synced=tuple(found), reason=str(error), is_refused=is_refused)
         done: list[Synced] = []
         same = 0
         for id in sorted(ids) or self._all_ids(kept, here, there):
@@ -110,6 +126,19 @@ class Rounds:
             elif not (skip_blocked and _is_left(kept, id, here.get(id), there.get(id))):
                 done.append(self._one(kept, id, here.get(id)))
         return SyncReport(synced=tuple(done), same=same)
+
+    def _check_far(self, kept: Record, there: Mapping[str, Conversation]) -> None:
+        """Unavailable if the far store has nothing of what both sides shared: a share that is not
+        mounted, or another store in its place, is not a new one that waits to be filled."""
+        shared = [id for id, known in kept.conversations.items() if known.head]
+        if not shared or any(id in there for id in shared):
+            return
+        if tails.about(self._far, shared[-1]) is not None:
+            return  # few were asked for, and others are there
+        gone = [id for id in shared if tails.about(self._near, id) is not None]
+        if gone and _known(self._far, ()).keys().isdisjoint(gone):
+            said = f"it has none of the {number(len(gone), 'conversation')} that it had"
+            raise Unavailable(f"{said}: it is not the far store that is known here", hint=NEW_FAR)
 
     def _all_ids(
         self, kept: Record, here: Mapping[str, Conversation], there: Mapping[str, Conversation]
@@ -122,9 +151,9 @@ class Rounds:
         return sorted({*here, *there}.difference(kept.deleted))
 
     def _keep_same(self, kept: Record, about: Conversation) -> None:
-        """Notes that both sides are the same; a fork stays visible as one."""
+        """Notes that both sides are the same."""
         known = kept.conversations.get(about.id)
-        if known is None or known.state in WAITING or known.head != about.head:
+        if known is None or known.state != "synced" or known.head != about.head:
             self._keep(kept, Synced(conversation=about.id, state="synced"), about.head)
 
     def _one(self, kept: Record, id: str, about: Conversation | None) -> Synced:
@@ -154,8 +183,10 @@ class Rounds:
             erased=exchanged.erased,
             fork=exchanged.fork,
         )
-        about = tails.about(self._near, exchanged.conversation)
-        return self._keep(kept, done, about.head if about else 0)
+        if exchanged.fork:
+            fork = Synced(conversation=exchanged.fork, state="synced")
+            self._keep(kept, fork, exchanged.fork_head)
+        return self._keep(kept, done, exchanged.head)
 
     def _waiting(
         self, kept: Record, about: Conversation | None, reason: str, id: str = ""
@@ -178,11 +209,14 @@ class Rounds:
         return self._keep(kept, done, head)
 
     def _keep(self, kept: Record, done: Synced, head: int) -> Synced:
+        """Notes how a conversation stands; what it was forked into stays known."""
+        known = kept.conversations.get(done.conversation)
+        fork = done.fork or (known.fork if known else "")
         kept.conversations[done.conversation] = ConversationState(
             state=done.state,
             pending=done.pending,
             head=head,
-            fork=done.fork,
+            fork=fork,
             reason=done.reason,
             at_ms=self._timing.now_ms(),
         )

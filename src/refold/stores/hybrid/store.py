@@ -35,6 +35,7 @@ from refold.stores.protocol import (
     SyncListener,
     SyncMark,
     SyncReport,
+    SyncState,
     SyncStatus,
 )
 
@@ -104,6 +105,7 @@ class HybridStore:
         ids: Sequence[str] = (),
         *,
         skip_blocked: bool = False,
+        new_far: bool = False,
         progress: SyncListener | None = None,
     ) -> SyncReport:
         """Makes both sides the same, for these conversations or all."""
@@ -112,7 +114,7 @@ class HybridStore:
             raise Denied(said, hint="open it without read_only=True to sync")
         exchange = Exchange(self.near, self.far, self.moves, check=self._check, progress=progress)
         rounds = Rounds(self.near, self.far, exchange, far_url=self.far_url, timing=self._timing)
-        return rounds.run(ids, skip_blocked=skip_blocked)
+        return rounds.run(ids, skip_blocked=skip_blocked, new_far=new_far)
 
     def _sync_quietly(self, ids: Sequence[str]) -> bool:
         """A sync that nobody waits for; its reasons stand in the record."""
@@ -154,7 +156,7 @@ class HybridStore:
             return None
         return Synced(
             conversation=conversation,
-            state=known.state,
+            state=_shown(known.state, kept),
             pending=known.pending,
             fork=known.fork,
             reason=known.reason or kept.reason,
@@ -296,7 +298,12 @@ class HybridStore:
         known = far.conversation(conversation)
         if conversation in record.read(self._record_path, self.far_url).deleted:
             raise checks.unknown(known.id)
-        Exchange(self.near, far, self.moves, check=self._check).sync(conversation)
+        exchanged = Exchange(self.near, far, self.moves, check=self._check).sync(conversation)
+        with record.locked(self._record_path):
+            kept = record.read(self._record_path, self.far_url)
+            state = record.ConversationState(state="synced", head=exchanged.head)
+            kept.conversations[conversation] = state
+            record.write(self._record_path, kept)
 
     def _ask_far(self, ask: Callable[[Store], object]) -> bool:
         """Whether the far store had what is unknown near, and it is here now."""
@@ -329,7 +336,17 @@ def _standing(about: Conversation, kept: record.Record) -> Synced:
     """How a conversation stands by the record, and by what was appended since."""
     known = kept.conversations.get(about.id) or record.ConversationState(state="pending")
     pending = max(0, about.head - known.head)
-    state = "pending" if pending and known.state not in WAITING else known.state
+    state = _shown("pending" if pending and known.state not in WAITING else known.state, kept)
+    is_refused = state == "blocked" != known.state
     return Synced(
-        conversation=about.id, state=state, pending=pending, fork=known.fork, reason=known.reason
+        conversation=about.id,
+        state=state,
+        pending=pending,
+        fork=known.fork,
+        reason=kept.reason if is_refused else known.reason,
     )
+
+
+def _shown(state: SyncState, kept: record.Record) -> SyncState:
+    """A state by the record: what waits for a far store that lets nobody in is blocked."""
+    return "blocked" if state == "pending" and kept.is_refused else state
