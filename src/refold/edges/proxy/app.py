@@ -277,7 +277,7 @@ class Proxy:
         if call.target.known.counts or observer.is_beside(asked):
             return msgspec.structs.replace(call, body=observer.beside(asked))
         taken = observer.take(asked)
-        if taken is not None:
+        if taken is not None and taken.held is not None:
             self._told(KEPT)
         body_sent = taken.body if taken is not None else None
         return msgspec.structs.replace(call, taken=taken, body=body_sent)
@@ -305,12 +305,16 @@ class Proxy:
         task.add_done_callback(self._finishing.discard)
 
     async def _finished(self, taken: Taken, reader: UsageReader) -> None:
-        usage = reader.usage
-        if usage is None or self._observer is None:
+        if self._observer is None:
             return
-        line = await self._guarded(partial(self._observer.finish, taken, usage), "accounting")
-        if line is not None:
-            log.info("%s: %s", taken.conversation, line_text(line))
+        work = partial(self._observer.finish, taken, reader.usage, reader.copy)
+        finished = await self._guarded(work, "accounting")
+        if finished is None:
+            return
+        if taken.held is None:
+            self._told(KEPT)
+        if finished.line is not None:
+            log.info("%s: %s", finished.conversation, line_text(finished.line))
 
 
 # --- small parts ---

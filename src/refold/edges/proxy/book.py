@@ -14,6 +14,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -27,6 +28,7 @@ from refold.edges.proxy.body import Asked, Wire, is_answer
 from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.page import Encoded
 from refold.edges.proxy.savings import NOTE, Account
+from refold.errors import RefoldError
 from refold.stores.protocol import Store
 from refold.tokens.models import model_info
 
@@ -64,6 +66,8 @@ class Held:
         anchor = context.view.anchor
         # The newest seq whose answer came through here: what follows it was thought under our page.
         self.answered = anchor.upto if anchor else 0
+        self.takes_replies = True  # the client repeats answers as they came
+        self.unkept: list[Wire] = []  # the last answer, as long as it is not in the log
         self.encoded = Encoded()
         self.counted = 0  # up to this seq, large results were counted
         self.account = Account()
@@ -74,7 +78,22 @@ class Held:
         self.seen, self.size_bytes = asked.messages, asked.size_bytes
         self.session = asked.session or self.session
         self.has_tools = self.has_tools or asked.has_tools
+        self.unkept = []
         self.used_at = time.monotonic()
+
+    def keep_reply(self) -> None:
+        """Writes the last answer to the log, as the client will repeat it."""
+        if self.unkept and self.takes_replies:
+            self.context.mirror([*self.seen, *self.unkept])
+            self.answered = self.context.view.head
+        self.unkept = []
+
+    def close(self) -> None:
+        """Lets go of the conversation."""
+        try:
+            self.keep_reply()
+        finally:
+            self.context.close()
 
 
 class Book:
@@ -100,6 +119,15 @@ class Book:
         if found is None or not _has_answer(asked.messages[: found.shared]):
             return self._hold(asked, _new_id(asked), 0)
         return self._hold(asked, found.conversation.id, found.shared)
+
+    def begin(self, asked: Asked) -> Held | None:
+        """A new conversation for a list with its first answer; None if one is known that has
+        both: nobody can tell whether it is the same."""
+        with self._guard:
+            held, _ = self._nearest(asked)
+        found = None if held is not None else recognise(self.store, asked.messages, asked.dialect)
+        is_known = found is not None and _has_answer(asked.messages[: found.shared])
+        return None if held is not None or is_known else self._hold(asked, _new_id(asked), 0)
 
     def beside(self, asked: Asked) -> Held | None:
         """The conversation that a list goes on from exactly, if one is held."""
@@ -157,7 +185,7 @@ class Book:
             gone = list(self._over_limits(held))
         for one in gone:
             with one.guard:
-                one.context.close()
+                one.close()
         return held
 
     def _over_limits(self, newest: Held) -> list[Held]:
@@ -184,8 +212,9 @@ class Book:
         with self._guard:
             held, self._held = list(self._held.values()), OrderedDict()
         for one in held:
-            with one.guard:
-                one.context.close()
+            # A log that takes no more keeps nobody from being let go of.
+            with one.guard, suppress(RefoldError):
+                one.close()
         self.store.close()
 
 
