@@ -13,7 +13,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import count
 from typing import Any
@@ -27,7 +27,7 @@ from refold.core.budget import OFFLOAD_MAX
 from refold.edges.proxy.body import Asked, Wire, is_answer
 from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.page import Encoded
-from refold.edges.proxy.savings import NOTE, Account
+from refold.edges.proxy.savings import NOTE, Account, CallLine, line_of
 from refold.errors import RefoldError
 from refold.stores.protocol import Store
 from refold.tokens.models import model_info
@@ -56,7 +56,8 @@ class Held:
         self.known = known  # so many messages of the list were in the log when it was opened
         # What was sent folded once goes on so: its thinking stands under the page, and its own list
         # may no longer fit.
-        self.is_swapped = _was_folded(context)
+        calls = list(_calls(context))
+        self.is_swapped = any(line.folded for line, _ in calls)
         self.dialect, self.session, self.model = asked.dialect, asked.session, asked.model
         self.has_tools = asked.has_tools
         self.seen: list[Wire] = []
@@ -71,6 +72,8 @@ class Held:
         self.encoded = Encoded()
         self.counted = 0  # up to this seq, large results were counted
         self.account = Account()
+        if calls:
+            self.account.resume(*calls[-1])
         self.used_at = time.monotonic()
 
     def take(self, asked: Asked) -> None:
@@ -235,10 +238,12 @@ def _texts_alike(message: Wire) -> Wire:
     return {**message, "content": content[0]["text"]} if is_text else message
 
 
-def _was_folded(context: refold.Context) -> bool:
-    """Whether a call of this conversation was ever sent folded."""
-    notes = context.log.notes(NOTE)
-    return any(isinstance(note.data, dict) and note.data.get("folded") for note in notes)
+def _calls(context: refold.Context) -> Iterator[tuple[CallLine, float]]:
+    """The lines of the calls of this conversation, each with its time in seconds."""
+    for note in context.log.notes(NOTE):
+        line = line_of(note.data)
+        if line is not None:
+            yield line, note.at_ms / 1_000
 
 
 def _has_answer(messages: Sequence[Wire]) -> bool:

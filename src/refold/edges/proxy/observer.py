@@ -5,11 +5,10 @@ of an agent are kept with their answer. An answer that asks for tools comes back
 next list; one that asks for none may be the last, and is kept as it came, under the key that its
 repetition has: at once, or where requests are folded once the conversation is let go of, because a
 client that words it otherwise would have the page changed under its thinking. An answer that did
-not come through here (the agent called its
-provider directly for a while) was thought under another front than ours; then all thinking so far
-is left out. Everything runs in worker threads, one call of a conversation at a time.
-Neighbours: `book` finds the conversation, `page` encodes, `savings` counts; `app` passes on the
-client's own bytes if anything here raises.
+not come through here (the agent called its provider directly for a while) was thought under another
+front than ours; then all thinking so far is left out. Everything runs in worker threads, one call
+of a conversation at a time. Neighbours: `book` finds the conversation, `page` encodes, `savings`
+counts; `app` passes on the client's own bytes if anything here raises.
 """
 
 from __future__ import annotations
@@ -252,7 +251,7 @@ class Observer:
 
     def _line(self, held: Held, taken: Taken, usage: Usage) -> CallLine:
         if self._folds(held):
-            return held.account.folded(usage, taken.share)
+            return held.account.folded(usage, taken.share, broke=held.encoded.broke)
         self._plan_if_due(held, usage)
         return held.account.observed(usage)
 

@@ -40,6 +40,7 @@ class Encoded:
         self._own: dict[Seqs, Wire] = {}  # the client's messages, as they were sent first
         self._wires: list[Wire] = []
         self.sent: list[bytes] = []  # without cache marks
+        self.broke = False  # whether the last page changed what was sent before it
 
     def messages(
         self, view: View, shown: Sequence[PageMessage], places: Sequence[Seqs], own: Sequence[Wire]
@@ -62,6 +63,7 @@ class Encoded:
     def encode(self, wires: Sequence[Wire], marks: Sequence[Mark]) -> list[bytes]:
         """The messages of a page as bytes, marked where the client's list is."""
         same = _common(self._wires, wires)
+        self.broke = same < len(self._wires)
         del self._wires[same:], self.sent[same:]
         self._wires += wires[same:]
         self.sent += map(msgspec.json.encode, wires[same:])

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import msgspec
 from msgspec import Struct
 
 from refold.conversations.listing import newest
 from refold.core.model import Conversation
 from refold.edges.proxy.book import TAG
-from refold.edges.proxy.savings import NOTE, CallLine
+from refold.edges.proxy.savings import NOTE, CallLine, line_of
 from refold.log.log import Log
 from refold.log.notes import notes_of
 from refold.stores.protocol import Store
@@ -45,11 +44,9 @@ def sums(store: Store) -> Iterator[Sum]:
 
 def _lines(store: Store, about: Conversation) -> Iterator[CallLine]:
     for note in notes_of(Log(store, about.id), NOTE):
-        if note.seq > about.parent_seq:
-            try:
-                yield msgspec.convert(note.data, CallLine)
-            except msgspec.ValidationError:
-                continue  # somebody else's note under our name
+        line = line_of(note.data) if note.seq > about.parent_seq else None
+        if line is not None:
+            yield line
 
 
 def added(name: str, lines: Iterable[CallLine | Sum]) -> Sum:
