@@ -28,6 +28,7 @@ from refold.edges.proxy.body import (
 from refold.edges.proxy.book import Book, Held, common
 from refold.edges.proxy.page import is_own
 from refold.edges.proxy.reply import Copy, Reply, reply_of
+from refold.edges.proxy.roles import as_the_client_has_them
 from refold.edges.proxy.savings import NOTE, CallLine, line_text
 from refold.errors import RefoldError
 
@@ -186,6 +187,7 @@ class Observer:
             context = held.context
             shown = context.page(asked.dialect)
             wires = held.encoded.messages(context.view, shown, held.places, asked.messages)
+        wires = as_the_client_has_them(wires, asked.messages, asked.dialect)
         return asked.with_list(held.encoded.encode(wires, asked.marks))
 
     def recover(self, taken: Taken, status: int, answer: bytes) -> Taken | None:
