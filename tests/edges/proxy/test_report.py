@@ -107,3 +107,12 @@ def test_a_call_that_was_cached_before_we_came_saves_its_part_only() -> None:
     assert line.saved == 10_000
     assert line.saved_cost is not None and line.cost is not None
     assert 0 < line.saved_cost < line.cost * 1.1
+
+
+def test_a_conversation_is_called_by_what_the_user_said_and_not_by_a_reminder() -> None:
+    async def work(running: Running) -> list[str]:
+        text = "<system-reminder>\n# Environment\n</system-reminder>\nFix the login."
+        await running.messages([user(text), answer("How?"), user("Well.")])
+        return [one.title for one in sums(running.book.store)]
+
+    assert with_proxy(work) == ["Fix the login."]

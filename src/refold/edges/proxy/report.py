@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import msgspec
 from msgspec import Struct
 
-from refold.conversations.listing import newest
+from refold.conversations.listing import described, newest, title_of
 from refold.core.model import Conversation
 from refold.edges.proxy.book import TAG
 from refold.edges.proxy.savings import NOTE, CallLine, line_of
@@ -23,6 +24,7 @@ class Sum(Struct, frozen=True, kw_only=True):
     """The calls of a conversation, or of all. Money is None where no call's price is known."""
 
     conversation: str
+    title: str = ""
     calls: int = 0
     folded: int = 0
     input: int = 0
@@ -39,7 +41,8 @@ def sums(store: Store) -> Iterator[Sum]:
     for about in newest(store, tag=TAG):
         lines = list(_lines(store, about))
         if lines:
-            yield added(about.id, lines)
+            title = title_of(store, about.id, described(store, about).title)
+            yield msgspec.structs.replace(added(about.id, lines), title=title)
 
 
 def _lines(store: Store, about: Conversation) -> Iterator[CallLine]:
