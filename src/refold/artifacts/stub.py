@@ -39,6 +39,7 @@ class Stub(Struct, frozen=True):
     summary: str = ""
     tool: str = ""
     redact: Redact = str
+    kept: str = "kept whole"  # how the content was kept, in words
 
     @property
     def kind(self) -> str:
@@ -56,7 +57,7 @@ class Stub(Struct, frozen=True):
         name = cut(one_line(artifact.name), NAME_CHARS)
         about = self.looked.about if self.looked else ""
         what = f"Large output of {name} ({about})" if about else f"Large output of {name}"
-        said = f"{what}: {_size_text(artifact)}, kept whole as artifact://{artifact.id}."
+        said = f"{what}: {_size_text(artifact)}, {self.kept} as artifact://{artifact.id}."
         if self.tool:
             said += f" {self.tool} {artifact.id} gives any part of it."
         if location and len(location) < LOCATION_CHARS:

@@ -20,6 +20,7 @@ from refold.core.shortened import text_of
 from refold.core.switches import REACHING
 from refold.display import cut, one_line, plain_text
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
+from refold.log.front import without_reminders
 from refold.log.log import Log
 from refold.log.reading import chain_at, conversations, pages_of
 from refold.stores.protocol import Store
@@ -146,8 +147,9 @@ def preview(store: Store, conversation: str) -> str:
 
 
 def _user_words(body: object) -> str:
-    """What a user says in an event, on one line; nothing if it is not a user's."""
+    """What a user says in an event, on one line, without his program's reminders;
+    nothing if it is not a user's."""
     if not isinstance(body, Message) or body.role != "user":
         return ""
     said = [block for block in body.blocks if not isinstance(block, ToolResult)]
-    return one_line(" ".join(map(text_of, said)))
+    return one_line(without_reminders(" ".join(map(text_of, said))))

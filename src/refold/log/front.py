@@ -45,6 +45,7 @@ _VOLATILE = re.compile(r"^.*\bcch=[0-9A-Za-z]+.*$\n?", re.MULTILINE)
 _REMINDER = re.compile(
     r"\s*<system-reminder>((?!<system-reminder>).)*</system-reminder>\s*", re.DOTALL
 )
+_REMINDERS = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 _UNMEANT = frozenset({"cache_control", "id"})
 
 Part = tuple[str, ...]
@@ -125,6 +126,11 @@ def _said(text: str) -> str:
     if _is_reminder(text):
         return ""
     return _VOLATILE.sub("", text) if "cch=" in text else text
+
+
+def without_reminders(text: str) -> str:
+    """A text without what a program put into it for the model alone."""
+    return _REMINDERS.sub("", text) if "</system-reminder>" in text else text
 
 
 def _is_reminder(text: str) -> bool:

@@ -150,8 +150,11 @@ def _span_original(log: Log, span: Span) -> Original:
     """The messages of a span; NotFound if it has none."""
     head = log.state.head
     is_inside = 1 <= span.first <= span.last <= head
-    if not is_inside or not any(_messages(log, span)):
+    if not is_inside:
         raise NotFound(f"there is no message in {span}", hint=f"the log goes from #1 to #{head}")
+    if not any(_messages(log, span)):
+        hint = "only messages are unfolded: refold events lists what else the log has"
+        raise NotFound(f"{span} is no message of the log", hint=hint)
     return Original(handle=str(span), level="full", texts=_slot_texts(_messages(log, span)))
 
 

@@ -39,6 +39,58 @@ def test_a_large_output_becomes_a_stub_in_the_shape_of_its_tool(project):
     assert f"artifacts show claude-code-{SESSION} art-" in updated["stdout"]
 
 
+# --- what Claude Code cut ---
+
+
+def cut(whole: str, project: Path, path: Path | str) -> Any:
+    """An output of which Claude Code gives the beginning, and keeps the whole in a file."""
+    given = bash(whole[:30_000], project, "seq 1 9000")
+    given["tool_response"] |= {"persistedOutputPath": str(path), "persistedOutputSize": len(whole)}
+    return given
+
+
+def kept_contents() -> list[str]:
+    folder = Path(state.folder_of(SESSION), state.PENDING)
+    return [path.read_text() for path in folder.glob("*.content")]
+
+
+def test_an_output_that_was_cut_is_kept_from_the_file_that_has_it_whole(project):
+    whole = "".join(f"{number}\n" for number in range(1, 9_001))
+    path = project / SESSION / "tool-results" / "b1.txt"
+    path.parent.mkdir(parents=True)
+    path.write_text(whole)
+    shown = said(cut(whole, project, path))["updatedToolOutput"]["stdout"]
+    assert "9,000 lines, 43,893 bytes, kept whole as" in shown
+    assert kept_contents() == [whole]
+
+
+@pytest.mark.parametrize("place", ["gone", "link", "elsewhere", "folder", "another output"])
+def test_an_output_whose_whole_cannot_be_had_is_not_called_whole(place, project, tmp_path):
+    whole = "".join(f"{number}\n" for number in range(1, 9_001))
+    folder = project / SESSION / "tool-results"
+    folder.mkdir(parents=True)
+    secret = tmp_path / "secret.txt"
+    secret.write_text(whole + "secret")
+    path = folder / "b1.txt"
+    match place:
+        case "link":
+            path.symlink_to(secret)
+        case "elsewhere":
+            path = secret
+        case "folder":
+            path.mkdir()
+        case "another output":
+            path.write_text("something else\n" * 9_000)
+    shown = said(cut(whole, project, path))["updatedToolOutput"]["stdout"]
+    assert "kept whole" not in shown and "cut off by Claude Code" in shown
+    assert kept_contents() == [whole[:30_000]]
+
+
+def test_an_output_with_a_gap_in_it_is_not_called_whole(project):
+    text = lines(500) + "\n\n... [812 lines truncated] ...\n\n" + lines(500)
+    assert "kept whole" not in said(bash(text, project))["updatedToolOutput"]["stdout"]
+
+
 SHAPES: dict[str, Any] = {
     "a text": LARGE,
     "parts of an MCP tool": [{"type": "text", "text": LARGE}, {"type": "text", "text": "short"}],

@@ -83,3 +83,9 @@ def waited_for(project, handle: str) -> str:
         except refold.RefoldError:
             time.sleep(0.2)
     raise AssertionError("the session was never written")
+
+
+def test_an_event_of_many_megabytes_is_read_whole(project):
+    large = "é\n" * 3_000_000
+    done = called(json.dumps(bash(large, project)).encode())
+    assert b"Large output of Bash" in done.stdout

@@ -53,11 +53,12 @@ class Provider:
 
 
 def plain_answer(body: bytes) -> tuple[int, dict[str, str], bytes]:
-    """An answer of Anthropic's whose usage follows from the size of the request."""
+    """An answer of Anthropic's whose usage follows from the size of the request. It is not whole,
+    so nothing of it is kept: what these clients repeat is not what this provider says."""
     usage = {"input_tokens": max(1, len(body) // 4), "output_tokens": 5}
     said = {
         "id": "msg_1", "type": "message", "role": "assistant", "model": MODEL, "usage": usage,
-        "content": [{"type": "text", "text": "Done."}], "stop_reason": "end_turn",
+        "content": [{"type": "text", "text": "Done."}], "stop_reason": "pause_turn",
     }  # fmt: skip
     return 200, {"content-type": "application/json"}, json.dumps(said).encode()
 

@@ -433,3 +433,46 @@ def test_the_lines_of_folded_calls_say_what_was_saved() -> None:
     assert lines[-1]["input"] == lines[-1]["sent"] + lines[-1]["saved"]
     # This provider has no cache, and the other way is reckoned with one.
     assert all(isinstance(line["saved_cost"], float) for line in lines)
+
+
+# --- roles ---
+
+
+@pytest.mark.parametrize("turns", [60, 90])
+def test_a_list_that_takes_turns_is_folded_to_one_that_does(turns: int) -> None:
+    async def work(running: Running) -> None:
+        for number in range(turns - 10, turns):
+            await running.messages(loop(number))
+            contents = [{"role": "user", "parts": [{"text": "Look."}]}]
+            for at in range(number):
+                text = f"line {at} of the file\n" * 90
+                contents += [
+                    {"role": "model", "parts": [{"functionCall": {"name": "read", "args": {}}}]},
+                    {"role": "user", "parts": [{"functionResponse": {
+                        "name": "read", "response": {"output": text}}}]},
+                ]  # fmt: skip
+            path = "/gemini/v1beta/models/gemini-3-pro:generateContent"
+            await running.client.post(path, json={"contents": contents})
+
+    provider = Provider()
+    with_proxy(work, folds=True, window=WINDOW, provider=provider)
+    for body in map(json.loads, provider.bodies[-2:]):
+        wires = body.get("messages") or body["contents"]
+        roles = [one["role"] for one in wires]
+        assert len(roles) < 2 * turns - 1, "it was folded"
+        assert all(one != other for one, other in pairwise(roles))
+
+
+def test_what_the_client_says_as_system_stays_so_behind_the_user() -> None:
+    async def work(running: Running) -> None:
+        for number in range(30, 50):
+            await running.messages(reminded(loop(number)))
+
+    provider = Provider()
+    with_proxy(work, folds=True, window=WINDOW, provider=provider)
+    wires = provider.last["messages"]
+    places = [at for at, one in enumerate(wires) if one["role"] == "system"]
+    assert places and all(wires[at - 1]["role"] == "user" for at in places)
+    for at, one in enumerate(wires):
+        if "Reminder" in str(one["content"])[:20] and at and wires[at - 1]["role"] == "user":
+            assert one["role"] == "system"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from refold.edges.cli.app import _own_words
+from refold.edges.proxy import serve
 from tests.edges.cli.rooms import run
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "proxy.md"
@@ -44,8 +45,14 @@ def test_a_proxy_is_checked_without_being_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = run("proxy", "--check", "--fold")
-    assert done.exit_code == 0 and "http://127.0.0.1:8743 folds into" in done.stdout
+    with serve.listen("127.0.0.1", 0) as taken:
+        port = str(taken.getsockname()[1])
+        refused = run("proxy", "--check", "--port", port)
+        assert refused.exit_code and "cannot listen" in refused.stderr
+        refused = run("proxy", "--port", port)
+        assert "cannot listen" in refused.stderr and "BASE_URL" not in refused.stderr
+    done = run("proxy", "--check", "--fold", "--port", port)
+    assert done.exit_code == 0 and f"http://127.0.0.1:{port} folds into" in done.stdout
     assert list(tmp_path.iterdir()) == []
     refused = run("proxy", "--check", "--host", "0.0.0.0")
     assert refused.exit_code == 2 and "--name" in refused.stderr

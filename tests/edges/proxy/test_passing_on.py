@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from refold.edges.proxy.gate import Gate
 from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.route import target_of
-from refold.edges.proxy.upstream import base_checked, end_to_end, readable
+from refold.edges.proxy.upstream import base_checked, end_to_end, joined, readable
 from refold.errors import Invalid
 from tests.edges.proxy.kit import Provider, Running, answer, user, with_proxy
 
@@ -249,3 +249,22 @@ def test_only_encodings_are_asked_for_that_can_be_read(asked: bytes, left: bytes
 def test_an_address_that_is_none_or_has_a_secret_in_it_is_refused(url: str) -> None:
     with pytest.raises(Invalid):
         base_checked(url)
+
+
+@pytest.mark.parametrize(
+    ("base", "path", "whole"),
+    [
+        (b"/", b"/v1/messages", b"/v1/messages"),
+        (b"/v1", b"/v1/chat/completions", b"/v1/chat/completions"),
+        (b"/v1/", b"/v1/responses", b"/v1/responses"),
+        (b"/v1", b"/chat/completions", b"/v1/chat/completions"),
+        (b"/v1beta", b"/v1beta/models/x:generateContent", b"/v1beta/models/x:generateContent"),
+        (b"/openai/v1", b"/v1/models", b"/openai/v1/models"),
+        (b"/v1", b"/v1beta/models", b"/v1/v1beta/models"),
+        (b"/gateway", b"/gateway/v1/messages", b"/gateway/gateway/v1/messages"),
+    ],
+)
+def test_a_version_in_the_address_and_in_the_path_is_meant_once(
+    base: bytes, path: bytes, whole: bytes
+) -> None:
+    assert joined(base, path) == whole

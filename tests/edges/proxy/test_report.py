@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
+from hypothesis import given
+from hypothesis import strategies as st
+
 from refold.core.model import Usage
 from refold.edges.proxy.report import added, sums
 from refold.edges.proxy.savings import NOTE, Account, CallLine
@@ -43,3 +48,71 @@ def test_what_was_saved_is_the_difference_of_the_two_ways() -> None:
     assert line.saved_cost is not None and line.saved_cost > 0
     whole = Account().folded(usage, 1.0)
     assert (whole.saved, whole.saved_cost, whole.folded) == (0, 0.0, False)
+
+
+# --- money ---
+
+MODELS = ("claude-opus-5-5", "gpt-5.5", "gemini-3-pro")
+
+
+@st.composite
+def usages(draw: st.DrawFn, *, caches: bool) -> Usage:
+    size = draw(st.integers(1, 500_000))
+    read = draw(st.integers(0, size)) if caches else 0
+    written = draw(st.integers(0, size - read)) if caches else 0
+    model = draw(st.sampled_from(MODELS))
+    return Usage(model=model, input=size, output=9, cache_read=read, cache_write=written)
+
+
+def lines(account: Account, calls: list[tuple[Usage, float]], *, folds: bool) -> list[CallLine]:
+    made = []
+    for usage, share in calls:
+        account.take_off(round(usage.input * (1 - share)), breaks=share < 0.5)
+        made.append(account.folded(usage, share) if folds else account.observed(usage))
+    return made
+
+
+CALLS = st.lists(st.tuples(usages(caches=True), st.floats(0.05, 1.0)), min_size=1, max_size=8)
+
+
+@given(CALLS, st.booleans())
+def test_what_saves_no_token_saves_no_money(calls: list[tuple[Usage, float]], folds: bool) -> None:
+    for line in lines(Account(), calls, folds=folds):
+        assert line.saved or line.saved_cost in (0.0, None)
+
+
+@given(st.lists(st.tuples(usages(caches=False), st.floats(0.05, 1.0)), min_size=1), st.booleans())
+def test_without_a_cache_fewer_tokens_never_cost_more(
+    calls: list[tuple[Usage, float]], folds: bool
+) -> None:
+    for line in lines(Account(), calls, folds=folds):
+        assert line.saved_cost is None or line.saved_cost >= 0
+        assert (line.saved_cost or 0) > 0 or not line.saved or line.saved_cost is None
+
+
+@given(CALLS, st.integers(0, 8))
+def test_a_new_process_goes_on_where_the_last_one_was(
+    calls: list[tuple[Usage, float]], cut: int
+) -> None:
+    account, other = Account(), Account()
+    first = lines(account, calls[:cut], folds=True)
+    if first:
+        other.resume(first[-1], time.time())
+        assert lines(account, calls[cut:], folds=True) == lines(other, calls[cut:], folds=True)
+
+
+def test_a_call_that_was_cached_before_we_came_saves_its_part_only() -> None:
+    usage = Usage(model=MODELS[0], input=10_000, output=10, cache_read=9_000, cache_write=1_000)
+    line = Account().folded(usage, 0.5)
+    assert line.saved == 10_000
+    assert line.saved_cost is not None and line.cost is not None
+    assert 0 < line.saved_cost < line.cost * 1.1
+
+
+def test_a_conversation_is_called_by_what_the_user_said_and_not_by_a_reminder() -> None:
+    async def work(running: Running) -> list[str]:
+        text = "<system-reminder>\n# Environment\n</system-reminder>\nFix the login."
+        await running.messages([user(text), answer("How?"), user("Well.")])
+        return [one.title for one in sums(running.book.store)]
+
+    assert with_proxy(work) == ["Fix the login."]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,11 @@ import pytest
 from refold.edges.proxy import serve, supervisor
 from refold.edges.proxy.agents import bases_of, start_of
 from refold.edges.proxy.serve import Given, checked, url_of
+from refold.edges.proxy.tally import KEPT, Tally, teller
 from refold.errors import Invalid, NotFound, Unavailable
 
 URL = "http://127.0.0.1:5000"
+REFOLD = (sys.executable, "-c", "from refold.edges.cli import main; main()")
 
 
 @pytest.mark.parametrize(
@@ -65,10 +69,10 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str) -> tuple[int
     told: list[str] = []
     given = Given(store=f"sqlite:{tmp_path}/x.db")
     command = (sys.executable, "-c", code)
-    status = supervisor.run_agent(
+    ended = supervisor.run_agent(
         command, given, {"OUT": str(tmp_path / "out")}, log=subprocess.DEVNULL, tell=told.append
     )
-    return status, told
+    return ended.status, told
 
 
 WRITE = "import os; open(os.environ['OUT'], 'w').write(os.environ.get('ANTHROPIC_BASE_URL', ''))"
@@ -111,7 +115,7 @@ def test_the_status_of_the_agent_is_given_back(
 
 def test_a_program_that_is_not_there_is_not_found() -> None:
     with pytest.raises(NotFound, match="no-such-agent"):
-        supervisor._run(start_of(("no-such-agent",), {}, ""))
+        supervisor._run(start_of(("no-such-agent",), {}, ""), supervisor._Signals())
 
 
 # --- what a proxy is told ---
@@ -147,20 +151,106 @@ def test_a_port_that_is_taken_is_said() -> None:
         taken.close()
 
 
-def test_a_signal_that_only_refold_is_sent_is_handed_on_to_the_agent(tmp_path: Path) -> None:
-    agent = (
-        "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(9));"
-        "open('ready', 'w').close(); time.sleep(60)"
-    )
-    code = (
-        "import sys; from refold.edges.proxy import supervisor, agents;"
-        f"start = agents.start_of((sys.executable, '-c', {agent!r}), {{}}, '');"
-        "sys.exit(supervisor._run(start))"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path)
+AGENT = (
+    "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(9));"
+    "open('ready', 'w').close(); time.sleep(60)"
+)
+
+
+def started(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
+    """`refold run`, as a person starts it."""
+    command = [*REFOLD, "run", *words]
+    return subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(is_there: Callable[[], bool]) -> None:
     for _ in range(300):
-        if (tmp_path / "ready").exists():
-            break
+        if is_there():
+            return
         time.sleep(0.1)
+    raise AssertionError("it never came")
+
+
+def test_a_signal_that_only_refold_is_sent_is_handed_on_and_ends_the_proxy(tmp_path: Path) -> None:
+    process = started(tmp_path, sys.executable, "-c", AGENT)
+    wait_for((tmp_path / "ready").exists)
+    below = children_of(process.pid)
     process.terminate()
-    assert process.wait(30) == 9
+    _, told = process.communicate(timeout=30)
+    assert process.returncode == 9 and "nothing was kept" in told
+    assert len(below) == 2 and not any(map(is_running, below))
+
+
+def test_a_signal_before_the_agent_is_there_ends_the_proxy(tmp_path: Path) -> None:
+    process = started(tmp_path, sys.executable, "-c", AGENT)
+    wait_for(lambda: bool(children_of(process.pid)))
+    below = children_of(process.pid)
+    process.terminate()
+    process.communicate(timeout=30)
+    assert process.returncode in (9, 143) and not any(map(is_running, below))
+
+
+def children_of(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(one) for task in tasks for one in task.read_text().split()]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+# --- what is kept, and what is said of it ---
+
+CALL = """
+import json, os, urllib.request
+body = json.dumps({"model": "m", "messages": [
+    {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"},
+    {"role": "user", "content": "c"}]}).encode()
+url = os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages"
+try:
+    urllib.request.urlopen(urllib.request.Request(url, body), timeout=20)
+except urllib.error.HTTPError:
+    pass
+"""
+
+
+def told_by(tmp_path: Path, *options: str, code: str = CALL) -> str:
+    """What `refold run` says of an agent whose provider cannot be reached."""
+    environ = {**os.environ, "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
+    command = [*REFOLD, "run", *options, sys.executable, "-c", code]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=90, check=True
+    )
+    return done.stderr
+
+
+def test_a_store_that_cannot_be_written_is_said_and_not_called_kept(tmp_path: Path) -> None:
+    (tmp_path / "noise.db").write_bytes(bytes(range(1, 256)) * 40)
+    for store in ("sqlite:/proc/nope/y.db", "sqlite:noise.db"):
+        told = told_by(tmp_path, "--store", store)
+        assert "NOT kept, because" in told and "kept in" not in told, store
+
+
+def test_what_is_kept_lies_in_a_folder_for_the_owner_that_git_leaves_alone(tmp_path: Path) -> None:
+    assert "refold: kept in" in told_by(tmp_path)
+    folder = tmp_path / ".refold"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / "proxy.log").stat().st_mode & 0o777 == 0o600
+    assert (folder / ".gitignore").read_text() == "*\n"
+
+
+def test_an_agent_that_calls_nobody_has_nothing_kept(tmp_path: Path) -> None:
+    assert "nothing was kept" in told_by(tmp_path, code="")
+
+
+def test_a_tally_counts_what_a_killed_proxy_said(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    tally, tell = Tally(read), teller(write)
+    for reason in (KEPT, "the disk is full\nreally", KEPT):
+        tell(reason)
+    os.close(write)
+    tally.finish(10)
+    assert (tally.kept, tally.unkept, tally.why) == (2, 1, "the disk is full really")

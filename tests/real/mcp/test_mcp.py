@@ -110,6 +110,8 @@ async def everything(client: Client) -> None:
     assert "line 0 of the log" in output.text
     [message] = (await client.get_prompt("resume", {"conversation": "fix-login"})).messages
     assert "clock is mocked" in message.content.text
+    [newest] = (await client.get_prompt("resume", {})).messages
+    assert "conversation='" in newest.content.text
 
 
 def test_everything_works_in_process(place):

@@ -69,7 +69,7 @@ def test_observing_sends_the_bytes_that_came(tmp_path: Path) -> None:
         play(agent, tool_loop(20))
         report = proxy.refold("proxy", "report")["total"]
     assert sum(len(one.raw) for one in upstream.requests) == agent.sent_bytes
-    assert report["folded"] == 0 and report["calls"] == 20
+    assert report["folded"] == 0 and report["calls"] == 21
 
 
 @pytest.mark.skipif(folder() is None, reason=ABSENT)

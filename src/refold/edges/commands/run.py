@@ -11,15 +11,19 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
+from refold.display import number, one_line
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.proxy import FOLD, WINDOW
 from refold.edges.commands.session import Session
 from refold.errors import RefoldError
+from refold.system.disk import make_folder
+
+if TYPE_CHECKING:
+    from refold.edges.proxy.tally import Tally
 
 LOG = "proxy.log"
 PROGRAM = Meta(
@@ -39,6 +43,9 @@ class Ran(Result, frozen=True, kw_only=True):
 
     program: str
     store: str
+    kept: int  # calls
+    unkept: int
+    why: str = ""  # something was not kept
 
 
 def run(session: Session, arguments: RunArguments) -> Ran:
@@ -63,10 +70,19 @@ def run(session: Session, arguments: RunArguments) -> Ran:
     except RefoldError as error:
         tell(f"no proxy: {error}")
     with _log_file(session) as log:
-        status = run_agent(arguments.program, given, os.environ, log=log, tell=tell)
-    if status:
-        raise SystemExit(status)
-    return Ran(program=program, store=given.store)
+        ended = run_agent(arguments.program, given, os.environ, log=log, tell=tell)
+    ran = _ran(program, given.store, ended.tally)
+    if ended.status:
+        if session.screen is not None:
+            show(ran, session.screen)
+        raise SystemExit(ended.status)
+    return ran
+
+
+def _ran(program: str, store: str, tally: Tally | None) -> Ran:
+    if tally is None:
+        return Ran(program=program, store=store, kept=0, unkept=0, why="there was no proxy")
+    return Ran(program=program, store=store, kept=tally.kept, unkept=tally.unkept, why=tally.why)
 
 
 @contextmanager
@@ -78,14 +94,24 @@ def _log_file(session: Session) -> Iterator[IO[bytes] | int]:
         log: IO[bytes] | int = subprocess.DEVNULL
         if path is not None:
             with suppress(OSError):  # an agent is worth more than its proxy's log
-                Path(path).parent.mkdir(parents=True, exist_ok=True)
-                log = opened.enter_context(Path(path).open("ab"))
+                make_folder(os.path.dirname(path), durable=False)
+                log = opened.enter_context(open(path, "ab", opener=_for_the_owner))
         yield log
 
 
+def _for_the_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def show(ran: Ran, screen: Screen) -> None:
-    # Beside the output, which is the agent's.
-    screen.note(f"kept in {ran.store}; what was saved: {screen.call('proxy report')}")
+    """Beside the output, which is the agent's."""
+    if ran.why:
+        what = f"{number(ran.unkept, 'call')} NOT kept" if ran.kept and ran.unkept else "NOT kept"
+        screen.note(f"{what}, because {one_line(ran.why)}")
+    if ran.kept:
+        screen.note(f"kept in {ran.store}; what was saved: {screen.call('proxy report')}")
+    elif not ran.why:
+        screen.note("nothing was kept: no call of a conversation came through")
 
 
 COMMAND = Command(

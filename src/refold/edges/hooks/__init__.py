@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import sys
 
+# Claude Code waits ten seconds for a hook, and puts the whole output of a tool into an event.
+EVENT_BYTES_MAX, READ_S = 512 * 1024 * 1024, 8.0
 ABOVE_CHARS = 16_000  # from this size on, an output becomes an artifact
 
 
@@ -22,7 +24,7 @@ def main(args: list[str]) -> None:
         from refold.edges.hooks.events import answer
         from refold.edges.statusline import given_input
 
-        said = answer(given_input(), _above(args), _store(args))
+        said = answer(given_input(EVENT_BYTES_MAX, READ_S), _above(args), _store(args))
         if said:
             sys.stdout.write(said)
             sys.stdout.flush()

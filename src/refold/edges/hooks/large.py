@@ -2,8 +2,10 @@
 
 Only texts give way, and only where tools put what they have to say, so the output keeps the shape
 that its tool gives it. Files that are read, and what sub-agents and refold itself say, are left as
-they are: the agent asked for exactly that. The content waits in the session's folder until
-`follower` puts it into the store, under the handle that the stub names.
+they are: the agent asked for exactly that. Claude Code itself cuts what is very long, and keeps the
+whole in a file of the session: then that file is what is kept, and where it cannot be read, the
+stub says that the output was cut. The content waits in the session's folder until `follower` puts
+it into the store, under the handle that the stub names.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import os
 import re
 import shlex
 import shutil
+import stat
 import sys
 from typing import Any
 
@@ -26,6 +29,9 @@ from refold.core.model import Artifact, Origin
 from refold.edges.hooks import state
 
 ARGUMENTS_CHARS = 512
+WHOLE, WHOLE_BYTES_MAX, PROBE_CHARS = "persistedOutputPath", 64 * 1024 * 1024, 1_000
+CUT = "cut off by Claude Code, what was left of it kept"
+_SHORTENED = re.compile(r"\.\.\. \[[\d,]+ (lines|characters) truncated\] \.\.\.")
 _SAYING = ("stdout", "stderr", "output", "result", "content", "text", "message")
 _LEFT = (
     "Read", "Edit", "MultiEdit", "Write", "NotebookEdit", "NotebookRead", "TodoWrite", "Task",
@@ -41,8 +47,9 @@ def shortened(event: Event, session: str, above: int) -> Any:
     tool, given = str(event.get("tool_name") or "tool"), event.get("tool_input")
     if _is_left(tool, given):
         return None
-    keeper = _Keeper(session, _origin(tool, given), above)
-    updated = keeper.with_stubs(event.get("tool_response"))
+    response = event.get("tool_response")
+    keeper = _Keeper(session, _origin(tool, given), above, _whole_of(response, event))
+    updated = keeper.with_stubs(response)
     if not keeper.sizes:
         return None
     state.count_kept(state.folder_of(session), len(keeper.sizes), sum(keeper.sizes))
@@ -62,10 +69,12 @@ def _origin(tool: str, given: object) -> Origin:
 
 
 class _Keeper:
-    """Keeps the large texts of one output. `sizes` are theirs, in characters."""
+    """Keeps the large texts of one output. `sizes` are theirs, in characters; `whole` is what the
+    output was before it was cut, None if it was not, empty if nobody can tell any more."""
 
-    def __init__(self, session: str, origin: Origin, above: int) -> None:
+    def __init__(self, session: str, origin: Origin, above: int, whole: str | None) -> None:
         self._session, self._origin, self._above = session, origin, above
+        self._whole = whole
         self.sizes: list[int] = []
 
     def with_stubs(self, value: Any, *, says: bool = True) -> Any:
@@ -79,6 +88,10 @@ class _Keeper:
 
     def _stub_of(self, text: str) -> str:
         self.sizes.append(len(text))
+        is_cut = self._whole is not None or _SHORTENED.search(text) is not None
+        kept = CUT if is_cut else "kept whole"
+        if self._whole and _is_cut_from(text, self._whole):
+            text, kept = self._whole, "kept whole"
         content = text.encode("utf-8", "surrogatepass")
         artifact = _artifact_of(text, content, self._origin)
         folder = os.path.join(state.folder_of(self._session), state.PENDING)
@@ -86,7 +99,45 @@ class _Keeper:
         state.write(folder, f"{artifact.id}.content", content)
         state.write(folder, f"{artifact.id}.json", msgspec.json.encode(artifact))
         reach = f"In a shell, {_program()} artifacts show {state.conversation_of(self._session)}"
-        return stub_of(text, self._origin, lambda _: None, tool=reach).text(artifact, None)
+        stub = stub_of(text, self._origin, lambda _: None, tool=reach)
+        return msgspec.structs.replace(stub, kept=kept).text(artifact, None)
+
+
+# --- what Claude Code cut ---
+
+
+def _whole_of(response: object, event: Event) -> str | None:
+    """The output before it was cut, from the file of the session that has it; None if it was not
+    cut, empty if the file cannot be read."""
+    path = response.get(WHOLE) if isinstance(response, dict) else None
+    if not isinstance(path, str) or not path:
+        return None
+    if not _is_in_session(path, event.get("transcript_path")):
+        return ""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            content = file.read(WHOLE_BYTES_MAX + 1) if is_file else b""
+    except OSError:
+        return ""
+    return content.decode("utf-8", "replace") if len(content) <= WHOLE_BYTES_MAX else ""
+
+
+def _is_in_session(path: str, transcript: object) -> bool:
+    """Whether this is a file that Claude Code keeps beside a session's transcript."""
+    if not isinstance(transcript, str) or not transcript:
+        return False
+    folder = os.path.realpath(os.path.dirname(transcript))
+    held = os.path.dirname(os.path.realpath(path))
+    return os.path.basename(held) == "tool-results" and held.startswith(f"{folder}{os.sep}")
+
+
+def _is_cut_from(text: str, whole: str) -> bool:
+    """Whether a text is the beginning or the end of another, longer one."""
+    probe = PROBE_CHARS
+    return len(whole) > len(text) and (
+        text[:probe] == whole[:probe] or text.rstrip()[-probe:] == whole.rstrip()[-probe:]
+    )
 
 
 def _artifact_of(text: str, content: bytes, origin: Origin) -> Artifact:

@@ -187,8 +187,11 @@ class Answers:
         """A stored output of a conversation; of a long one, its beginning."""
         return self.unfold(handle, conversation)
 
-    def resume(self, conversation: str) -> str:
-        """What an agent is told that goes on with a conversation."""
+    def resume(self, conversation: str = "") -> str:
+        """What an agent is told that goes on with a conversation, the newest unless one is
+        named."""
+        with self._context(conversation) as context:
+            conversation = context.id
         page = self.page(conversation)
         return (
             "Go on with the work of this earlier conversation. Look up what the page below does not"

@@ -30,6 +30,7 @@ from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.observer import Observer, Taken
 from refold.edges.proxy.route import Target, target_of
 from refold.edges.proxy.savings import line_text
+from refold.edges.proxy.tally import KEPT, Told, reason_of
 from refold.edges.proxy.upstream import Answer, Content, Upstream, end_to_end, readable
 from refold.edges.proxy.usage import UsageReader
 from refold.errors import OUTCOMES, RefoldError, Unavailable
@@ -42,6 +43,8 @@ T = TypeVar("T")
 SESSION_HEADERS = (b"x-claude-code-session-id", b"session_id", b"x-session-id")
 OVERFLOW_STATUSES = frozenset({400, 413, 422})
 READY = b"/refold/ready"  # the only path that is the proxy's own
+PREPARING = "preparing"
+CROWDED = "too many calls are being prepared"
 ERROR_BYTES_MAX = 1024 * 1024
 STATUSES = {"unauthorized": 401, "upgrade": 426, "upstream": 502, "slow": 504}
 log = logging.getLogger("refold.proxy")
@@ -88,8 +91,10 @@ class Proxy:
         gate: Gate | None = None,
         limits: Limits | None = None,
         close: Callable[[], None] = lambda: None,
+        told: Told = lambda _: None,
     ) -> None:
         self._upstream, self._observer, self._close = upstream, observer, close
+        self._told = told
         self._gate, self._limits = gate or Gate(), limits or Limits()
         self._bodies = Bodies(self._limits)
         self._running = self._preparing = 0
@@ -245,17 +250,22 @@ class Proxy:
     async def _looked_at(self, call: Call) -> Call:
         """The call with what refold made of it; as it was, if that is nothing."""
         body = call.incoming.whole
-        if self._observer is None or call.target.known is None or body is None:
+        if self._observer is None or call.target.known is None:
+            return call
+        if body is None:
+            self._told(f"a request is longer than {self._limits.body_bytes:,} bytes")
             return call
         if any(name == b"content-encoding" for name, _ in call.headers):
-            return call  # a packed body is passed on as it is
+            self._told("a request came packed")
+            return call
         if self._preparing >= self._limits.preparing:
-            log.warning(_line("passed", error="too many calls are being prepared"))
+            log.warning(_line("passed", error=CROWDED))
+            self._told(CROWDED)
             return call
         self._preparing += 1
         try:
             work = partial(self._look, self._observer, call, body)
-            return await self._guarded(work, "preparing") or call
+            return await self._guarded(work, PREPARING) or call
         finally:
             self._preparing -= 1
 
@@ -267,6 +277,8 @@ class Proxy:
         if call.target.known.counts or observer.is_beside(asked):
             return msgspec.structs.replace(call, body=observer.beside(asked))
         taken = observer.take(asked)
+        if taken is not None and taken.held is not None:
+            self._told(KEPT)
         body_sent = taken.body if taken is not None else None
         return msgspec.structs.replace(call, taken=taken, body=body_sent)
 
@@ -276,7 +288,9 @@ class Proxy:
             async with asyncio.timeout(self._limits.prepare_s):
                 return await self._in_thread(work)
         except Exception as error:
-            log.warning(_line("failed", doing=doing, error=_told(error)))
+            log.warning(_line("failed", doing=doing, error=_place_of(error)))
+            if doing == PREPARING:
+                self._told(reason_of(error))
             return None
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
@@ -291,12 +305,16 @@ class Proxy:
         task.add_done_callback(self._finishing.discard)
 
     async def _finished(self, taken: Taken, reader: UsageReader) -> None:
-        usage = reader.usage
-        if usage is None or self._observer is None:
+        if self._observer is None:
             return
-        line = await self._guarded(partial(self._observer.finish, taken, usage), "accounting")
-        if line is not None:
-            log.info("%s: %s", taken.conversation, line_text(line))
+        work = partial(self._observer.finish, taken, reader.usage, reader.copy)
+        finished = await self._guarded(work, "accounting")
+        if finished is None:
+            return
+        if taken.held is None:
+            self._told(KEPT)
+        if finished.line is not None:
+            log.info("%s: %s", finished.conversation, line_text(finished.line))
 
 
 # --- small parts ---
@@ -347,7 +365,7 @@ def _line(event: str, **said: str) -> str:
     return json.dumps({"event": event, **said})
 
 
-def _told(error: Exception) -> str:
+def _place_of(error: Exception) -> str:
     """What failed and where, without a word of what was being read."""
     places = [
         f"{one.filename.rpartition('/')[2]}:{one.lineno}"

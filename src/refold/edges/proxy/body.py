@@ -31,6 +31,8 @@ _ELSEWHERE = ("previous_response_id", "conversation", "thread", "cachedContent",
 _NULL = b"null"
 _NO_TOOLS = (_NULL, b"[]")
 MARK = "cache_control"
+# Calls of agents that are to warm a cache or try a key.
+_THROWN_AWAY = frozenset({"warmup", "quota", "count"})
 _ANSWERING = frozenset({"assistant", "model"})
 
 
@@ -196,3 +198,19 @@ def has_one_answer(messages: Sequence[Wire]) -> bool:
     """Whether these are one answer and what came after it, or no answer at all."""
     kinds = [is_answer(one) for one in messages]
     return kinds == sorted(kinds, reverse=True)
+
+
+def begins(asked: Asked) -> bool:
+    """Whether these are the first words of an agent: it has tools, and something to say that is
+    not sent to be thrown away."""
+    if not asked.has_tools or not asked.messages or is_answer(asked.messages[-1]):
+        return False
+    return _last_text(asked.messages[-1]).strip().lower() not in _THROWN_AWAY
+
+
+def _last_text(message: Wire) -> str:
+    said = message.get("content") or message.get("parts")
+    if isinstance(said, list):
+        texts = [_text(one.get("text")) for one in said if isinstance(one, dict)]
+        said = texts[-1] if texts else ""
+    return _text(said)

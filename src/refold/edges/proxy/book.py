@@ -13,7 +13,8 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -26,7 +27,8 @@ from refold.core.budget import OFFLOAD_MAX
 from refold.edges.proxy.body import Asked, Wire, is_answer
 from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.page import Encoded
-from refold.edges.proxy.savings import NOTE, Account
+from refold.edges.proxy.savings import NOTE, Account, CallLine, line_of
+from refold.errors import RefoldError
 from refold.stores.protocol import Store
 from refold.tokens.models import model_info
 
@@ -54,7 +56,8 @@ class Held:
         self.known = known  # so many messages of the list were in the log when it was opened
         # What was sent folded once goes on so: its thinking stands under the page, and its own list
         # may no longer fit.
-        self.is_swapped = _was_folded(context)
+        calls = list(_calls(context))
+        self.is_swapped = any(line.folded for line, _ in calls)
         self.dialect, self.session, self.model = asked.dialect, asked.session, asked.model
         self.has_tools = asked.has_tools
         self.seen: list[Wire] = []
@@ -64,9 +67,13 @@ class Held:
         anchor = context.view.anchor
         # The newest seq whose answer came through here: what follows it was thought under our page.
         self.answered = anchor.upto if anchor else 0
+        self.takes_replies = True  # the client repeats answers as they came
+        self.unkept: list[Wire] = []  # the last answer, as long as it is not in the log
         self.encoded = Encoded()
         self.counted = 0  # up to this seq, large results were counted
         self.account = Account()
+        if calls:
+            self.account.resume(*calls[-1])
         self.used_at = time.monotonic()
 
     def take(self, asked: Asked) -> None:
@@ -74,7 +81,22 @@ class Held:
         self.seen, self.size_bytes = asked.messages, asked.size_bytes
         self.session = asked.session or self.session
         self.has_tools = self.has_tools or asked.has_tools
+        self.unkept = []
         self.used_at = time.monotonic()
+
+    def keep_reply(self) -> None:
+        """Writes the last answer to the log, as the client will repeat it."""
+        if self.unkept and self.takes_replies:
+            self.context.mirror([*self.seen, *self.unkept])
+            self.answered = self.context.view.head
+        self.unkept = []
+
+    def close(self) -> None:
+        """Lets go of the conversation."""
+        try:
+            self.keep_reply()
+        finally:
+            self.context.close()
 
 
 class Book:
@@ -100,6 +122,15 @@ class Book:
         if found is None or not _has_answer(asked.messages[: found.shared]):
             return self._hold(asked, _new_id(asked), 0)
         return self._hold(asked, found.conversation.id, found.shared)
+
+    def begin(self, asked: Asked) -> Held | None:
+        """A new conversation for a list with its first answer; None if one is known that has
+        both: nobody can tell whether it is the same."""
+        with self._guard:
+            held, _ = self._nearest(asked)
+        found = None if held is not None else recognise(self.store, asked.messages, asked.dialect)
+        is_known = found is not None and _has_answer(asked.messages[: found.shared])
+        return None if held is not None or is_known else self._hold(asked, _new_id(asked), 0)
 
     def beside(self, asked: Asked) -> Held | None:
         """The conversation that a list goes on from exactly, if one is held."""
@@ -157,7 +188,7 @@ class Book:
             gone = list(self._over_limits(held))
         for one in gone:
             with one.guard:
-                one.context.close()
+                one.close()
         return held
 
     def _over_limits(self, newest: Held) -> list[Held]:
@@ -184,8 +215,9 @@ class Book:
         with self._guard:
             held, self._held = list(self._held.values()), OrderedDict()
         for one in held:
-            with one.guard:
-                one.context.close()
+            # A log that takes no more keeps nobody from being let go of.
+            with one.guard, suppress(RefoldError):
+                one.close()
         self.store.close()
 
 
@@ -206,10 +238,12 @@ def _texts_alike(message: Wire) -> Wire:
     return {**message, "content": content[0]["text"]} if is_text else message
 
 
-def _was_folded(context: refold.Context) -> bool:
-    """Whether a call of this conversation was ever sent folded."""
-    notes = context.log.notes(NOTE)
-    return any(isinstance(note.data, dict) and note.data.get("folded") for note in notes)
+def _calls(context: refold.Context) -> Iterator[tuple[CallLine, float]]:
+    """The lines of the calls of this conversation, each with its time in seconds."""
+    for note in context.log.notes(NOTE):
+        line = line_of(note.data)
+        if line is not None:
+            yield line, note.at_ms / 1_000
 
 
 def _has_answer(messages: Sequence[Wire]) -> bool:

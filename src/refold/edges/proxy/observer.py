@@ -1,12 +1,14 @@
 """What is kept of a call, and what is sent for it: the list is mirrored, and folded if asked for.
 
-A list without an answer in it is nothing to keep yet: titles, probes and first words pass, and
-whoever goes on brings all of it again. The answer itself is never taken from the stream: it comes
-back in the client's next list. An answer that did not come through here (the agent called its
-provider directly for a while) was thought under another front than ours; then all thinking so far
-is left out. Everything runs in worker threads, one call of a conversation at a time.
-Neighbours: `book` finds the conversation, `page` encodes, `savings` counts; `app` passes on the
-client's own bytes if anything here raises.
+A list without an answer in it is nothing to keep yet: titles and probes pass, and the first words
+of an agent are kept with their answer. An answer that asks for tools comes back in the client's
+next list; one that asks for none may be the last, and is kept as it came, under the key that its
+repetition has: at once, or where requests are folded once the conversation is let go of, because a
+client that words it otherwise would have the page changed under its thinking. An answer that did
+not come through here (the agent called its provider directly for a while) was thought under another
+front than ours; then all thinking so far is left out. Everything runs in worker threads, one call
+of a conversation at a time. Neighbours: `book` finds the conversation, `page` encodes, `savings`
+counts; `app` passes on the client's own bytes if anything here raises.
 """
 
 from __future__ import annotations
@@ -15,9 +17,18 @@ import msgspec
 from msgspec import Struct
 
 from refold.core.model import ToolResult, Usage
-from refold.edges.proxy.body import LISTS, Asked, answered_upto, has_one_answer, is_answer
+from refold.edges.proxy.body import (
+    LISTS,
+    Asked,
+    answered_upto,
+    begins,
+    has_one_answer,
+    is_answer,
+)
 from refold.edges.proxy.book import Book, Held, common
 from refold.edges.proxy.page import is_own
+from refold.edges.proxy.reply import Copy, Reply, reply_of
+from refold.edges.proxy.roles import as_the_client_has_them
 from refold.edges.proxy.savings import NOTE, CallLine, line_text
 from refold.errors import RefoldError
 
@@ -32,9 +43,9 @@ class Taken(Struct, frozen=True, kw_only=True):
     log as that shows it."""
 
     asked: Asked
-    held: Held
-    conversation: str
-    head: int
+    held: Held | None = None  # None for first words, which are kept once they are answered
+    conversation: str = ""
+    head: int = 0
     body: bytes | None = None
 
     @property
@@ -44,8 +55,15 @@ class Taken(Struct, frozen=True, kw_only=True):
 
     def answered(self) -> None:
         """The provider took it: what comes next was thought under what was sent."""
-        if self.held.context.id == self.conversation:
+        if self.held is not None and self.held.context.id == self.conversation:
             self.held.answered = max(self.held.answered, self.head)
+
+
+class Finished(Struct, frozen=True, kw_only=True):
+    """A call whose answer has come. `line` is None where nothing said what it was billed."""
+
+    conversation: str
+    line: CallLine | None = None
 
 
 class Observer:
@@ -57,7 +75,7 @@ class Observer:
     def take(self, asked: Asked) -> Taken | None:
         """Keeps a call; None for one that is no part of a conversation."""
         if not answered_upto(asked.messages):
-            return None
+            return Taken(asked=asked) if begins(asked) else None
         held = self._book.find(asked)
         with held.guard:
             try:
@@ -106,12 +124,14 @@ class Observer:
     def _mirror(self, held: Held, asked: Asked) -> None:
         """Hands the list over; what stands beside it only if it is not what came last time."""
         if asked.beside == held.beside:
-            held.places = held.context.mirror(asked.messages).seqs
-            return
-        held.places = held.context.mirror(
-            asked.messages, system=asked.system, tools=asked.tools
-        ).seqs
-        held.beside = asked.beside
+            mirrored = held.context.mirror(asked.messages)
+        else:
+            mirrored = held.context.mirror(asked.messages, system=asked.system, tools=asked.tools)
+            held.beside = asked.beside
+        held.places = mirrored.seqs
+        if mirrored.kind == "amended":
+            # Each answer taken would be written twice.
+            held.takes_replies = False
 
     def _folds(self, held: Held) -> bool:
         return self._book.folding.folds or held.is_swapped
@@ -167,12 +187,15 @@ class Observer:
             context = held.context
             shown = context.page(asked.dialect)
             wires = held.encoded.messages(context.view, shown, held.places, asked.messages)
+        wires = as_the_client_has_them(wires, asked.messages, asked.dialect)
         return asked.with_list(held.encoded.encode(wires, asked.marks))
 
     def recover(self, taken: Taken, status: int, answer: bytes) -> Taken | None:
         """The call made shorter, after the provider refused it as too long; None if that is not
         what it said, or nothing helps."""
         held = taken.held
+        if held is None:
+            return None
         with held.guard:
             if not self._folds(held) or held.context.id != taken.conversation:
                 return None
@@ -183,22 +206,54 @@ class Observer:
 
     # --- afterwards ---
 
-    def finish(self, taken: Taken, usage: Usage) -> CallLine | None:
-        """Keeps what a call was billed; None if the conversation went elsewhere meanwhile."""
+    def finish(self, taken: Taken, usage: Usage | None, copy: Copy | None) -> Finished | None:
+        """Keeps what a call was billed, and its answer if that may be the last; None if nothing is
+        kept of it, or the conversation went elsewhere meanwhile."""
+        reply = None if copy is None else reply_of(copy, taken.asked.dialect)
+        if taken.held is None:
+            begun = None if reply is None else self._begun(taken, reply)
+            if begun is None:
+                return None
+            taken = begun
         held = taken.held
-        usage = msgspec.structs.replace(usage, model=usage.model or taken.asked.model)
+        assert held is not None
         with held.guard:
             if held.context.id != taken.conversation:
                 return None
-            held.context.record(usage=usage, upto=taken.head)
-            line = self._line(held, taken, usage)
-            said = {**msgspec.to_builtins(line), "text": line_text(line)}
-            held.context.note(NOTE, said, by="proxy")
+            line = None if usage is None else self._accounted(held, taken, usage)
+            if reply is not None and not reply.calls and held.seen is taken.asked.messages:
+                held.unkept = reply.messages
+                if not self._folds(held):
+                    held.keep_reply()
+        return Finished(conversation=taken.conversation, line=line)
+
+    def _begun(self, taken: Taken, reply: Reply) -> Taken | None:
+        """First words, kept with their answer."""
+        asked = msgspec.structs.replace(
+            taken.asked, messages=[*taken.asked.messages, *reply.messages]
+        )
+        held = self._book.begin(asked)
+        if held is None:
+            return None
+        with held.guard:
+            self._mirror(held, asked)
+            held.take(asked)
+            context = held.context
+            held.answered = context.view.head
+            [*_, last] = held.places[len(taken.asked.messages) - 1] or (0,)
+            return Taken(asked=taken.asked, held=held, conversation=context.id, head=last)
+
+    def _accounted(self, held: Held, taken: Taken, usage: Usage) -> CallLine:
+        usage = msgspec.structs.replace(usage, model=usage.model or taken.asked.model)
+        held.context.record(usage=usage, upto=taken.head)
+        line = self._line(held, taken, usage)
+        said = {**msgspec.to_builtins(line), "text": line_text(line)}
+        held.context.note(NOTE, said, by="proxy")
         return line
 
     def _line(self, held: Held, taken: Taken, usage: Usage) -> CallLine:
         if self._folds(held):
-            return held.account.folded(usage, taken.share)
+            return held.account.folded(usage, taken.share, broke=held.encoded.broke)
         self._plan_if_due(held, usage)
         return held.account.observed(usage)
 

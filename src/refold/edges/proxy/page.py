@@ -18,6 +18,7 @@ import msgspec
 from refold.core.model import ToolResult, View
 from refold.dialects.messages import PageMessage
 from refold.edges.proxy.body import MARK, Mark, Wire
+from refold.edges.proxy.roles import in_place
 
 Seqs = tuple[int, ...]
 _THINKING = frozenset({"thinking", "redacted_thinking"})
@@ -40,12 +41,13 @@ class Encoded:
         self._own: dict[Seqs, Wire] = {}  # the client's messages, as they were sent first
         self._wires: list[Wire] = []
         self.sent: list[bytes] = []  # without cache marks
+        self.broke = False  # whether the last page changed what was sent before it
 
     def messages(
         self, view: View, shown: Sequence[PageMessage], places: Sequence[Seqs], own: Sequence[Wire]
     ) -> list[Wire]:
         """The messages of a page: the client's where no edit is, without thinking where the page
-        has none."""
+        has none, and as system what the client said so."""
         edited = set(_edited(view))
         place_of = {seq: at for at, place in enumerate(places) for seq in place}
         chosen: list[Wire] = []
@@ -53,15 +55,17 @@ class Encoded:
             found = dict.fromkeys(place_of[seq] for seq in one.seqs if seq in place_of)
             is_whole = tuple(seq for at in found for seq in places[at]) == one.seqs
             if not found or not is_whole or not edited.isdisjoint(one.seqs):
-                chosen.append(one.message)
+                is_system = found and all(own[at].get("role") == "system" for at in found)
+                chosen.append({**one.message, "role": "system"} if is_system else one.message)
                 continue
             sent = [self._own.setdefault(places[at], own[at]) for at in found]
             chosen += sent if _thoughts([one.message]) == _thoughts(sent) else _unthought(sent, one)
-        return chosen
+        return in_place(chosen)
 
     def encode(self, wires: Sequence[Wire], marks: Sequence[Mark]) -> list[bytes]:
         """The messages of a page as bytes, marked where the client's list is."""
         same = _common(self._wires, wires)
+        self.broke = same < len(self._wires)
         del self._wires[same:], self.sent[same:]
         self._wires += wires[same:]
         self.sent += map(msgspec.json.encode, wires[same:])

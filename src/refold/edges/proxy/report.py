@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec import Struct
 
-from refold.conversations.listing import newest
+from refold.conversations.listing import described, newest, title_of
 from refold.core.model import Conversation
 from refold.edges.proxy.book import TAG
-from refold.edges.proxy.savings import NOTE, CallLine
+from refold.edges.proxy.savings import NOTE, CallLine, line_of
 from refold.log.log import Log
 from refold.log.notes import notes_of
 from refold.stores.protocol import Store
@@ -24,6 +24,7 @@ class Sum(Struct, frozen=True, kw_only=True):
     """The calls of a conversation, or of all. Money is None where no call's price is known."""
 
     conversation: str
+    title: str = ""
     calls: int = 0
     folded: int = 0
     input: int = 0
@@ -40,16 +41,15 @@ def sums(store: Store) -> Iterator[Sum]:
     for about in newest(store, tag=TAG):
         lines = list(_lines(store, about))
         if lines:
-            yield added(about.id, lines)
+            title = title_of(store, about.id, described(store, about).title)
+            yield msgspec.structs.replace(added(about.id, lines), title=title)
 
 
 def _lines(store: Store, about: Conversation) -> Iterator[CallLine]:
     for note in notes_of(Log(store, about.id), NOTE):
-        if note.seq > about.parent_seq:
-            try:
-                yield msgspec.convert(note.data, CallLine)
-            except msgspec.ValidationError:
-                continue  # somebody else's note under our name
+        line = line_of(note.data) if note.seq > about.parent_seq else None
+        if line is not None:
+            yield line
 
 
 def added(name: str, lines: Iterable[CallLine | Sum]) -> Sum:

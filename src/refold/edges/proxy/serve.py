@@ -54,6 +54,7 @@ class Given(Struct, frozen=True, kw_only=True):
     log_level: str = "info"
     socket: int | None = None  # the descriptor of a socket that listens
     parent: int = 0  # the process that started this one
+    tells: int | None = None  # the descriptor to which it is said what became of each call
     limits: Limits = field(default_factory=Limits)
 
 
@@ -119,6 +120,7 @@ def proxy_of(given: Given) -> Proxy:
     from refold.edges.proxy.gate import Gate
     from refold.edges.proxy.observer import Observer
     from refold.edges.proxy.route import PROVIDERS
+    from refold.edges.proxy.tally import teller
     from refold.edges.proxy.upstream import Upstream
     from refold.stores import open_store
 
@@ -129,7 +131,14 @@ def proxy_of(given: Given) -> Proxy:
         return Proxy(upstream, gate=gate, limits=given.limits)
     folding = Folding(folds=given.folds, window=given.window)
     book = Book(open_store(given.store), folding, given.limits)
-    return Proxy(upstream, Observer(book), gate=gate, limits=given.limits, close=book.close)
+    return Proxy(
+        upstream,
+        Observer(book),
+        gate=gate,
+        limits=given.limits,
+        close=book.close,
+        told=teller(given.tells),
+    )
 
 
 def _uvicorn_config(proxy: Proxy) -> uvicorn.Config:

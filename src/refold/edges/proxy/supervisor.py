@@ -3,7 +3,9 @@
 The socket belongs to this process, so it outlives a proxy that was killed: calls wait in line for
 the next one. A proxy that dies again and again is replaced by one that only passes on; one that
 does not answer at all leaves the agent to call its provider directly. The agent never stops because
-of us. Neighbours: `serve` is the process that is started, `agents` says how the agent is told.
+of us. What became of each call the proxy says over a pipe, so a proxy that is killed has said it.
+Signals are the agent's. Neighbours: `serve` is the process that is started, `agents` says how the
+agent is told, `tally` counts.
 """
 
 from __future__ import annotations
@@ -15,21 +17,28 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from types import FrameType
 from typing import IO
 
 import msgspec
+from msgspec import Struct
 
 from refold.edges.proxy.agents import Start, start_of
 from refold.edges.proxy.serve import GIVEN, Given, listen
+from refold.edges.proxy.tally import Tally
 from refold.errors import NotFound, RefoldError
 
 READY_PATH, READY_S, ASK_S = "/refold/ready", 20.0, 1.0
 RESTARTS_MAX = 5  # deaths after which a proxy is replaced by one that only passes on
 STOP_S, LOOK_S, PAUSE_S_MAX = 15.0, 0.2, 5.0
+_Handler = Callable[[int, FrameType | None], object] | int | None
 MAIN = "from refold.edges.proxy.serve import main; main()"
 Tell = Callable[[str], None]
+
+
+def _always() -> bool:
+    return True
 
 
 class Supervisor:
@@ -37,11 +46,14 @@ class Supervisor:
 
     def __init__(self, given: Given, log: IO[bytes] | int = subprocess.DEVNULL) -> None:
         self._socket = listen(given.host, 0)
+        read, self._tells = os.pipe()
+        self.tally = Tally(read)
         self._given = msgspec.structs.replace(
             given,
             port=self._socket.getsockname()[1],
             socket=self._socket.fileno(),
             parent=os.getpid(),
+            tells=self._tells,
         )
         self._log = log
         self._stopped = threading.Event()
@@ -56,12 +68,14 @@ class Supervisor:
 
     def _start(self) -> subprocess.Popen[bytes]:
         plain = self._given.plain or self._deaths >= RESTARTS_MAX
+        if plain:
+            self.tally.lose(f"the proxy died {self._deaths} times, and then only passed calls on")
         given = msgspec.structs.replace(self._given, plain=plain)
         # In a session of its own: Ctrl-C is meant for the agent.
         return subprocess.Popen(
             [sys.executable, "-c", MAIN],
             env={**os.environ, GIVEN: msgspec.json.encode(given).decode()},
-            pass_fds=[self._socket.fileno()],
+            pass_fds=[self._socket.fileno(), self._tells],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
@@ -74,10 +88,10 @@ class Supervisor:
                 self._deaths += 1
                 self.process = self._start()
 
-    def is_ready(self, within_s: float = READY_S) -> bool:
-        """Whether the proxy answers."""
+    def is_ready(self, goes_on: Callable[[], bool] = _always, within_s: float = READY_S) -> bool:
+        """Whether the proxy answers; asked only as long as there is a reason to."""
         until = time.monotonic() + within_s
-        while time.monotonic() < until:
+        while time.monotonic() < until and goes_on():
             if _answers(self._given.port):
                 return True
             time.sleep(LOOK_S)
@@ -94,6 +108,8 @@ class Supervisor:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait(STOP_S)
+        os.close(self._tells)
+        self.tally.finish(STOP_S)
 
 
 def _answers(port: int) -> bool:
@@ -110,6 +126,14 @@ def _answers(port: int) -> bool:
 # --- the agent ---
 
 
+class Ended(Struct, frozen=True, kw_only=True):
+    """An agent that has ended: its exit status, and what became of its calls; None if there was
+    no proxy."""
+
+    status: int
+    tally: Tally | None = None
+
+
 def run_agent(
     command: tuple[str, ...],
     given: Given,
@@ -117,19 +141,22 @@ def run_agent(
     *,
     log: IO[bytes] | int = subprocess.DEVNULL,
     tell: Tell,
-) -> int:
-    """Runs an agent behind a proxy of its own, or without one if that does not answer; gives the
-    agent's exit status."""
-    supervisor = _started(given, log, tell)
-    try:
-        url = supervisor.url if supervisor is not None else ""
-        return _run(start_of(command, environ, url))
-    finally:
-        if supervisor is not None:
-            supervisor.stop()
+) -> Ended:
+    """Runs an agent behind a proxy of its own, or without one if that does not answer."""
+    with _Signals() as signals:
+        supervisor = _started(given, log, tell, signals)
+        try:
+            url = supervisor.url if supervisor is not None else ""
+            status = signals.status or _run(start_of(command, environ, url), signals)
+        finally:
+            if supervisor is not None:
+                supervisor.stop()
+    return Ended(status=status, tally=supervisor.tally if supervisor is not None else None)
 
 
-def _started(given: Given, log: IO[bytes] | int, tell: Tell) -> Supervisor | None:
+def _started(
+    given: Given, log: IO[bytes] | int, tell: Tell, signals: _Signals
+) -> Supervisor | None:
     """A proxy that answers; None, and a word about it, if there is none."""
     try:
         supervisor = Supervisor(given, log)
@@ -138,39 +165,54 @@ def _started(given: Given, log: IO[bytes] | int, tell: Tell) -> Supervisor | Non
         return None
     is_ready = False
     try:
-        is_ready = supervisor.is_ready()
+        is_ready = supervisor.is_ready(goes_on=lambda: not signals.status)
     finally:
         if not is_ready:
             supervisor.stop()
     if is_ready:
         return supervisor
-    tell("the proxy does not answer: the agent calls its provider directly")
+    if not signals.status:
+        tell("the proxy does not answer: the agent calls its provider directly")
     return None
 
 
-def _run(start: Start) -> int:
+def _run(start: Start, signals: _Signals) -> int:
     try:
         process = subprocess.Popen(list(start.command), env=start.environ)
     except FileNotFoundError as error:
         said = f"there is no program {start.command[0]!r}"
         raise NotFound(said, hint="install it, or name it by its path") from error
-    with _left_to_the_agent(process):
-        status = process.wait()
+    signals.give_to(process)
+    status = process.wait()
     return status if status >= 0 else 128 - status
 
 
-@contextmanager
-def _left_to_the_agent(process: subprocess.Popen[bytes]) -> Iterator[None]:
+class _Signals:
     """Signals are the agent's, as they would be without us: a terminal sends Ctrl-C to both, and
-    what only we are sent is handed on."""
+    what only we are sent is handed on. Before the agent is there, `status` says how to end."""
 
-    def hand_on(number: int, _: object) -> None:
-        process.send_signal(number)
+    def __init__(self) -> None:
+        self.status = 0
+        self._agent: subprocess.Popen[bytes] | None = None
+        self._before: dict[int, _Handler] = {}
 
-    before = {number: signal.signal(number, hand_on) for number in (signal.SIGTERM, signal.SIGHUP)}
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
+    def __enter__(self) -> _Signals:
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            self._before[number] = signal.signal(number, self._take)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def _take(self, number: int, _: object) -> None:
+        if self._agent is None:
+            self.status = 128 + number
+        elif number != signal.SIGINT:
+            self._agent.send_signal(number)
+
+    def give_to(self, agent: subprocess.Popen[bytes]) -> None:
+        """From now on the agent is sent them; what came meanwhile ends it."""
+        self._agent = agent
+        if self.status:
+            agent.send_signal(self.status - 128)

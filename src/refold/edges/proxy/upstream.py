@@ -7,6 +7,7 @@ client's business. Neighbours: `route` names the provider, `app` relays.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from http.cookiejar import DefaultCookiePolicy
 from types import MappingProxyType
@@ -35,6 +36,8 @@ _PER_CONNECTION = frozenset(
 )  # fmt: skip
 # What a copy of an answer can be read from: see `usage`.
 READABLE = ("gzip", "deflate", "identity")
+
+_VERSION = re.compile(rb"v[0-9][0-9a-z]*")
 
 Content = bytes | AsyncIterable[bytes]
 
@@ -71,7 +74,7 @@ class Upstream:
     ) -> Answer:
         """The answer, with its body still to be read."""
         base = self._bases[target.provider]
-        path = base.raw_path.rstrip(b"/") + target.path
+        path = joined(base.raw_path, target.path)
         url = base.copy_with(raw_path=path + (b"?" + query if query else b""))
         has_body = bool(content) or not isinstance(content, bytes)
         request = httpx.Request(
@@ -109,6 +112,15 @@ class Answer:
     async def close(self) -> None:
         """Lets go of it, read or not."""
         await self._response.aclose()
+
+
+def joined(base: bytes, path: bytes) -> bytes:
+    """The path below an address. A version that ends the one and begins the other (`/v1`) is meant
+    once: people give addresses with it and without."""
+    base = base.rstrip(b"/")
+    version = base.rpartition(b"/")[2]
+    is_twice = _VERSION.fullmatch(version) and path.startswith(b"/" + version + b"/")
+    return base.removesuffix(b"/" + version) + path if is_twice else base + path
 
 
 def _sent(headers: list[Header], content: Content) -> list[Header]:

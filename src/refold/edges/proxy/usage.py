@@ -2,7 +2,8 @@
 
 Only lines that name a usage are decoded, so a long answer costs a search for one word. The copy is
 unpacked here if it is packed; what cannot be read is left alone, and the answer never touched.
-Neighbours: `dialects.usage` knows the four shapes, `app` feeds the chunks.
+Neighbours: `dialects.usage` knows the four shapes, `app` feeds the chunks, `reply` reads what was
+said from the same copy.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import msgspec
 
 from refold.core.model import Usage
 from refold.dialects.usage import read_usage
+from refold.edges.proxy.reply import Copy
 from refold.errors import RefoldError
 
 LINE_BYTES_MAX = 32 * 1024 * 1024
+COPY_BYTES_MAX = 8 * 1024 * 1024
 _TELLING = (b'"usage"', b'"usageMetadata"', b'"usage_metadata"')
 _NESTED = ("message", "response")
 
@@ -30,6 +33,7 @@ class UsageReader:
         self._is_stream = "text/event-stream" in headers.get("content-type", "")
         self._unpacked = _unpacker(headers.get("content-encoding", ""))
         self._rest = bytearray()
+        self._copy = bytearray()
         self._fields: dict[str, Any] = {}
         self._model = ""
         self._is_lost = False  # it cannot be read, or is too long
@@ -39,10 +43,13 @@ class UsageReader:
         if self._is_lost:
             return
         try:
-            self._rest += self._plain(chunk)
+            plain = self._plain(chunk)
         except zlib.error:
             self._lose()
             return
+        self._rest += plain
+        if len(self._copy) <= COPY_BYTES_MAX:
+            self._copy += plain
         if self._is_stream:
             *lines, rest = self._rest.split(b"\n")
             self._rest = bytearray(rest)
@@ -87,6 +94,13 @@ class UsageReader:
             self._fields.update({key: value for key, value in found.items() if value is not None})
         model = said.get("model") or said.get("modelVersion")
         self._model = model if isinstance(model, str) else self._model
+
+    @property
+    def copy(self) -> Copy | None:
+        """What came, unpacked; None if it could not be read, or is too long to be kept."""
+        if self._is_lost or len(self._copy) > COPY_BYTES_MAX:
+            return None
+        return Copy(bytes(self._copy), self._is_stream)
 
     @property
     def usage(self) -> Usage | None:

@@ -67,24 +67,24 @@ def _explain(error: Exception) -> None:
         print(f"refold: {harmless(str(error))}", file=sys.stderr)
 
 
-def given_input() -> bytes:
+def given_input(size_max: int = INPUT_BYTES_MAX, wait_s: float = WAIT_S) -> bytes:
     """What stands on standard input: nothing on a terminal, and nothing if nobody writes there."""
     try:
         if sys.stdin is None or sys.stdin.isatty():
             return b""
-        return _read(sys.stdin.fileno())
+        return _read(sys.stdin.fileno(), size_max, wait_s)
     except (OSError, ValueError):
         return b""
 
 
-def _read(fd: int) -> bytes:
+def _read(fd: int, size_max: int, wait_s: float) -> bytes:
     """Everything up to the end, within a bound of time and size."""
     import select
     import time
 
     pieces: list[bytes] = []
-    size, deadline = 0, time.monotonic() + WAIT_S
-    while size < INPUT_BYTES_MAX:
+    size, deadline = 0, time.monotonic() + wait_s
+    while size < size_max:
         left = deadline - time.monotonic()
         if left <= 0 or not select.select([fd], [], [], left)[0]:
             break

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import Annotated, Literal
 
+import msgspec
 from msgspec import Meta
 
 from refold.edges.commands.command import Arguments, Command, Result, Screen
@@ -48,7 +49,7 @@ class ProxyServed(Result, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: ProxyArguments) -> ProxyServed:
-    from refold.edges.proxy.serve import TOKEN, Given, checked, serve, url_of
+    from refold.edges.proxy.serve import TOKEN, Given, checked, listen, serve, url_of
 
     bases = {name: getattr(arguments, name) for name in ("anthropic", "openai", "gemini")}
     given = checked(
@@ -65,10 +66,11 @@ def run(session: Session, arguments: ProxyArguments) -> ProxyServed:
         )
     )
     url = url_of(given)
-    if not arguments.check:
-        if session.screen is not None:
-            _tell(session.screen, url, given.token if TOKEN not in os.environ else "")
-        serve(given)
+    with listen(given.host, given.port) as listening:
+        if not arguments.check:
+            if session.screen is not None:
+                _tell(session.screen, url, given.token if TOKEN not in os.environ else "")
+            serve(msgspec.structs.replace(given, socket=listening.detach()))
     return ProxyServed(url=url, store=given.store, folds=given.folds)
 
 

@@ -6,11 +6,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from refold.display import cut, one_line
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
 from refold.edges.proxy.report import Sum, added, sums
 from refold.tokens.models import dollars
 
+TITLE_CHARS = 30
 LIMIT = Meta(description="Show at most so many conversations, the newest.", ge=1)
 
 
@@ -34,8 +36,20 @@ def show(reported: Reported, screen: Screen) -> None:
     if not reported.total.calls:
         screen.line(f"No call came through a proxy yet: {screen.call('proxy')}")
         return
-    heads = ("conversation", "calls", "folded", "in", "sent", "cached", "saved", "cost", "saved $")
+    heads = (
+        "conversation",
+        "title",
+        "calls",
+        "folded",
+        "in",
+        "sent",
+        "cached",
+        "saved",
+        "cost",
+        "saved $",
+    )
     screen.table(heads, map(_row, (*reported.conversations, reported.total)))
+    screen.line("Left out: titles, probes, first calls without tools, requests over 16 MiB.")
     if not reported.total.folded:
         screen.line("Nothing was folded: saved is what --fold would have saved.")
 
@@ -43,7 +57,12 @@ def show(reported: Reported, screen: Screen) -> None:
 def _row(one: Sum) -> tuple[str, ...]:
     counts = (one.calls, one.folded, one.input, one.sent, one.cached, one.saved)
     money = (dollars(one.cost), dollars(one.saved_cost))
-    return (one.conversation, *(f"{count:,}" for count in counts), *money)
+    return (
+        one.conversation,
+        cut(one_line(one.title), TITLE_CHARS),
+        *(f"{count:,}" for count in counts),
+        *money,
+    )
 
 
 COMMAND = Command(
