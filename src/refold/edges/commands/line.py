@@ -88,7 +88,7 @@ def with_id(text: str, conversation: str) -> str:
     """A text of ours that names commands of the shell, with this conversation in the place of
     ID; one whose name could be read otherwise by a shell stays ID."""
     is_plain = _PLAIN_ID.fullmatch(conversation)
-    return _OWN_ID.sub(rf"\1{conversation}", text) if is_plain else text
+    return _OWN_ID.sub(rf"\g<1>{conversation}", text) if is_plain else text
 
 
 def _as_line(found: re.Match[str], conversation: str) -> str:

@@ -86,8 +86,9 @@ def _confirm_room(session: Session) -> None:
             return
         most = context.budget.input_max
         left_out = _left_out(context, tried.made_room, head)
-    sizes = f"all of it would be {tried.tokens_whole:,} tokens, and {most:,} fit"
-    change = f"the page would go from {tried.tokens_before:,} to {tried.tokens_after:,} tokens"
+    sizes = f"all of it would be {number(tried.tokens_whole, 'token')}, and {most:,} fit"
+    after = number(tried.tokens_after, "token")
+    change = f"the page would go from {tried.tokens_before:,} to {after}"
     told = f"{sizes}: {left_out} would be left out, and {change}"
     if session.ask(f"{told[0].upper()}{told[1:]}. Take it back all the same?"):
         return
