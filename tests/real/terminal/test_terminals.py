@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -66,7 +67,7 @@ def test_a_resize_while_a_reply_comes(folder: Path) -> None:
         terminal.wait(" 105 ")
         terminal.resize(40, 20)
         terminal.resize(70, 24)
-        terminal.wait("1499 1500")
+        terminal.until(lambda screen: re.search(r"1499\s+1500", screen) is not None)
         terminal.prompt()
         assert "1 2 3" in terminal.say("count to 3")
         counted = [int(word) for word in terminal.all().split() if word.isdigit()]
