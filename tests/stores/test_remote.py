@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 
 import pytest
 
@@ -140,6 +141,24 @@ def test_what_trying_again_cannot_help_is_asked_once(running, status, body):
     with pytest.raises(Denied if status in (401, 403) else RefoldError):
         store.conversations()
     assert counted.calls == 1
+
+
+@pytest.mark.parametrize(("status", "calls"), [(429, 3), (503, 1)])
+def test_what_must_not_be_done_twice_is_asked_again_only_where_nothing_was_done(
+    running, status, calls
+):
+    import httpx
+
+    busy = httpx.Response(
+        status, content=b'{"error":"busy","message":"slow down"}', headers={"retry-after": "0"}
+    )
+    answers = [busy, busy, httpx.Response(204)]
+    store = open_store(RemotePlace(running).url)
+    store._client._client = httpx.Client(transport=httpx.MockTransport(lambda _: answers.pop(0)))
+    counted = Counted(store)
+    with nullcontext() if status == 429 else pytest.raises(Unavailable):
+        store.fork("c", 1, "d")
+    assert counted.calls == calls
 
 
 def test_a_login_that_ran_out_is_read_again_once(running):

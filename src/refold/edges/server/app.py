@@ -211,11 +211,12 @@ class Server:
 
     async def _authorized(self, scope: Scope, route: Route, org: str) -> Token:
         """The token of a call. One that is not known may have been created a moment ago, so the
-        tokens are looked at once more; how often, is bounded."""
+        tokens are looked at once more; how often, is bounded. As long as they cannot be looked at,
+        nobody is told that his is unknown: the store is away."""
         token = self.gate.find(scope)
         if token is None and time.monotonic() - self._looked_at > LOOK_AGAIN_S:
-            self._looked_at = time.monotonic()
             await self.in_thread(self.tokens.follow)
+            self._looked_at = time.monotonic()
             token = self.gate.find(scope)
         return self.gate.allowed(token, scope, route, org)
 

@@ -75,6 +75,10 @@ class TokenAbout(Struct, kw_only=True):
     expires_ms: int = 0
 
 
+class _Busy(Unavailable):
+    """The server did nothing: too many call it."""
+
+
 class Client:
     """Calls one organization's routes on one server, with the token of the user's login unless
     another is given."""
@@ -106,7 +110,8 @@ class Client:
         repeats: bool = True,
     ) -> bytes:
         """The body of the answer. A call that `repeats` is tried until the deadline, if trying
-        again can help: an `Unavailable` that does not say when is not tried again."""
+        again can help: an `Unavailable` that does not say when is not tried again. One that does
+        not is tried again only where nothing was done yet."""
         deadline = time.monotonic() + self._deadline_s
         number = 0
         while True:
@@ -114,7 +119,8 @@ class Client:
             try:
                 return self._once(method, path, query, body)
             except Unavailable as error:
-                if not repeats or error.retry_after_s is None:
+                is_tried = repeats or isinstance(error, _Busy)
+                if not is_tried or error.retry_after_s is None:
                     raise
                 pause_s = _pause_s(number, error.retry_after_s)
                 if time.monotonic() + pause_s > deadline:
@@ -294,7 +300,8 @@ class Client:
         if response.status_code in (401, 403):
             return Denied(failure.message, hint=failure.hint)
         wait_s = _retry_after_s(response) if _can_pass(response) else None
-        return Unavailable(failure.message, retry_after_s=wait_s, hint=failure.hint)
+        kept_out = _Busy if response.status_code == 429 else Unavailable
+        return kept_out(failure.message, retry_after_s=wait_s, hint=failure.hint)
 
     def _failure_of_another(self, response: httpx.Response) -> RefoldError:
         """What somebody between us and the server says, or whoever else has its address."""
