@@ -9,7 +9,6 @@ only. A session's id comes from another program: it is never used as a path befo
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import re
@@ -42,6 +41,8 @@ def conversation_of(session: str) -> str:
 def _name_of(session: str) -> str:
     if _PLAIN.fullmatch(session):
         return session
+    import hashlib  # a status line is made many times a minute, and needs it for no usual name
+
     return hashlib.sha256(session.encode("utf-8", "replace")).hexdigest()[:32]
 
 
