@@ -20,7 +20,6 @@ from refold.core.shortened import text_of
 from refold.core.switches import REACHING
 from refold.display import cut, one_line, plain_text
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
-from refold.log.front import without_reminders
 from refold.log.log import Log
 from refold.log.reading import chain_at, conversations, pages_of
 from refold.stores.protocol import Store
@@ -151,5 +150,8 @@ def _user_words(body: object) -> str:
     nothing if it is not a user's."""
     if not isinstance(body, Message) or body.role != "user":
         return ""
+    # Late: a status line, which needs nobody's words, loads this module.
+    from refold.log.front import without_reminders
+
     said = [block for block in body.blocks if not isinstance(block, ToolResult)]
     return one_line(without_reminders(" ".join(map(text_of, said))))
