@@ -20,7 +20,7 @@ from refold.core.codec import conversation_checked
 from refold.display import is_text
 from refold.errors import Invalid, NotFound
 from refold.log.log import Log
-from refold.log.reading import conversations
+from refold.log.reading import conversations, is_taken
 from refold.stores.protocol import Store
 
 CHARS_MAX, NAMES_MAX = 1_000, 100
@@ -86,18 +86,10 @@ def id_for(store: Store, name: str) -> str:
     first = _first_id(_name_checked(name))
     for number in range(1, IDS_TRIED + 1):
         id = first if number == 1 else f"{first}-{number}"
-        if not _is_there(store, id) or _has_name(store, id, name):
+        if not is_taken(store, id) or _has_name(store, id, name):
             return id
         Log(store, id)  # Corrupt if it cannot be read: it may have the name
     raise Invalid(f"{IDS_TRIED} conversations were made for this name", hint="give an id")
-
-
-def _is_there(store: Store, id: str) -> bool:
-    try:
-        store.conversation(id)
-    except NotFound:
-        return False
-    return True
 
 
 def _first_id(name: str) -> str:

@@ -19,8 +19,8 @@ from msgspec.structs import replace
 
 from refold.core import codec
 from refold.core.model import Event
-from refold.errors import Conflict, Corrupt, NotFound
-from refold.log.reading import conversations, pages_of
+from refold.errors import Conflict, Corrupt
+from refold.log.reading import conversations, is_taken, pages_of
 from refold.stores.protocol import Salvage, Store
 
 APPEND_EVENTS = 500
@@ -247,14 +247,4 @@ def _keep_rest(store: Store, conversation: str, events: Sequence[Event]) -> str:
 
 def _free_id(store: Store, id: str) -> str:
     names = [f"{id[:ID_CHARS_MAX]}-rest{number}" for number in ("", *(f"-{n}" for n in range(999)))]
-    return next(name for name in names if not _exists(store, name))
-
-
-def _exists(store: Store, id: str) -> bool:
-    try:
-        store.conversation(id)
-    except NotFound:
-        return False
-    except Corrupt:
-        return True
-    return True
+    return next(name for name in names if not is_taken(store, name))

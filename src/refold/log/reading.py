@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator, Mapping
 
 from refold.core import codec
 from refold.core.model import MEMORY_PREFIX, Artifact, Conversation, Event
-from refold.errors import Corrupt, Invalid
+from refold.errors import Corrupt, Invalid, NotFound
 from refold.stores.protocol import Store
 
 READ_EVENTS = 500
@@ -28,6 +28,17 @@ def conversations(store: Store) -> Iterator[Conversation]:
         if len(page) < LIST_CONVERSATIONS:
             return
         after = page[-1].id
+
+
+def is_taken(store: Store, id: str) -> bool:
+    """Whether a conversation has that id, readable or not."""
+    try:
+        store.conversation(id)
+    except NotFound:
+        return False
+    except Corrupt:
+        return True
+    return True
 
 
 def branches(store: Store, id: str) -> list[str]:

@@ -28,7 +28,8 @@ from refold.search.index import (
 )
 from refold.search.upkeep import Tell, Upkeep
 from refold.stores import is_read_only
-from refold.stores.protocol import Store, TermEntry, TermLane, TermMark, TermPlace, Terms
+from refold.stores.protocol import Store
+from refold.stores.terms import TermEntry, TermLane, TermMark, TermPlace, Terms
 
 # Between the words of a text and the parts of its names: no phrase reaches over it.
 GAP = 8

@@ -16,7 +16,7 @@ from refold.search import dates, finding, rank
 from refold.search.hits import KINDS, Filters
 from refold.search.served import ServedIndex
 from refold.search.words import Query, Term
-from refold.stores.protocol import Phrases, Scope, Sought, TermEntry
+from refold.stores.terms import Phrases, Scope, Sought, TermEntry
 
 _PHRASE = re.compile(r'"([^"]*)"( \*)?')
 

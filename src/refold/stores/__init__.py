@@ -15,8 +15,9 @@ from refold.checked import checked
 from refold.display import is_text
 from refold.errors import Invalid
 from refold.stores.checks import TooNew
-from refold.stores.protocol import Hints, Store, SyncedStore, Terms
+from refold.stores.protocol import Hints, Store, SyncedStore
 from refold.stores.read_only import ReadOnlyStore
+from refold.stores.terms import Terms
 
 if TYPE_CHECKING:
     from refold.core.model import Event

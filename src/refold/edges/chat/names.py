@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from refold.errors import Corrupt, NotFound
+from refold.log.reading import is_taken
 from refold.stores.protocol import Store
 
 TRIES_MAX = 1_000
@@ -15,17 +15,6 @@ def new_id(store: Store) -> str:
     stem = f"chat-{datetime.now():%Y%m%d-%H%M%S}"
     for number in range(1, TRIES_MAX):
         id = stem if number == 1 else f"{stem}-{number}"
-        if not is_there(store, id):
+        if not is_taken(store, id):
             return id
     raise AssertionError(f"{TRIES_MAX} conversations began in one second")
-
-
-def is_there(store: Store, id: str) -> bool:
-    """Whether the store has a conversation of that id, readable or not."""
-    try:
-        store.conversation(id)
-    except NotFound:
-        return False
-    except Corrupt:
-        return True
-    return True

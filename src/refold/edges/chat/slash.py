@@ -19,7 +19,7 @@ from msgspec import Meta, Struct
 from refold.checked import quoted
 from refold.conversations.listing import id_of, meta_of, newest, title_of
 from refold.edges.chat.loop import Chat, endpoint_for
-from refold.edges.chat.names import is_there, new_id
+from refold.edges.chat.names import new_id
 from refold.edges.cli.screen import Screen
 from refold.edges.commands import COMMANDS, fork, help_
 from refold.edges.commands.command import Arguments, Document
@@ -28,7 +28,7 @@ from refold.edges.commands.model import WINDOW
 from refold.edges.commands.parameters import parameters_of
 from refold.edges.commands.session import Session
 from refold.errors import Conflict, NotFound, RefoldError
-from refold.log.reading import open_id_checked
+from refold.log.reading import is_taken, open_id_checked
 
 LISTED_MAX = 20
 MODEL = Meta(
@@ -205,7 +205,7 @@ def _fork(chat: Chat, given: fork.ForkArguments) -> bool:
 
 def _new(chat: Chat, given: NewArguments) -> bool:
     id = open_id_checked(given.conversation or new_id(chat.store))
-    if is_there(chat.store, id):
+    if is_taken(chat.store, id):
         reason = f"there is a conversation {quoted(id, 80)} already"
         raise Conflict(reason, hint=f"/resume {id} goes on with it; or choose another id")
     chat.go_to(id)

@@ -9,12 +9,12 @@ found here.
 
 from __future__ import annotations
 
+import logging
 import secrets
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -32,6 +32,7 @@ from refold.errors import RefoldError
 from refold.stores.protocol import Store
 from refold.tokens.models import model_info
 
+log = logging.getLogger("refold.proxy")
 TAG = "proxy"
 _NUMBERS = count()
 AMENDED_MAX = 2  # a difference in the last two messages is an amendment: see `engine.mirror`
@@ -216,8 +217,11 @@ class Book:
             held, self._held = list(self._held.values()), OrderedDict()
         for one in held:
             # A log that takes no more keeps nobody from being let go of.
-            with one.guard, suppress(RefoldError):
-                one.close()
+            try:
+                with one.guard:
+                    one.close()
+            except RefoldError as error:
+                log.warning("%s: what was said last is not kept (%s)", one.context.id, error.code)
         self.store.close()
 
 
