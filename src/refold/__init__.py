@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from refold.artifacts.cleanup import Cleanup as Cleanup
     from refold.artifacts.cleanup import CleanupItem as CleanupItem
     from refold.artifacts.listing import StoredArtifact as StoredArtifact
-    from refold.artifacts.select import Selected as Selected
+    from refold.artifacts.word_ranking import Selected as Selected
     from refold.compaction.hooks import Veto as Veto
     from refold.config import Config as Config
     from refold.core.budget import Budget as Budget
@@ -134,7 +134,7 @@ _HOMES = {
     "RefoldError": "refold.errors",
     "Rendered": "refold.dialects.page",
     "Restored": "refold.log.points",
-    "Selected": "refold.artifacts.select",
+    "Selected": "refold.artifacts.word_ranking",
     "SemanticMemory": "refold.memory.semantic",
     "Slot": "refold.core.model",
     "Span": "refold.core.model",

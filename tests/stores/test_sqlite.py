@@ -251,7 +251,7 @@ def test_a_busy_database_is_unavailable_with_a_time_to_retry(
 def test_a_wal_that_was_taken_away_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("refold.stores.sqlite.file.WAL_CHECK_S", 0.0)
+    monkeypatch.setattr("refold.stores.sqlite.wal.WAL_CHECK_S", 0.0)
     store = SqliteStore(str(tmp_path / "x.db"))
     events = grown(store, "log", 2)
     store.flush()

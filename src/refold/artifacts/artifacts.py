@@ -21,6 +21,7 @@ from refold.artifacts.listing import StoredArtifact
 from refold.artifacts.offload import keep
 from refold.artifacts.output import BYTES, FORM, JSON, kept, value_of
 from refold.artifacts.reader import ArtifactReader, id_of
+from refold.artifacts.word_ranking import Selected
 from refold.checked import checked, quoted
 from refold.config import Config
 from refold.core.model import Artifact, ArtifactType, Media, Message, Origin, ToolResult
@@ -92,7 +93,7 @@ class Artifacts:
         among: Sequence[StoredArtifact] | None = None,
         judge: select.Judge | None = None,
         embedder: Embedder | str | bool | None = None,
-    ) -> Sequence[select.Selected]:
+    ) -> Sequence[Selected]:
         """The artifacts that a query needs, best first, each with its score and why. Where none
         matches, the newest that fit. `judge` may be a model: it is given the best candidates and
         says which are relevant. `embedder`, as for `search`, also finds what says the same in

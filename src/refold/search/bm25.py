@@ -3,7 +3,7 @@
 A rare term says more than a common one (`rarity`), each further occurrence says less than the one
 before (`saturation`), and an occurrence in a long text says less than in a short one
 (`length_share`). Talk and tool output need different parameters, so each caller has a formula of
-its own. Neighbours: `rank` scores messages with it, `artifacts.select` artifacts.
+its own. Neighbours: `rank` scores messages with it, `artifacts.word_ranking` artifacts.
 """
 
 from __future__ import annotations

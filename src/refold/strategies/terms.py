@@ -3,8 +3,8 @@
 `getUserName`, `user_name` and `user name` have the same words; `is` is not in `this`. Words come
 lower-case and without their endings, so that `fixes` meets `fixing`; words that say nothing are
 left out; Chinese, Japanese and Korean go by pairs of characters. A word that is everywhere weighs
-nothing. Neighbours: `keep` and `scores` look for the words of the task, `artifacts.select` for
-those of a query.
+nothing. Neighbours: `keep` and `scores` look for the words of the task, `artifacts.word_ranking`
+for those of a query.
 """
 
 from __future__ import annotations

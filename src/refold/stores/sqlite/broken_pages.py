@@ -18,7 +18,7 @@ from typing import Any
 import apsw
 
 from refold.stores import checks
-from refold.stores.sqlite import log
+from refold.stores.sqlite import log, removal
 
 PLACE_MAX = (1 << 63) - 1
 MAGIC, HEADER_BYTES = b"SQLite format 3\0", 100
@@ -124,7 +124,7 @@ def _name_again(
     ids = {number: known.get(number, f"recovered-{number}") for number in nameless}
     for number, at_ms in nameless.items():
         _insert(new, "conversations", (number, ids[number].encode(), None, 0, b"", b"", at_ms))
-        log.retitle_readers(new, log.Row(number, None, 0, b"", ""))
+        removal.retitle_readers(new, log.Row(number, None, 0, b"", ""))
     return ids
 
 

@@ -19,7 +19,7 @@ from refold.core.model import Event
 from refold.errors import Corrupt
 from refold.stores import checks
 from refold.stores.protocol import Salvage
-from refold.stores.sqlite import log
+from refold.stores.sqlite import log, removal
 
 # Texts as bytes: one that is not UTF-8 must not end the walk.
 _READ = """
@@ -64,14 +64,14 @@ def rewrite(
 ) -> None:
     """Puts these events in place of the conversation's own rows."""
     row = log.known(connection, conversation)
-    log.delete_events(connection, row)
+    removal.delete_events(connection, row)
     if not after:
         connection.execute(_BEGIN_ANEW, (events[0].at_ms if events else 0, row.number))
     if events:
         log.insert(connection, row.number, events)
     elif not after:
         connection.execute("DELETE FROM conversations WHERE number = ?", (row.number,))
-    log.forget_derived(connection, row)
+    removal.forget_derived(connection, row)
 
 
 def keep_copy(path: str, seen: Salvage) -> None:

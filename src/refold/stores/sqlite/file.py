@@ -1,4 +1,4 @@
-"""The database file: how it is made, opened, synced and closed, and what its errors mean.
+"""The database file: how it is made, opened and closed, and what its errors mean.
 
 It is made for the owner alone whatever the umask, marked as ours by its application id, and never
 touched when it is not ours or newer than we are. Neighbours: `store` keeps logs in it, `versions`
@@ -7,7 +7,6 @@ brings an older layout up to date.
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 import threading
@@ -31,7 +30,6 @@ BUSY_MS = 10_000
 # commits, and a page is written once for several events.
 PAGE_BYTES, SHARED_PAGE_BYTES = 1024, 4096
 WAL_PAGES, SHARED_WAL_PAGES = 1_000, 4_000
-WAL_CHECK_S = 1.0
 _PRAGMAS = f"""
 PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA secure_delete=ON;
 PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint={WAL_PAGES};
@@ -230,50 +228,6 @@ def _use_wal(connection: apsw.Connection) -> None:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.005)
-
-
-class Wal:
-    """A descriptor of our own to the write-ahead log, to sync it without asking SQLite.
-
-    SQLite opens the file once per connection and keeps it; this is opened just after and closed
-    with the connection, so both mean the same file. SQLite puts no locks on the -wal file, so
-    closing it releases none.
-    """
-
-    def __init__(self, path: str) -> None:
-        # SQLite follows a link to the database before it names the files beside it.
-        self.path = os.path.realpath(path) + "-wal"
-        self._new = True
-        self._checked_s = time.monotonic() - WAL_CHECK_S
-        self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-
-    def sync(self) -> None:
-        """Makes every commit so far survive power loss."""
-        if time.monotonic() - self._checked_s >= WAL_CHECK_S:
-            self._check_in_place()
-        disk.sync(self._fd)
-        if self._new:
-            disk.sync_folder(os.path.dirname(self.path))
-            self._new = False
-
-    def _check_in_place(self) -> None:
-        """Notices that somebody took the file away. Once a second: after a stat, Linux must
-        write the file's times with the next commit, which made a turn cost a tenth more."""
-        there, mine = os.stat(self.path), os.fstat(self._fd)
-        if (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino):
-            raise FileNotFoundError(
-                errno.ENOENT, "the -wal file was replaced while the store was open"
-            )
-        self._checked_s = time.monotonic()
-
-    def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-    def __del__(self) -> None:
-        if hasattr(self, "_fd"):
-            self.close()
 
 
 @contextmanager

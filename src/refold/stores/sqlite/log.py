@@ -3,8 +3,8 @@
 The place of an event is its rowid: the conversation's number above, its seq in the lower 40 bits.
 There is no second index and no row that counts; head and chain are those of the last place in the
 conversation's range. A fork owns the places above the seq at which it left; what lies below is
-found by walking up to its ancestors, in a loop. Neighbours: `store` calls, `file` has the
-connection.
+found by walking up to its ancestors, in a loop. Neighbours: `store` calls, `removal` takes rows
+away, `file` has the connection.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _INSERT_NEXT = (
     "VALUES (?1, ?2, ?3, ?4, (SELECT ?5 FROM events WHERE place = ?1 - 1), "
     "?6, ?7, ?8, ?9, ?10, ?11)"
 )
-_ROW = "SELECT number, parent, parent_seq, parent_chain, title FROM conversations "
+ROW = "SELECT number, parent, parent_seq, parent_chain, title FROM conversations "
 _LIST = f"""
 SELECT c.id, c.parent_seq, c.parent_chain, c.title, c.at_ms, p.id, e.place, e.chain, e.at_ms
 FROM conversations c LEFT JOIN conversations p ON p.number = c.parent
@@ -68,12 +68,8 @@ _INSERT_CONVERSATION = (
     "INSERT INTO conversations(id, parent, parent_seq, parent_chain, title, at_ms) "
     "VALUES (?,?,?,?,?,?)"
 )
-_RETITLE = "UPDATE conversations SET title = ? WHERE number = ?"
+RETITLE = "UPDATE conversations SET title = ? WHERE number = ?"
 _METAS = _PLACED + "AND kind = 'meta' ORDER BY place DESC"
-_READERS = """
-WITH RECURSIVE readers(number) AS (
-    VALUES (?) UNION SELECT c.number FROM conversations c JOIN readers ON c.parent = readers.number)
-"""
 
 
 class Row(NamedTuple):
@@ -127,7 +123,7 @@ def _conversation_of(row: Any) -> Conversation:
 
 def find(connection: apsw.Connection, conversation: str) -> Row | None:
     """The row of a conversation, if it is there."""
-    query = _ROW + "WHERE id = ?"
+    query = ROW + "WHERE id = ?"
     row = connection.execute(query, (conversation,)).fetchone()
     return None if row is None else Row(*row)
 
@@ -160,7 +156,7 @@ def upwards(connection: apsw.Connection, row: Row, last: int) -> Iterator[tuple[
 
 
 def _parent(connection: apsw.Connection, row: Row) -> Row:
-    found = connection.execute(_ROW + "WHERE number = ?", (row.parent,)).fetchone()
+    found = connection.execute(ROW + "WHERE number = ?", (row.parent,)).fetchone()
     if found is None:
         said = f"conversation {row.number} has lost its parent {row.parent}"
         raise Corrupt(said, hint=REPAIR)
@@ -269,7 +265,7 @@ def _row_for(
         new = Row(0, None, 0, b"", title or "")
         return _create(connection, conversation, new, events[0].at_ms)
     if title is not None:
-        connection.execute(_RETITLE, (title, row.number))
+        connection.execute(RETITLE, (title, row.number))
     return row.number
 
 
@@ -325,10 +321,10 @@ def _title_at(connection: apsw.Connection, row: Row, at: int, newest: int) -> st
     """The title that the conversation had at that event; looked for only if it got another one
     since."""
     since = next(_titles(connection, row, at, newest), None)
-    return row.title if since is None else _title(connection, row, at)
+    return row.title if since is None else title_up_to(connection, row, at)
 
 
-def _title(connection: apsw.Connection, row: Row, last: int) -> str:
+def title_up_to(connection: apsw.Connection, row: Row, last: int) -> str:
     """The newest title in the log up to `last`."""
     return next(_titles(connection, row, 0, last), "")
 
@@ -343,63 +339,3 @@ def _titles(connection: apsw.Connection, row: Row, after: int, last: int) -> Ite
                 yield title
         if holder.parent_seq <= after:
             return
-
-
-# --- removing ---
-
-
-def erase(connection: apsw.Connection, conversation: str, seq: int) -> None:
-    """Empties the one row that holds the event, and what was derived from it: bookmarks, and a
-    title."""
-    row = known(connection, conversation)
-    newest = head(connection, row)
-    if not 1 <= seq <= newest:
-        raise checks.no_event(conversation, seq, newest)
-    holder, _ = next(upwards(connection, row, seq))
-    [event] = span(connection, row, seq - 1, seq, 1)
-    place = holder.base + seq
-    connection.execute("UPDATE events SET body = x'', salt = x'' WHERE place = ?", (place,))
-    _drop_bookmarks(connection, holder)
-    if checks.title_in([event]) is not None:
-        retitle_readers(connection, holder)
-
-
-def _drop_bookmarks(connection: apsw.Connection, holder: Row) -> None:
-    """Removes the bookmarks of all who read the log."""
-    connection.execute(_READERS + "DELETE FROM bookmarks WHERE number IN readers", (holder.number,))
-
-
-def forget_derived(connection: apsw.Connection, holder: Row) -> None:
-    """Removes what was derived from a log that is another one now."""
-    _drop_bookmarks(connection, holder)
-    retitle_readers(connection, holder)
-
-
-def retitle_readers(connection: apsw.Connection, holder: Row) -> None:
-    """Titles the conversation and its forks again, by what their logs say now."""
-    query = _READERS + _ROW + "WHERE number IN readers"
-    for row in [Row(*found) for found in connection.execute(query, (holder.number,))]:
-        title = _title(connection, row, checks.SEQ_MAX)
-        connection.execute(_RETITLE, (title, row.number))
-
-
-def delete(connection: apsw.Connection, conversation: str) -> None:
-    """Removes the row, its events and its bookmark; Conflict while forks read from it."""
-    row = known(connection, conversation)
-    _check_no_fork(connection, conversation, row)
-    delete_events(connection, row)
-    connection.execute("DELETE FROM bookmarks WHERE number = ?", (row.number,))
-    connection.execute("DELETE FROM conversations WHERE number = ?", (row.number,))
-
-
-def delete_events(connection: apsw.Connection, row: Row) -> None:
-    """Removes the events that the conversation itself holds."""
-    bounds = row.base, row.base + checks.SEQ_MAX
-    connection.execute("DELETE FROM events WHERE place BETWEEN ? AND ?", bounds)
-
-
-def _check_no_fork(connection: apsw.Connection, conversation: str, row: Row) -> None:
-    query = "SELECT id FROM conversations WHERE parent = ? LIMIT 1"
-    reader: str | None = connection.execute(query, (row.number,)).get
-    if reader is not None:
-        raise checks.forked(conversation, reader, head(connection, row))

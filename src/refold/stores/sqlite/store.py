@@ -1,23 +1,8 @@
 """Logs in one SQLite file: an append is one small insert at the end of a table, and nothing else.
 
-Appends commit without a sync (they survive kill -9); `flush` makes all of them survive power loss
-by one fdatasync of the -wal file. Why that is enough, whatever other processes do:
-
-  - A commit is in the WAL when `append` returns, and the WAL is valid up to its first torn frame.
-    Syncing the file makes all frames durable, ours and those that others wrote before ours: all
-    descriptors share one page cache.
-  - A commit leaves the WAL only by a checkpoint. With synchronous=NORMAL that syncs the WAL, copies
-    the pages, syncs the database, and only then lets a writer start the WAL again. What is no
-    longer in the WAL is durable already, so a checkpoint between append and flush, here or in
-    another process, changes nothing.
-  - A new WAL is written over the old one, in the same file. The file is removed only when the last
-    connection of all processes closes, and ours is open. If somebody removes it by hand, `Wal`
-    notices within a second and raises.
-  - After a failed sync the kernel may have dropped the pages, and would report success the next
-    time. So the store ends there: it must be opened again, which reads what really is on the disk.
-
-Only a foreign program that writes to the file with synchronous=OFF could break this. Neighbours:
-`log` has the rows, `file` the database file, `stores.contents` the artifacts.
+Appends commit without a sync (they survive kill -9); `flush` makes all of them survive power loss.
+Neighbours: `log` and `removal` have the rows, `wal` says why one sync is enough, `file` has the
+database file, `stores.contents` the artifacts.
 """
 
 from __future__ import annotations
@@ -38,10 +23,11 @@ from refold.errors import RefoldError
 from refold.stores import checks
 from refold.stores.contents import Artifacts
 from refold.stores.protocol import Recovery, Salvage
-from refold.stores.sqlite import bookmarks, broken_pages, damaged_logs, log
+from refold.stores.sqlite import bookmarks, broken_pages, damaged_logs, log, removal
 from refold.stores.sqlite import file as database
 from refold.stores.sqlite.reader import Reader
-from refold.system import disk, process_fork
+from refold.stores.sqlite.wal import Flusher
+from refold.system import process_fork
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -58,7 +44,7 @@ def _guarded(
             with self._lock:
                 if self._reader is None:
                     return method(self, *args, **kwargs)
-                self._check_alive()
+                self._flusher.check_alive()
                 return self._reader.steady(functools.partial(method, self, *args, **kwargs))
         except (apsw.Error, OSError, UnicodeError, OverflowError) as error:
             raise database.any_failure(error, self.path) from error
@@ -81,9 +67,8 @@ class SqliteStore:
         self._artifacts = Artifacts(folder, durable=durable, read_only=read_only)
         self._reader = Reader(self.path, self._forget_all) if read_only else None
         self._lock = threading.RLock()
-        self._flushing = threading.RLock()
+        self._flusher = Flusher(self.path)
         self._connection: apsw.Connection | None = None
-        self._wal: database.Wal | None = None
         self._numbers: dict[str, int] = {}
         self._heads: dict[str, int] = {}  # of logs that nobody else has written to since `_version`
         self._rows: dict[str, log.Row] = {}  # the rows of logs without a parent, likewise
@@ -92,9 +77,6 @@ class SqliteStore:
         self._version = -1
         self._ends: dict[str, int] = {}  # of logs that may have had more, on broken pages
         self._broken = ""  # the copy of a database that had such pages
-        self._written = self._flushed = 0
-        # Makes the error of a store that has ended: most are closed and never asked again.
-        self._ended: Callable[[], RefoldError] | None = None
         process_fork.watch(self)
 
     # --- logs ---
@@ -179,7 +161,7 @@ class SqliteStore:
             self._numbers[conversation] = number
             self._absent.pop(conversation, None)
         self._heads[conversation] = events[-1].seq
-        self._note_write()
+        self._flusher.note_write()
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -207,7 +189,7 @@ class SqliteStore:
     def keep_bookmark(self, conversation: str, data: bytes) -> None:
         with self._writing_to(conversation) as connection:
             bookmarks.keep(connection, conversation, bytes(data))
-        self._note_write()
+        self._flusher.note_write()
 
     # --- contents ---
 
@@ -234,7 +216,7 @@ class SqliteStore:
         with self._writing_to(conversation) as connection:
             log.fork(connection, conversation, at, new)
         self._absent.pop(new, None)
-        self._note_write()
+        self._flusher.note_write()
 
     def erase(self, conversation: str, seq: int) -> None:
         self.erase_many(conversation, [seq])
@@ -244,7 +226,7 @@ class SqliteStore:
         """Erases these events, all or none; writing all pages again costs as much as for one."""
         with self._writing_to(conversation) as connection:
             for seq in seqs:
-                log.erase(connection, conversation, seq)
+                removal.erase(connection, conversation, seq)
         self._remove_copies(conversation)
         # secure_delete clears the row, but not the copies that page splits left when they moved it
         # (seen in 2 of 600 random stores). Only writing all pages again is sure to leave no byte.
@@ -254,7 +236,7 @@ class SqliteStore:
     @_guarded
     def delete(self, conversation: str) -> None:
         with self._writing_to(conversation) as connection:
-            log.delete(connection, conversation)
+            removal.delete(connection, conversation)
         self._forget(conversation)
         self._remove_copies(conversation)
         self._scrub(connection)
@@ -300,7 +282,7 @@ class SqliteStore:
             damaged_logs.rewrite(connection, conversation, events, after)
         self._ends.pop(conversation, None)
         self._forget(conversation)
-        self._note_write()
+        self._flusher.note_write()
         return kept
 
     def _remove_copies(self, conversation: str) -> None:
@@ -318,38 +300,20 @@ class SqliteStore:
     def _scrub(self, connection: apsw.Connection) -> None:
         """Copies the cleared pages over the old ones and empties the WAL, which still holds what
         was there."""
-        self._note_write()
+        self._flusher.note_write()
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     # --- flushing, and the end ---
 
     def flush(self) -> None:
-        with self._flushing:
-            written = self._written
-            if written == self._flushed:
-                return
-            self._check_alive()
-            assert self._wal is not None
-            self._sync(self._wal)
-            self._flushed = written
-
-    def _sync(self, wal: database.Wal) -> None:
-        """Syncs the WAL. A sync that fails ends the store."""
-        try:
-            wal.sync()
-        except OSError as error:
-            doing = f"cannot sync {wal.path}; open the store again"
-            ended = disk.os_failure(error, doing)
-            self._ended = lambda: type(ended)(ended.message, hint=ended.hint)
-            raise ended from error
+        self._flusher.flush()
 
     def close(self) -> None:
         try:
-            if self._ended is None:
-                self.flush()
+            self._flusher.flush_unless_ended()
         finally:
             self._disconnect()
-            self._ended = self._ended or functools.partial(checks.closed, self.url)
+            self._flusher.end(functools.partial(checks.closed, self.url))
 
     def _disconnect(self) -> None:
         if self._reader is None:
@@ -362,7 +326,7 @@ class SqliteStore:
     def _close_connection(self) -> None:
         connection, self._connection = self._connection, None
         self._forget_all()
-        self._close_wal()
+        self._flusher.close()
         if connection:
             connection.close()
 
@@ -372,31 +336,14 @@ class SqliteStore:
         for known in self._memory:
             known.clear()
 
-    def _close_wal(self) -> None:
-        with self._flushing:
-            wal, self._wal = self._wal, None
-            if wal:
-                wal.close()
-
-    def _check_alive(self) -> None:
-        if self._ended:
-            raise self._ended()
-
-    def _note_write(self) -> None:
-        """Notes that there is something to sync. The descriptor is opened now, so that it sees
-        every write error."""
-        if self._wal is None:
-            self._wal = database.Wal(self.path)
-        self._written += 1
-
     # --- the connection ---
 
     def _connected(self, *, writing: bool) -> apsw.Connection | None:
         """The connection; None while there is no database and nothing is to be written."""
         if self._reader is not None:
             return self._reader.connection
-        if self._connection is None or self._ended:
-            self._check_alive()
+        if self._connection is None or self._flusher.has_ended:
+            self._flusher.check_alive()
             self._connection = database.connect(
                 self.path, writing=writing, page_bytes=self._page_bytes
             )
@@ -425,13 +372,12 @@ class SqliteStore:
     def before_fork(self) -> None:
         """Flushes and disconnects; no other thread can use the store until `after_fork`."""
         self._lock.acquire()
-        self._flushing.acquire()
+        self._flusher.guard.acquire()
         # A sync that fails here ends the store, which says so when it is used next.
         with suppress(RefoldError):
-            if self._ended is None:
-                self.flush()
+            self._flusher.flush_unless_ended()
         self._disconnect()
 
     def after_fork(self, *, in_child: bool) -> None:
-        self._flushing.release()
+        self._flusher.guard.release()
         self._lock.release()
