@@ -17,6 +17,7 @@ from refold.display import (
     one_line,
     suggestion,
     visible,
+    without_colors,
 )
 
 
@@ -95,3 +96,18 @@ def test_what_no_screen_shows_is_shown_as_an_escape() -> None:
 def test_letters_of_any_script_and_signs_in_color_are_shown_as_they_are() -> None:
     text = "naïve Ωμέγα привет 日本語 한국어 עברית ✔️ ❤️ 1️⃣ 😀\n\t"
     assert visible(text) == text
+
+
+COLORS = (
+    "\x1b[31m", "\x1b[0m", "\x1b[1;38;5;196m", "\x1b[38:2::1:2:3m", "\x1b[2K", "\x1b[?25l",
+    "\x1b]0;title\x07", "\x1b]8;;https://example.org\x1b\\",
+)  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.sampled_from(COLORS), st.text(alphabet="abc [;m\n", max_size=5))))
+def test_colors_go_and_every_other_character_stays(parts: list[tuple[str, str]]) -> None:
+    text = "".join(color + said for color, said in parts)
+    assert without_colors(text) == "".join(said for _, said in parts)
+    blank = without_colors(text, same_length=True)
+    assert len(blank) == len(text)
+    assert blank == "".join(" " * len(color) + said for color, said in parts)

@@ -1,5 +1,6 @@
 """What makes a text fit to be shown: times and counts, texts cut to a length or put on one line,
-the nearest known name, and quoted text that can neither steer a terminal nor end its quotation.
+the nearest known name, texts without colours, and quoted text that can neither steer a terminal
+nor end its quotation.
 
 Each of these has one mechanism, and it is here; every room above uses it. No imports of ours.
 """
@@ -27,6 +28,10 @@ INVISIBLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+# What steers a terminal: colours and moves of the cursor, and links and titles up to their end.
+_STEERING = re.compile(
+    r"\x1b(?:\[[0-9;:?]{0,40}+[ -/]{0,4}+[@-~]|\][^\x07\x1b]{0,2000}+(?:\x07|\x1b\\))"
 )
 # The selectors U+FE0E and U+FE0F belong to a sign such as the check mark before them.
 _HIDDEN = re.compile(
@@ -153,6 +158,16 @@ def is_text(text: str) -> bool:
 def plain_text(text: str) -> str:
     """The text itself, also where it is of a class of the caller's, such as an enumeration."""
     return text if type(text) is str else str.__str__(text)
+
+
+def without_colors(text: str, *, same_length: bool = False) -> str:
+    """A text as a terminal would show it, without what it tells the terminal; with `same_length`
+    there are spaces instead, so that places in it stay the same."""
+    if "\x1b" not in text:
+        return text
+    if same_length:
+        return _STEERING.sub(lambda found: " " * len(found[0]), text)
+    return _STEERING.sub("", text)
 
 
 def failure(error: BaseException) -> str:

@@ -36,6 +36,12 @@ def test_forms_names_and_signs_are_marked_as_they_stand():
     assert shown("élan at 東京タワー, naïve", "東京 elan naive")[1] == ["élan", "東京", "naïve"]
 
 
+def test_the_colors_of_a_terminal_are_no_part_of_a_word():
+    text = f"{'x ' * 300}\x1b[32mPASSED\x1b[0m in tests/\x1b[1mlogin.py\x1b[0m"
+    snippet, marks = shown(text, "passed login")
+    assert marks == ["PASSED", "login"] and "\x1b" not in snippet
+
+
 def test_a_snippet_is_one_line():
     assert shown("a\n\n  b\tlogin\r\nc", "login")[0] == "a b login c"
 

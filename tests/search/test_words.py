@@ -125,3 +125,7 @@ def test_a_mark_inside_a_word_asks_nothing(text):
 def test_a_huge_query_is_bounded():
     query = words.query_of(" ".join(f"word{number}" for number in range(100_000)), STEMS)
     assert len(query.terms) <= words.TERMS_MAX
+
+
+def test_a_word_in_color_is_indexed_as_the_word():
+    assert words.columns("\x1b[31mFAILED\x1b[0m to log\x1b[1min\x1b[0m")[0] == "FAILED to login"

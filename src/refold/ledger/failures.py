@@ -7,11 +7,10 @@ Neighbours: `actions` (what was tried), `outcomes` (how it ended), `ledger` (all
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from refold.core.model import ErrorState, Fact
-from refold.display import one_line, whole_words
+from refold.display import one_line, whole_words, without_colors
 from refold.ledger.actions import Action
 from refold.ledger.facts import UNCLEANED, Cutter, of_kind
 from refold.ledger.kinds import ON_FILES
@@ -35,7 +34,6 @@ _UNTELLING = (
     "exit code", "<returncode>", "traceback", "raise ", 'file "', "====", "----", "____",
     "</output",
 )  # fmt: skip
-_ANSI = re.compile(r"\x1b\[[\d;]{0,12}[a-zA-Z]")
 _REFUSED = ("the user doesn't want to", "the user denied", "user rejected", "[no result recorded]")
 
 
@@ -139,7 +137,7 @@ def telling_line(output: str, cutter: Cutter = UNCLEANED) -> str:
 
 def _lines_at_ends(output: str, cutter: Cutter) -> list[str]:
     """The lines at the beginning and the end of an output that can tell something."""
-    text = _ANSI.sub("", payload(whole_words(output, OUTPUT_READ)))
+    text = without_colors(payload(whole_words(output, OUTPUT_READ)))
     lines = [line.strip() for line in _ends(text, cutter).split("\n")]
     return [line for line in lines if line and not line.lower().startswith(_UNTELLING)]
 

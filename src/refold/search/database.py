@@ -24,7 +24,7 @@ from refold.search.words import TOKENIZER
 from refold.system import disk
 
 APPLICATION_ID = 0x72656678  # "refx"
-VERSION = 4
+VERSION = 5
 BUSY_MS = 2_000
 CACHE_KIB = 16_384
 STEPS_BETWEEN_LOOKS = 20_000  # of SQLite's machine, some tenths of a millisecond

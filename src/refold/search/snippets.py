@@ -14,6 +14,7 @@ from itertools import islice
 
 from msgspec import Struct
 
+from refold.display import without_colors
 from refold.search.forms import forms_of
 from refold.search.words import Query, parts_of
 
@@ -42,7 +43,7 @@ def wanted_of(query: Query, tokens: Tokens) -> Wanted:
 
 def snippet_of(text: str, wanted: Wanted, tokens: Tokens) -> tuple[str, tuple[Mark, ...], int]:
     """The snippet, the places in it that match, and where in the text it begins."""
-    text = text[:TEXT_CHARS_MAX]
+    text = without_colors(text[:TEXT_CHARS_MAX], same_length=True)
     places = _places(text, wanted, tokens)
     start, end = _widened(text, _best_start(places))
     marks = _marks_within(places, start, end)

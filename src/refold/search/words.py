@@ -15,6 +15,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from refold.display import without_colors
 from refold.search.forms import forms_of
 
 TOKENIZER = ("porter", "unicode61", "remove_diacritics", "2")
@@ -85,6 +86,7 @@ class Query(Struct, frozen=True):
 
 def columns(text: str) -> tuple[str, str]:
     """What the index is given of a text: itself, and the parts of its names."""
+    text = without_colors(text)
     if not text.isascii():
         text = _CJK_RUN.sub(_spaced_pairs, text)
     elif not (_DIGIT.search(text) or _INNER_CAPITAL.search(text)):

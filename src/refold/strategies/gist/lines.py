@@ -14,6 +14,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from refold.core.model import Role
+from refold.display import without_colors
 from refold.strategies.gist.names import names_of
 
 PIECE_CHARS = 160
@@ -42,8 +43,9 @@ class Passage(Struct, gc=False):
 
 
 def passage(seq: int, role: Role, text: str) -> Passage:
-    """A message by its text."""
-    lines = list(filter(None, map(str.strip, text.splitlines())))
+    """A message by its text, without the colours of a terminal: they cost a model tokens, and tell
+    it nothing."""
+    lines = list(filter(None, map(str.strip, without_colors(text).splitlines())))
     names = [names_of(line[:LINE_CHARS_READ]) for line in lines]
     return Passage(seq, role, lines, names)
 
