@@ -65,6 +65,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "tools": {},
     "update": {"title": "Another title", "tag": ["one", "two"]},
     "compact": {"strategy": ["hide"], "target": 60},
+    "condense": {"accept": True},
     "undo": {},
     "redo": {},
     "revert": {"batch": "BATCH"},

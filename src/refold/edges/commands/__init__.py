@@ -51,6 +51,7 @@ COMMANDS = {
     "tools": Entry("tools", "List the tools that the model is told of."),
     "update": Entry("update", "Set the title, the tags, the names or the model of a conversation."),
     "compact": Entry("compact", "Make the page of a conversation shorter."),
+    "condense": Entry("condense", "Let a summary by the agent stand for what was said."),
     "undo": Entry("undo", "Take back the newest compaction or restore."),
     "redo": Entry("redo", "Bring back what was undone last."),
     "revert": Entry("revert", "Take back one compaction, whichever it is."),
