@@ -76,6 +76,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "fork": {"new": "other", "at": "9"},
     "diff": {"first": "4", "last": "#9"},
     "why": {"seq": "#4"},
+    "debug": {},
     "pin": {"seqs": ["4", "#5"]},
     "unpin": {"seqs": ["4"]},
     "hide": {"first": "4", "last": "#5"},

@@ -62,6 +62,7 @@ COMMANDS = {
     "fork": Entry("fork", "Start a new conversation from a point of another."),
     "diff": Entry("diff", "Show how the page differs between two points."),
     "why": Entry("why", "Show what was done to a message, and why."),
+    "debug": Entry("debug", "Dump what was done to a page, what it saved, and what would go."),
     "pin": Entry("pin", "Keep messages on the page through every compaction."),
     "unpin": Entry("unpin", "Let compactions take messages that were pinned."),
     "hide": Entry("hide", "Take chosen messages off the page."),
