@@ -74,6 +74,38 @@ def test_what_the_page_shows_or_names_stays(store):
         assert context.unfold(id).content
 
 
+@pytest.mark.parametrize("has_artifacts", [False, True])
+@pytest.mark.parametrize("place", ["text", "system", "result", "hidden"])
+@pytest.mark.parametrize("scope", [None, "work"])
+def test_what_the_page_of_another_conversation_names_stays(store, has_artifacts, place, scope):
+    """T-19: by its text alone; what its page names no longer can go."""
+    context, other = opened(store), opened(store, "other")
+    id, gone = ran(context, long("named")), ran(context, long("not named"))
+    forget_page(context)
+    if has_artifacts:
+        ran(other, long("its own"))
+    if place == "system":
+        other.update(system=f"See artifact://{id}")
+        other.append({"role": "user", "content": "begin"})
+    elif place == "result":
+        call = {"id": "c9", "name": "bash", "arguments": {}}
+        other.append({"role": "assistant", "tool_calls": [call]})
+        other.append_result("c9", f"it is in {id} now")
+    else:
+        other.append({"role": "user", "content": f"compare it with artifact://{id}"})
+    if place == "hidden":
+        other.append({"role": "user", "content": "and then"})
+        other.clear()
+    other.flush()
+    done = clean(store, keep_count=0, conversation=scope)
+    removed = {item.artifact.id for item in done.removed}
+    assert gone in removed and (id in removed) == (place == "hidden")
+    if place != "hidden":
+        assert context.unfold(id).content
+        [kept] = [item for item in done.kept if item.artifact.id == id]
+        assert "the page of other names it" in kept.why
+
+
 def test_what_another_conversation_has_stays(store):
     """T-16: two conversations in one store; cleaning one leaves the other's, though contents are
     kept once."""
@@ -148,15 +180,14 @@ def test_content_that_is_put_again_while_cleaning_is_not_lost(store, monkeypatch
     context, other = opened(store), opened(store, "other")
     id = ran(context, long("output"))
     forget_page(context)
-    survey = cleaning._survey
+    ask_the_rest = cleaning._Contents.ask_the_rest
 
-    def surveyed_then_put(*given):
-        found = survey(*given)
+    def asked_then_put(*given):
+        ask_the_rest(*given)
         time.sleep(0.02)
         assert ran(other, long("output")) == id
-        return found
 
-    monkeypatch.setattr(cleaning, "_survey", surveyed_then_put)
+    monkeypatch.setattr(cleaning._Contents, "ask_the_rest", asked_then_put)
     time.sleep(0.02)
     assert clean(store, now_ms=clock_ms(), keep_count=0).removed == ()
     monkeypatch.undo()

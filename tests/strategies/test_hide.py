@@ -101,6 +101,8 @@ def test_auto_keeps_a_quarter_only_above_twice_the_limit(total: int, expected: s
         (12, "none", [2, 3, 4, 5, 6, 7, 8, 9, 11]),  # 10 is the latest request, which the law keeps
         (14, "half", range(2, 8)),
         (3, "half", []),
+        (12, "condense", range(2, 10)),  # C-53: it ends with the assistant's words, a summary
+        (11, "condense", range(2, 10)),  # C-53: it does not
     ],
 )
 def test_a_preset_hides_its_range_of_the_page(n: int, preset: str, expected: list[int]) -> None:
@@ -150,7 +152,7 @@ def test_a_tool_pair_is_never_cut_by_a_preset() -> None:
     for i in range(9):
         parts += used(f"t{i}", "output " * 50)
     log = log_of(parts)
-    for preset in ("none", "lastTwo", "half", "quarter", "auto"):
+    for preset in ("none", "lastTwo", "half", "quarter", "auto", "condense"):
         done = climbed(log, hide, preset=preset)
         assert done.proposals and not broken(done.state.view())
         assert done.state.view().slots[-1].seq == len(parts)

@@ -41,7 +41,7 @@ CASES: dict[str, tuple[Strategy, dict[str, Any]]] = {
     "hide": (hide, {}),
     **{
         f"hide {preset}": (hide, {"preset": preset})
-        for preset in ("none", "lastTwo", "half", "quarter", "auto")
+        for preset in ("none", "lastTwo", "half", "quarter", "auto", "condense")
     },
     "hide fraction": (hide, {"fraction": 0.5}),
     "clear": (clear, {"keep": 1}),

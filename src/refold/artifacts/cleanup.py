@@ -1,8 +1,9 @@
 """Artifacts that nobody needs any more are removed: by age, by size, by number, the oldest first.
 
 Contents are kept once for all conversations, so all of them are asked first. What stays in any
-case: what a page shows or names (its slots, its system prompt, its pins), what another conversation
-names, what a user stored, and what was put just now. First the log of each conversation says that
+case: what any page of the store shows or names (its slots, its system prompt, its pins), what
+another conversation has, what a user stored, and what was put just now. Pages of conversations that
+have no artifact are read only if something would go. First the log of each conversation says that
 the bytes are gone, then they go: a crash in between leaves bytes that nobody misses, never a handle
 without an explanation. Neighbours: `listing` says what there is, `Store.drop` deletes.
 """
@@ -121,13 +122,17 @@ def clean(
     if conversation is not None:
         store.conversation(conversation)
     before_ms = now_ms - round(grace_s * 1000)
-    contents, damaged = _survey(store, conversation, before_ms)
-    excess = list(_excess(contents, quota, now_ms))
+    contents = _contents_of(store)
+    scope = _scope(contents, conversation, before_ms)
+    excess = list(_excess(scope, quota, now_ms))
+    if any(not content.needed for content, _ in excess):
+        contents.ask_the_rest(store, scope)
+        excess = list(_excess(scope, quota, now_ms))
     removed = [(content, why) for content, why in excess if not content.needed]
     kept = [(content, f"{why}, but {content.needed}") for content, why in excess if content.needed]
     if not dry_run:
         removed = _delete(store, removed, before_ms)
-    return Cleanup(removed=_items(removed), kept=_items(kept), damaged=damaged)
+    return Cleanup(removed=_items(removed), kept=_items(kept), damaged=contents.damaged)
 
 
 def drop_before_ms(now_ms: int, named_ms: int) -> int:
@@ -160,6 +165,8 @@ class _Contents:
         self.by_digest: dict[str, _Content] = {}
         self.damaged: dict[str, str] = {}  # conversations whose logs cannot be read, and why
         self.doubt = ""  # why any content may be needed
+        self._namers: dict[str, str] = {}  # ids that a page names, and whose page that is
+        self._unasked: list[Conversation] = []  # those whose pages were not looked at
 
     def holders(self, digest: str) -> set[str]:
         """The conversations that have a content."""
@@ -175,10 +182,36 @@ class _Contents:
 
     def _ask(self, store: Store, about: Conversation) -> None:
         log = Log(store, about.id)
-        named = named_in(log.state) if log.state.artifacts else set()
+        if not log.state.artifacts:
+            self._unasked.append(about)
+            return
+        named = self._named(log, about)
         for stored in list(listed(log)):
             if not stored.cleaned_ms:
                 self._content(stored.artifact).learn(about.id, stored, named)
+
+    def _named(self, log: Log, about: Conversation) -> set[str]:
+        """The ids that the page of a conversation names, which are remembered as named by it."""
+        named = named_in(log.state)
+        for id in named:
+            self._namers.setdefault(id, about.id)
+        return named
+
+    def ask_the_rest(self, store: Store, scope: Iterable[_Content]) -> None:
+        """Looks at the pages of conversations that have no artifact themselves: what one of them
+        names must stay."""
+        for about in self._unasked:
+            with suppress(NotFound):
+                try:
+                    self._named(Log(store, about.id), about)
+                except Corrupt as error:
+                    self._spare(store, about, error)
+        for content in scope:
+            content.need(self._naming(content.artifact.id) or self.doubt)
+
+    def _naming(self, id: str) -> str:
+        namer = self._namers.get(id)
+        return f"the page of {namer} names it" if namer else ""
 
     def _spare(self, store: Store, about: Conversation, error: Corrupt) -> None:
         """Keeps what a damaged log still names: whether it needs it cannot be known."""
@@ -203,12 +236,9 @@ def _contents_of(store: Store) -> _Contents:
     return contents
 
 
-def _survey(
-    store: Store, conversation: str | None, before_ms: int
-) -> tuple[list[_Content], dict[str, str]]:
-    """The contents in question, oldest first, with what every conversation of the store says
-    about them; and which conversations could not be asked."""
-    contents = _contents_of(store)
+def _scope(contents: _Contents, conversation: str | None, before_ms: int) -> list[_Content]:
+    """The contents in question, oldest first, with what the conversations that have them say about
+    them."""
     scope = list(contents.by_digest.values())
     if conversation is not None:
         scope = [one for one in scope if conversation in one.conversations]
@@ -218,7 +248,7 @@ def _survey(
         if one.at_ms >= before_ms:
             one.need("it is new")
         one.need(contents.doubt)
-    return sorted(scope, key=lambda one: one.at_ms), contents.damaged
+    return sorted(scope, key=lambda one: one.at_ms)
 
 
 def named_in(state: Fold) -> set[str]:

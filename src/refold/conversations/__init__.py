@@ -87,13 +87,18 @@ def __dir__() -> builtins.list[str]:
 
 
 @checked
-def list(store: Store | Place, *, tag: str = "") -> builtins.list[Conversation]:
+def list(
+    store: Store | Place, *, tag: str = "", folder: str | PathLike[str] = ""
+) -> builtins.list[Conversation]:
     """All conversations, the one that was written to last first, with their titles, tags, metadata
-    and names; with a tag, those that carry it."""
+    and names; with a tag, those that carry it, with a folder, those whose metadata say by `cwd`
+    that they were held in it or below it."""
     from refold.conversations.listing import described, newest
 
     with _open(store, read_only=True) as opened:
-        return [described(opened, about) for about in newest(opened, tag=tag)]
+        return [
+            described(opened, about) for about in newest(opened, tag=tag, folder=fspath(folder))
+        ]
 
 
 @checked

@@ -8,6 +8,9 @@ store below, `names` knows names, `deleter` sweeps in this order, the command li
 
 from __future__ import annotations
 
+from os.path import normpath
+from pathlib import PurePath
+
 from msgspec.structs import replace
 
 from refold.checked import quoted
@@ -24,6 +27,7 @@ from refold.log.log import Log
 from refold.log.reading import chain_at, conversations, pages_of
 from refold.stores.protocol import Store
 
+FOLDER = "cwd"  # in the metadata: the folder that a conversation was held in
 PREVIEW_CHARS = 80
 PREVIEW_EVENTS = 20
 REDACTED_CHARS = 2_000
@@ -32,13 +36,27 @@ POSITION_DIGITS = 18
 POSITION_HINT = "@1 is the newest conversation, @2 the one before"
 
 
-def newest(store: Store, *, tag: str = "") -> list[Conversation]:
+def newest(store: Store, *, tag: str = "", folder: str = "") -> list[Conversation]:
     """All conversations, the one that was written to last first; with a tag, those that carry
-    it."""
+    it, with a folder, those that were held in it or below it."""
     ordered = sorted(conversations(store), key=_newest_first)
-    if not tag:
+    if not tag and not folder:
         return ordered
-    return [about for about in ordered if tag in (meta_of(store, about).tags or ())]
+    return [about for about in ordered if _fits(meta_of(store, about), tag, folder)]
+
+
+def _fits(meta: Meta, tag: str, folder: str) -> bool:
+    if tag and tag not in (meta.tags or ()):
+        return False
+    return not folder or _is_below((meta.metadata or {}).get(FOLDER), folder)
+
+
+def _is_below(path: object, folder: str) -> bool:
+    """Whether a path is the folder or below it; by its words, for it may be another machine's."""
+    if not isinstance(path, str) or not path:
+        return False
+    place, wanted = PurePath(normpath(path)), PurePath(normpath(folder))
+    return place == wanted or wanted in place.parents
 
 
 def _newest_first(about: Conversation) -> tuple[int, str]:

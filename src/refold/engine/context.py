@@ -570,6 +570,7 @@ class Context:
         settings = settings_of(self.config, self._embedder)
         return SemanticMemory(
             self._open.store,
+            scope=spawn.memory_scope(self.view.metadata),
             embedder=settings.embedder,
             vectors=settings.vectors,
             threshold=settings.threshold,
@@ -615,10 +616,13 @@ class Context:
         summary: str | None = None,
         artifacts: Sequence[str] = (),
         model: str | None = None,
+        memory: str = "",
     ) -> Context:
         """A conversation for another agent, in the same store. It is told the task, a summary
         (the ledger, which quotes your requests, unless one is given) and the artifacts named here,
-        and sees no other message of this conversation."""
+        and sees no other message of this conversation. What it remembers lies in `memory`
+        (`agent.NAME`), or is for the whole project."""
+        metadata = {spawn.MEMORY: spawn.scope_checked(memory)} if memory else None
         with self._open.reading() as state:
             given = spawn.chosen([one.artifact for one in self.artifacts.list()], artifacts)
             opening = spawn.handed_over(
@@ -626,6 +630,7 @@ class Context:
             )
             child = self._sibling(id, model=model or self._model.info.name)
             child._begin([*map(self._open.draft, given), *self._intake.message(opening, "refold")])
+        child.update(metadata=metadata)
         child.append({"role": "user", "content": task})
         return child
 

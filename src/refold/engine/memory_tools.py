@@ -54,7 +54,9 @@ class MemoryTools:
         if given.scope not in ("project", "user"):
             raise Invalid(f"there is no scope {quoted(given.scope)}", hint="scopes: project, user")
         memory = self._memory()
-        entry = memory.store(given.content, tags=given.tags, scope=given.scope, trust="model")
+        # An agent with a memory of its own remembers there, not for the whole project.
+        scope = "user" if given.scope == "user" else memory.scope
+        entry = memory.store(given.content, tags=given.tags, scope=scope, trust="model")
         known = f", said {entry.count} times now" if entry.count > 1 else ""
         return f"[Remembered as {entry.id}{known}.]"
 

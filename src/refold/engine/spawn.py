@@ -4,24 +4,28 @@ else.
 The other agent has a conversation of its own. It starts with one message that says where it comes
 from, what was found out so far (the ledger, unless the caller gives words of its own) and which
 artifacts it may unfold. No message of the first conversation is in it, and no secret, like in every
-summary; artifacts and task are handed on as they are. Neighbours: `engine` (`Context.spawn`),
-`strategies.ledger` makes the facts, `redaction` finds secrets.
+summary; artifacts and task are handed on as they are. What it remembers may lie in a memory of its
+own, which its metadata name. Neighbours: `engine` (`Context.spawn`), `strategies.ledger` makes the
+facts, `redaction` finds secrets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from refold.artifacts.listing import is_in_log
+from refold.checked import quoted
 from refold.config import Config
 from refold.core.model import Artifact, Message, Text, View
-from refold.errors import NotFound
+from refold.errors import Invalid, NotFound
 from refold.ledger.facts import Cutter
 from refold.ledger.ledger import facts_of, merged
 from refold.ledger.text import ledger_lines
 from refold.redaction import redactor
 
 SUMMARY_CHARS = 12_000
+MEMORY = "memory"  # in the metadata: the scope that the agent of a conversation remembers in
 
 
 def handed_over(
@@ -57,3 +61,22 @@ def chosen(there: Sequence[Artifact], ids: Sequence[str]) -> list[Artifact]:
 
 def _named(artifact: Artifact) -> str:
     return f"- artifact://{artifact.id} {artifact.name} ({artifact.lines:,} lines)"
+
+
+def scope_checked(scope: str) -> str:
+    """The scope of an agent; Invalid for that of others."""
+    from refold.memory.journal import AGENT, scope_checked
+
+    if not scope.startswith(AGENT):
+        hint = "agent.NAME; without one, the agent remembers for the whole project"
+        raise Invalid(f"memory: {quoted(scope)} is not the scope of an agent", hint=hint)
+    return scope_checked(scope)
+
+
+def memory_scope(metadata: Mapping[str, Any]) -> str:
+    """The scope that a conversation remembers in: its agent's own, or the project's. Metadata may
+    come from elsewhere, so what is not the scope of an agent is none."""
+    try:
+        return scope_checked(metadata[MEMORY])
+    except (KeyError, AttributeError, TypeError, Invalid):
+        return "project"

@@ -64,6 +64,20 @@ def traced(log: Log, seq: int, config: Config) -> list[Trace]:
     return sorted(traces, key=lambda trace: trace.seq)
 
 
+def history_of(events: Iterable[Event]) -> list[Trace]:
+    """Everything that was done to the page of a log, oldest first: every edit, pin, undo, restore
+    and erasure, and whether it holds now."""
+    controls = [event for event in events if event.kind in CONTROLS]
+    found = switches(controls)
+    history = []
+    for event in controls:
+        body = decode(event)
+        if body is not None:
+            at = body.seq if isinstance(body, Replace) else 0
+            history.append(_trace(event, body, live=_holds(event, body, at, found)))
+    return history
+
+
 def _offloads(event: Event, blocks: Sequence[Block]) -> Iterator[Trace]:
     """The results that were too large for the page when they came: each is an artifact now, and
     the page has a stub."""

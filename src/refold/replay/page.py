@@ -1,28 +1,23 @@
 """One page that shows a replay: the curves, a slider through the turns, the pages side by side.
 
-Self-contained: nothing is loaded from anywhere, and the content security policy names the one style
-and the one script by their digests, so that nothing that a session says could run. Content goes
-into the page as JSON in which no tag can begin, and from there into text nodes only. Neighbours:
-`run` keeps the pages, `page.css` and `page.js` are what is written in.
+Self-contained, and deaf to what a session says: see `document`. Content goes into the page as JSON,
+and from there into text nodes only. Neighbours: `run` keeps the pages, `page.css` and `page.js` are
+what is written in.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Callable, Sequence
 from html import escape
-from importlib.resources import files
 from typing import Any
 
 import msgspec
 
+from refold.replay.document import asset, behind, document, json_text, room
 from refold.replay.run import AGENT, OURS, Kept, Outcome, Replayed
 from refold.replay.words import measure_words, size_words
 
-MARK = "<!doctype html>\n<!-- refold replay -->"
-TEXT_BYTES_MIN, TEXT_BYTES_MAX = 200, 20_000
-TEXTS_BYTES_MAX = 3_000_000
+MARK = "<!-- refold replay -->"
 WIDE, HIGH = 1_000, 300
 WINDOWS_DRAWN = 3  # what is more leaves the picture at its top: the rest could not be told apart
 BESIDE_FIRST = (AGENT, "sliding window")  # what refold is compared with until one is chosen
@@ -32,20 +27,10 @@ Redact = Callable[[str], str]
 def page_of(title: str, id: str, replayed: Replayed, kept: Kept, rows: Sequence[Sequence[str]],
             redact: Redact, counted: str = "") -> str:  # fmt: skip
     """The whole document. `rows` is the table, its heads first, `counted` how sizes are counted."""
-    style, script = _asset("page.css"), _asset("page.js")
-    policy = (
-        f"default-src 'none'; style-src {_source(style)}; script-src {_source(script)};"
-        " base-uri 'none'; form-action 'none'"
-    )
     last = max(0, len(replayed.outcome(OURS).turns) - 1)
-    heading = escape(redact(title))
-    return f"""{MARK}
-<html lang="en"><head><meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-<title>{heading}: replay</title><style>{style}</style></head><body>
-<h1>{heading}</h1><p>{escape(id)}: {size_words(replayed)}. {escape(counted)}</p>
+    heading = redact(title)
+    body = f"""<h1>{escape(heading)}</h1>\
+<p>{escape(id)}: {size_words(replayed)}. {escape(counted)}</p>
 {_chart(replayed)}
 <div class="wide">{_table(rows)}</div><p>{escape(measure_words(replayed))}</p>
 {_lists(replayed, redact)}
@@ -54,8 +39,10 @@ def page_of(title: str, id: str, replayed: Replayed, kept: Kept, rows: Sequence[
 <label for="policy">beside</label><select id="policy">{_options(replayed)}</select></div>
 <main class="sides" id="sides"></main>
 <script type="application/json" id="told">{_json(replayed, kept, redact)}</script>
-<script>{script}</script></body></html>
 """
+    style = asset(__package__, "document.css") + asset(__package__, "page.css")
+    script = asset(__package__, "page.js")
+    return document(MARK, f"{heading}: replay", body, style=style, script=script)
 
 
 def _options(replayed: Replayed) -> str:
@@ -64,16 +51,6 @@ def _options(replayed: Replayed) -> str:
     return "".join(
         f"<option{' selected' if name == first else ''}>{escape(name)}</option>" for name in others
     )
-
-
-def _asset(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-def _source(content: str) -> str:
-    """How a content security policy names this very text."""
-    digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
-    return f"'sha256-{digest}'"
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
@@ -155,14 +132,10 @@ def _lists(replayed: Replayed, redact: Redact) -> str:
             for one in outcome.lost
         )
         if lost:
-            parts.append(_behind(escape(outcome.policy), f"<ul>{lost}</ul>"))
+            parts.append(behind(escape(outcome.policy), f"<ul>{lost}</ul>"))
     heading = "the names that each policy lost, and the line they stood on"
-    shown = _behind("the receipts of refold", f"<ul>{receipts}</ul>")
-    return shown + (_behind(heading, "".join(parts)) if parts else "")
-
-
-def _behind(heading: str, content: str) -> str:
-    return f"<details><summary>{heading}</summary>{content}</details>"
+    shown = behind("the receipts of refold", f"<ul>{receipts}</ul>")
+    return shown + (behind(heading, "".join(parts)) if parts else "")
 
 
 def _turn(turn: int) -> str:
@@ -180,8 +153,7 @@ def _json(replayed: Replayed, kept: Kept, redact: Redact) -> str:
         "pages": kept.pages,
         "sizes": {one.policy: [turn.tokens for turn in one.turns] for one in replayed.outcomes},
     }
-    # No tag, no comment and no end of the script can begin in it.
-    return msgspec.json.encode(value).decode().replace("<", "\\u003c").replace("&", "\\u0026")
+    return json_text(value)
 
 
 def _shown(texts: list[str]) -> list[tuple[str, str, int]]:
@@ -189,21 +161,10 @@ def _shown(texts: list[str]) -> list[tuple[str, str, int]]:
     more there are."""
     written = [len(msgspec.json.encode(text)) + 5 * (text.count("<") + text.count("&"))
                for text in texts]  # fmt: skip
-    room = _room(written)
+    most = room(written)
     shown = []
     for text, size in zip(texts, written):
         role, _, said = text.partition("\0")
-        chars = max(1, len(text) * room // max(1, size)) if size > room else len(said)
+        chars = max(1, len(text) * most // max(1, size)) if size > most else len(said)
         shown.append((role, said[:chars], max(0, len(said) - chars)))
     return shown
-
-
-def _room(sizes: list[int]) -> int:
-    """How long each may be, so that all together fit: short ones leave their room to the long."""
-    left, count = TEXTS_BYTES_MAX, len(sizes)
-    for size in sorted(sizes):
-        share = left // count
-        if size > share:
-            return max(TEXT_BYTES_MIN, min(TEXT_BYTES_MAX, share))
-        left, count = left - size, count - 1
-    return TEXT_BYTES_MAX

@@ -2,9 +2,10 @@
 read them.
 
 Without a preset it hides just enough to reach the target. A preset fixes the amount instead:
-`none`, `lastTwo`, `half`, `quarter`, `auto`, or a `fraction`. The opening (first request and its
-plain reply), pins, the latest request and the newest unit stay. Neighbours: `hide_notice` writes
-the edits and their notice; `window` and `importance` choose differently and hide through it.
+`none`, `lastTwo`, `half`, `quarter`, `auto`, `condense`, or a `fraction`. The opening (first
+request and its plain reply), pins, the latest request and the newest unit stay. Neighbours:
+`hide_notice` writes the edits and their notice; `window` and `importance` choose differently and
+hide through it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from refold.strategies.hide_notice import (
     shown_notice_tokens,
 )
 
-PRESETS = ("none", "lastTwo", "half", "quarter", "auto")
+PRESETS = ("none", "lastTwo", "half", "quarter", "auto", "condense")
 _HANDLES_EXPECTED = 2  # in the notice, when its size must be known before it is written
 
 
@@ -43,7 +44,10 @@ def _amount(brief: Brief) -> tuple[set[int], str]:
         return _by_fraction(brief.view, fraction), f"{fraction:g} of the messages"
     if not preset:
         return _oldest(brief), "oldest first"
-    preset = auto_preset(brief) if preset == "auto" else preset
+    if preset == "auto":
+        preset = auto_preset(brief)
+    elif preset == "condense":
+        preset = condense_preset(brief.view)
     return _by_preset(brief.view, preset), f"truncation {preset}"
 
 
@@ -162,6 +166,13 @@ def auto_preset(brief: Brief) -> str:
     """A quarter stays if even half the page is above the limit, as after a switch to a smaller
     window."""
     return preset_for(round(brief.view.tokens * brief.budget.factor), brief.budget.compact_at)
+
+
+def condense_preset(view: View) -> str:
+    """The last pair stays if it ends with the assistant's words, which then stand for all that
+    goes; else there is nothing to keep."""
+    slots = view.slots
+    return "lastTwo" if slots and slots[-1].message.role == "assistant" else "none"
 
 
 def preset_for(total: int, limit: int) -> str:

@@ -60,7 +60,7 @@ BUILT_IN: dict[str, tuple[str, Settings]] = {
 }
 # Of settings that are names: the names. The strategies say the same (`PRESETS`, `WAYS`, `RESTS`).
 CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
-    "hide": {"preset": ("", "none", "lastTwo", "half", "quarter", "auto")},
+    "hide": {"preset": ("", "none", "lastTwo", "half", "quarter", "auto", "condense")},
     "clear": {"preset": ("", "clear_tool_uses", "prune")},
     "window": {"by": ("messages", "tokens", "age")},
     "importance": {"preset": ("", "threshold"), "rest": ("hide", "summarize")},

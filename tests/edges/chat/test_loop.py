@@ -341,3 +341,10 @@ def test_another_model_is_another_writer(tmp_path: Path) -> None:
     chat.use(Replies(name="gpt-4.1"))
     assert chat.context._writer.model == "gpt-4.1"  # type: ignore[union-attr]
     assert chat.context.budget.window == 1_047_576
+
+
+def test_a_chat_says_in_which_folder_it_was_held(tmp_path: Path) -> None:
+    """Y-82"""
+    chat = chat_in(tmp_path, Replies(said("hello")))
+    chat.answer("say hello")
+    assert chat.context.view.metadata == {"cwd": str(chat.workspace.root)}

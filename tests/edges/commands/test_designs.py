@@ -38,6 +38,7 @@ DESIGNS = {
     "context restore": "{point}",
     "context search": "alpha",
     "compact": "--dry-run keep the names",
+    "condense": "",
     "undo": "",
     "redo": "",
     "pin": "{seq}",

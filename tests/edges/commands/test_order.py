@@ -41,6 +41,11 @@ def given_options(draw: st.DrawFn, name: str) -> list[list[str]]:
     return found + draw(st.lists(st.sampled_from([["--json"], ["--no-color"]]), max_size=2))
 
 
+def test_a_value_that_is_a_name_stays_a_value() -> None:
+    words = ["--project", "memory", "--store", "list", "memory", "reindex", "last"]
+    assert named_first(words, COMMANDS) == ["memory", "reindex", *words[:4], "last"]
+
+
 @given(st.data())
 def test_options_stand_wherever_one_likes(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(COMMANDS)))

@@ -39,6 +39,7 @@ READING: dict[str, tuple[tuple[str, ...], ...]] = {
     "points": (("work",), ("work", "--every", "1")),
     "diff": (("work", "4"), ("work", "4", "9")),
     "why": (("work", "4"), ("work", "7")),
+    "debug": (("work",),),
     "artifacts list": (("work",), ("work", "--match", "login")),
     "artifacts show": (("work", "ARTIFACT"), ("work", "ARTIFACT", "--lines", "2")),
     "artifacts grep": (("work", "login"),),
@@ -59,6 +60,7 @@ DRY = (
     ("compact", "work", "--strategy", "hide", "--target", "60", "--dry-run"),
     ("restore", "work", "9", "--dry-run"),
     ("restore", "work"),
+    ("condense", "work"),
     ("sweep", "--keep", "0", "--dry-run"),
     ("artifacts", "clean", "work", "--keep-count", "0"),
 )

@@ -1,4 +1,4 @@
-"""The page of a replay, written by `refold replay` and opened in the system's browser."""
+"""Pages that refold writes, opened in the system's browser."""
 
 from __future__ import annotations
 
@@ -34,10 +34,14 @@ def written(folder: Path, said: list[dict[str, Any]], window: int, **about: str)
     file, page = folder / "session.json", folder / "page.html"
     given = {"model": "claude-sonnet-4-5", "messages": said, **about}
     file.write_text(json.dumps(given), encoding="utf-8")
-    options = ("--window", str(window), "--html", str(page), "--json")
-    command = (*PROGRAM, "replay", str(file), *options)
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=REPLAY_S_MAX)
+    called(folder, "replay", str(file), "--window", str(window), "--html", str(page), "--json")
     return page
+
+
+def called(folder: Path, *words: str) -> None:
+    """Runs a command of refold in a folder."""
+    command = (*PROGRAM, *words)
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=REPLAY_S_MAX)
 
 
 @pytest.fixture(scope="session")

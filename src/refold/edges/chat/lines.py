@@ -26,7 +26,7 @@ class Lines(Protocol):
         ...
 
     def ask(self, question: str) -> str:
-        """The answer to a question, in small letters; empty where there is none."""
+        """The answer to a question; empty where there is none."""
         ...
 
 
@@ -45,7 +45,7 @@ class PlainLines:
 
     def ask(self, question: str) -> str:
         answer = self._line(f"{question} ") if self.can_ask else None
-        return (answer or "").strip().lower()
+        return (answer or "").strip()
 
     def _line(self, prompt: str) -> str | None:
         if self.can_ask:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from refold.checked import quoted
 from refold.config import Config
-from refold.conversations.listing import meta_of
+from refold.conversations.listing import FOLDER, meta_of
 from refold.core.model import ToolCall
 from refold.dialects import tool_calls
 from refold.display import cut, one_line
@@ -229,7 +229,9 @@ class Chat:
 
     def _append(self, text: str) -> None:
         if not self.context.view.title:
-            self.context.update(title=cut(one_line(text), TITLE_CHARS))
+            # Where it began stays, wherever it goes on.
+            metadata = {FOLDER: str(self.workspace.root), **self.context.view.metadata}
+            self.context.update(title=cut(one_line(text), TITLE_CHARS), metadata=metadata)
         content, missing = with_files(text, self.workspace, self.context)
         for reason in missing:
             self.shown.aside(("dim", f"{reason}; it is sent as it stands"))

@@ -74,7 +74,7 @@ class PromptLines:
             answer: str = prompt(f"{question} ")
         except EOFError:
             return ""
-        return answer.strip().lower()
+        return answer.strip()
 
     def get_completions(self, document: Any, event: Any) -> Iterator[Any]:
         """What the word before the cursor could become; it may have spaces in it."""

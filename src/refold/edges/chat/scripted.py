@@ -25,10 +25,11 @@ WINDOW = 24_000
 WORD_S = 0.005
 FILES_MAX = 40
 QUOTED_CHARS = 160
+REQUESTS_MAX, REQUEST_CHARS = 40, 80
 HELP = (
     "I am a script, not a model. I understand: list [FOLDER] - read FILE - read all - "
     "find TEXT - write FILE: TEXT - run COMMAND - remember FACT - recall WORDS - "
-    "what was said about WORDS - unfold HANDLE - count to N. "
+    "what was said about WORDS - unfold HANDLE - count to N - condense. "
     "Type /help for the commands of refold, such as /context, /compact and /undo."
 )
 
@@ -52,7 +53,7 @@ class Scripted:
     def stream(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """The chunks of the reply to a request."""
         asked, steps = _turn(request["messages"])
-        calls, text = _reply(asked, steps)
+        calls, text = _reply(asked, steps, request["messages"])
         for word in re.findall(r"\s*\S+", text):
             time.sleep(self._word_s)
             yield _chunk({"content": word})
@@ -104,9 +105,11 @@ def _text(content: Any) -> str:
     return texts[-1] if texts else ""
 
 
-def _reply(asked: str, steps: list[Step]) -> tuple[list[Call], str]:
+def _reply(asked: str, steps: list[Step], messages: list[dict[str, Any]]) -> tuple[list[Call], str]:
     """The tools that come next, and the words before them; words alone end the turn."""
     for text in _requests(asked):
+        if _ABOUT_A_SUMMARY.match(text):
+            return [], _summary(messages)
         for pattern, plan in _PLANS:
             found = re.match(pattern, text, re.I | re.S)
             if found is not None:
@@ -129,6 +132,15 @@ def _is_summary(paragraph: str) -> bool:
     return paragraph.startswith("[") and "not a new request" in paragraph
 
 
+def _summary(messages: list[dict[str, Any]]) -> str:
+    """What was asked for, in the user's words."""
+    said = [_text(one.get("content")) for one in messages if one["role"] == "user"]
+    requests = [next(_requests(text), "") for text in said]
+    asked = [text for text in requests if text and not _ABOUT_A_SUMMARY.match(text)]
+    told = "; ".join(cut(one_line(text), REQUEST_CHARS) for text in asked[-REQUESTS_MAX:])
+    return f"So far you asked for: {told}."
+
+
 def _once(call: Call, steps: list[Step], said: str) -> tuple[list[Call], str]:
     """One tool, then what it gave."""
     if not steps:
@@ -146,6 +158,7 @@ def _quoted(result: str) -> str:
 # --- what it understands ---
 
 _Found = re.Match[str]
+_ABOUT_A_SUMMARY = re.compile(r"condense\b|this is what I say about the summary", re.I)
 _FILES = re.compile(r"<(file-[0-9a-f]+)[^>]*>.*?</\1>", re.S)
 
 

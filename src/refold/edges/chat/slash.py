@@ -18,10 +18,11 @@ from msgspec import Meta, Struct
 
 from refold.checked import quoted
 from refold.conversations.listing import id_of, meta_of, newest, title_of
+from refold.edges.chat.condense import is_agreed
 from refold.edges.chat.loop import Chat, endpoint_for
 from refold.edges.chat.names import new_id
 from refold.edges.cli.screen import Screen
-from refold.edges.commands import COMMANDS, fork, help_
+from refold.edges.commands import COMMANDS, condense, fork, help_
 from refold.edges.commands.command import Arguments, Document
 from refold.edges.commands.line import HELP_OPTIONS, Line, arguments_of, as_lines, parse, split
 from refold.edges.commands.model import WINDOW
@@ -194,6 +195,16 @@ def _list(chat: Chat) -> None:
     chat.shown.aside(("dim", "Go there with: /resume ID") if found else "There is none yet.")
 
 
+def _condense(chat: Chat, given: condense.CondenseArguments) -> bool:
+    is_wished = given.accept or is_agreed(chat, given.feedback.strip())
+    if is_wished or not (chat.failure or chat.lines.can_ask):
+        # The receipt says what the notices would say.
+        chat.is_quiet_about_notices = True
+        accepted = condense.CondenseArguments(accept=is_wished)
+        _run(chat, Line(condense.COMMAND, accepted))
+    return True
+
+
 def _fork(chat: Chat, given: fork.ForkArguments) -> bool:
     with Session.holding(chat.context, chat.store) as session:
         forked = fork.run(session, given)
@@ -231,6 +242,14 @@ _OWN = (
         details=f"{fork.COMMAND.details} The chat goes on in the new one.",
         arguments=fork.ForkArguments,
         run=_fork,
+    ),
+    OwnCommand(
+        name="condense",
+        summary=COMMANDS["condense"].summary,
+        details="The model writes a summary; with TEXT, one that minds it, or a better one. You "
+        "accept it, or say what is wrong. Nothing is lost: /undo takes it back.",
+        arguments=condense.CondenseArguments,
+        run=_condense,
     ),
     OwnCommand(
         name="resume",

@@ -6,6 +6,7 @@ after it, and are left out where that does not tell them.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -28,8 +29,17 @@ NAME_CHARS = 60
 PLAIN_KINDS = {"message", "usage", "artifact", "checkpoint", "meta"}
 
 
+HERE = "."
+FOLDER = Meta(
+    description="Only conversations that were held in this folder or below it; without a PATH, "
+    "the current one.",
+    extra={"metavar": "PATH", "bare": HERE, "completes": "folder"},
+)
+
+
 class ListArguments(Arguments, frozen=True, kw_only=True):
     tag: Annotated[str, Meta(description="Only conversations with this tag.")] = ""
+    folder: Annotated[str, FOLDER] | None = None
     limit: Annotated[int, Meta(description="At most this many.", ge=1)] | None = None
 
 
@@ -56,6 +66,7 @@ class Listed(Result, frozen=True, kw_only=True):
     store: str
     conversations: tuple[Row, ...]
     tag: str = ""
+    folder: str = ""
 
     @property
     def damaged(self) -> dict[str, str]:
@@ -69,9 +80,10 @@ class Listed(Result, frozen=True, kw_only=True):
 
 def run(session: Session, arguments: ListArguments) -> Listed:
     store = session.store
-    chosen = newest(store, tag=arguments.tag)[: arguments.limit]
+    folder = "" if arguments.folder is None else str(Path(arguments.folder).resolve())
+    chosen = newest(store, tag=arguments.tag, folder=folder)[: arguments.limit]
     rows = tuple(_row(store, about) for about in chosen)
-    return Listed(store=store.url, conversations=rows, tag=arguments.tag)
+    return Listed(store=store.url, conversations=rows, tag=arguments.tag, folder=folder)
 
 
 def _row(store: Store, about: Conversation) -> Row:
@@ -140,7 +152,8 @@ def _current_tokens(page: Sized, model: str | None) -> int:
 def show(listed: Listed, screen: Screen) -> None:
     if not listed.conversations:
         tagged = f" with the tag {listed.tag}" if listed.tag else ""
-        screen.line(f"There are no conversations{tagged} in {listed.store}.")
+        held = f" that were held in {listed.folder}" if listed.folder else ""
+        screen.line(f"There are no conversations{tagged}{held} in {listed.store}.")
         return
     heads: tuple[str, ...] = ("ID", "TITLE", ">MESSAGES", ">TOKENS", "UPDATED", "PARENT")
     rows = [_cells(row) for row in listed.conversations]

@@ -64,8 +64,8 @@ def _takes(name: str, words: Sequence[str]) -> bool:
             return False
         if equals or value == "none":
             continue
-        is_given = bool(rest) and not (value == "maybe" and _is_option(rest[0]))
-        if is_given:
+        # An option is never another's value: else a value that is a command's name would be one.
+        if rest and not _is_option(rest[0]):
             rest.pop(0)
         elif value == "needed":
             return False

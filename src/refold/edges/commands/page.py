@@ -2,12 +2,14 @@
 
 `refold page ID 2` unfolds the second of them: what stood there before. Numbers count from the top
 of the page, so they hold until the page changes. Neighbours: `show` names every edit, `unfold`
-takes a handle. On a terminal it stops at every full screen, unless `--all` is given.
+takes a handle. On a terminal it stops at every full screen, unless `--all` is given. With `--html`
+it is a file for a browser, with every message, what is folded behind a click.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -19,7 +21,7 @@ from refold.display import number
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
 from refold.engine.context import Context
-from refold.errors import NotFound
+from refold.errors import Invalid, NotFound
 from refold.log.unfold import body_text
 
 NUMBER = Meta(
@@ -30,11 +32,17 @@ NUMBER = Meta(
 
 
 WHOLE = Meta(description="Do not stop at every full screen.")
+HTML = Meta(
+    description="Write the whole conversation as one page for a browser: how full it is, what was "
+    "compacted, and what is folded behind a click.",
+    extra={"metavar": "FILE", "completes": "file"},
+)
 
 
 class PageArguments(Arguments, frozen=True, kw_only=True):
     number: Annotated[int, NUMBER] | None = None
     whole: Annotated[bool, WHOLE] = field(name="all", default=False)
+    html: Annotated[str, HTML] | None = None
 
 
 class PagePart(Struct, frozen=True, kw_only=True):
@@ -66,7 +74,20 @@ class Unfolded(Result, frozen=True, kw_only=True):
     whole: bool | UnsetType = UNSET
 
 
-def run(session: Session, arguments: PageArguments) -> Page | Unfolded:
+class Browsable(Result, frozen=True, kw_only=True):
+    """The file for a browser."""
+
+    conversation: str
+    file: str
+    size_bytes: int
+
+
+def run(session: Session, arguments: PageArguments) -> Page | Unfolded | Browsable:
+    if arguments.html is not None:
+        if arguments.number is not None:
+            reason = "a file shows the whole conversation, not one folded part"
+            raise Invalid(reason, hint="leave the number out, or --html")
+        return _browsable(session, Path(arguments.html))
     with session.context() as context:
         if arguments.number is not None:
             found = _unfolded(context, arguments.number)
@@ -79,6 +100,18 @@ def run(session: Session, arguments: PageArguments) -> Page | Unfolded:
             tokens=context.stats().current,
             whole=arguments.whole or UNSET,
         )
+
+
+def _browsable(session: Session, file: Path) -> Browsable:
+    from refold.edges.commands.page_file import page_file
+    from refold.edges.displays.browser import MARK
+    from refold.replay.document import write
+
+    with session.context() as context:
+        page = page_file(session.store, context)
+    write(file, page, MARK)
+    size = len(page.encode())
+    return Browsable(conversation=context.id, file=str(file), size_bytes=size)
 
 
 def _text(system: object) -> str:
@@ -122,7 +155,11 @@ def _unfolded(context: Context, wanted: int) -> Unfolded:
     return Unfolded(conversation=context.id, number=wanted, handle=found.handle, text=found.text)
 
 
-def show(result: Page | Unfolded, screen: Screen) -> None:
+def show(result: Page | Unfolded | Browsable, screen: Screen) -> None:
+    if isinstance(result, Browsable):
+        size = number(result.size_bytes, "byte")
+        screen.line(f"{result.conversation} is in {result.file} ({size}); open it in a browser.")
+        return
     if result.whole is True:
         _show(result, screen)
         return

@@ -20,7 +20,7 @@ from refold.edges.commands.session import Session
 from refold.edges.commands.text import short_line
 from refold.edges.importers.importer import import_file
 from refold.engine.context import Context
-from refold.errors import Conflict, Invalid, NotFound
+from refold.errors import Invalid, NotFound
 from refold.log.reading import conversations
 from refold.redaction import redactor
 from refold.replay.plot import plot
@@ -30,7 +30,6 @@ from refold.replay.texts import Message, tokens_of_all
 from refold.replay.words import counted_words, measure_words, size_words
 from refold.stores import open_store
 from refold.stores.protocol import Store
-from refold.system.disk import os_failure
 from refold.tokens.models import model_info
 
 WINDOW_MIN, WINDOW_MAX = 1_000, 100_000_000
@@ -153,24 +152,15 @@ def _played(
 
 
 def _write(session: Session, played: Played, kept: Kept, path: Path) -> None:
-    """Writes the page. Only a page of the same kind is replaced."""
+    """Writes the page."""
+    from refold.replay.document import write
     from refold.replay.page import MARK, page_of
 
     rows = [HEADS, *(_row([one]) for one in played.replayed.outcomes)]
     redact = redactor(session.config.redact, "exports")
     counted = counted_words(played.replayed, played.messages, played.tokens)
     page = page_of(played.title, played.session, played.replayed, kept, rows, redact, counted)
-    try:
-        if path.exists() and not _begins_with(path, MARK.encode()):
-            raise Conflict(f"{path} is there and is no replay", hint="choose another name")
-        path.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise os_failure(error, f"cannot write {path}") from error
-
-
-def _begins_with(path: Path, mark: bytes) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(mark)) == mark
+    write(path, page, MARK)
 
 
 def window_of(messages: list[Message], model: str, given: int | None) -> tuple[int, str]:

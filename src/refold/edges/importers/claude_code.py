@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from refold.conversations.listing import FOLDER
 from refold.core.model import Usage
 from refold.dialects.usage import read_usage
 from refold.edges.importers.claude_tree import SPOKEN, live_branch
@@ -47,9 +48,13 @@ def entries(lines: Lines) -> Iterator[Entry]:
     live = live_branch(lines)
     answers: dict[str, _Answer] = {}
     chains: dict[str, str] = {}
+    placed: set[str] = set()  # those whose folder was told
     for number, line, raw in lines.objects():
         session = _chain_of(line, chains)
         where = Where(line=number, session=session, at_ms=happened(line.get("timestamp")))
+        if session not in placed and isinstance(line.get(FOLDER), str):
+            placed.add(session)
+            yield About(metadata={FOLDER: line[FOLDER]}, **where)
         key = str(line.get("uuid") or f"{number}:{digest(raw)}")
         if not _is_spoken(line):
             yield from told(_beside(line, key, where), where)

@@ -1,0 +1,262 @@
+"""One conversation as a page for a browser: how full it is and with what, how that went, what was
+compacted, and every message, with what is folded behind a click.
+
+There is no script in it: folds are `details`, links lead inside the page, bars are drawn. Nothing
+that was said can become a tag, and what would not be seen is shown as an escape. Neighbours:
+`timeline` has the items, `parts` the window, `replay.document` is the shell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from html import escape
+
+from msgspec import Struct
+
+from refold.display import cut, moment, number, one_line, visible
+from refold.edges.displays.panel import tenths_of
+from refold.edges.displays.parts import NAMES, REST, WindowPart
+from refold.edges.displays.timeline import Entry, Folded, Item
+from refold.log.batches import Batch
+from refold.replay.document import TEXT_BYTES_MAX, asset, behind, document, room
+
+MARK = "<!-- refold conversation -->"
+WIDE, HIGH = 1_000, 300
+LINE_CHARS = 100
+LARGEST = 10
+WINDOWS_DRAWN = 3  # a window that is larger than so many pages would leave the curve flat
+Redact = Callable[[str], str]
+
+
+class Browsed(Struct, frozen=True, kw_only=True):
+    """What the page shows. `sizes` is how large the page was after an event, `left_out` how many
+    older messages there was no room for."""
+
+    conversation: str
+    title: str
+    facts: tuple[str, ...]
+    window: int
+    parts: tuple[WindowPart, ...]
+    sizes: tuple[tuple[int, int], ...]
+    batches: tuple[Batch, ...]
+    items: list[Item]
+    left_out: int = 0
+
+
+def browser_page(shown: Browsed, redact: Redact) -> str:
+    """The whole document."""
+    title = redact(shown.title)
+    texts = _Texts(shown.items, redact)
+    body = "\n".join(
+        (
+            f"<h1>{_safe(title)}</h1>",
+            f"<p>{_safe('; '.join((shown.conversation, *shown.facts)))}</p>",
+            _window(shown),
+            _curve(shown),
+            _lists(shown, texts, redact),
+            f"<main>{_left_out(shown)}{''.join(_item(one, texts) for one in shown.items)}</main>",
+        )
+    )
+    style = asset("refold.replay", "document.css") + asset(__package__, "browser.css")
+    return document(MARK, title, body, style=style)
+
+
+def _safe(text: str) -> str:
+    """A text as HTML: every character is seen, and none is a tag."""
+    return escape(visible(text))
+
+
+# --- the window and how its size went ---
+
+
+def _window(shown: Browsed) -> str:
+    """The window by part, as a bar and as a table."""
+    whole = max(1, sum(part.tokens for part in shown.parts))
+    left = 0.0
+    drawn, rows = [], []
+    tenths = tenths_of(shown.parts)
+    for part in shown.parts:
+        wide = WIDE * part.tokens / whole
+        drawn.append(
+            f'<rect class="part {part.name}" x="{left:.2f}" width="{wide:.2f}" height="20"/>'
+        )
+        left += wide
+        rows.append(
+            f'<tr><td><svg class="key" viewBox="0 0 1 1"><rect class="part {part.name}" width="1"'
+            f' height="1"/></svg>{NAMES[part.name]}</td><td>{part.tokens:,}</td>'
+            f"<td>{tenths[part.name] / 10:.1f}%</td></tr>"
+        )
+    used = sum(part.tokens for part in shown.parts if part.name not in REST)
+    name = f"{used:,} of {shown.window:,} tokens of the window are used"
+    return (
+        f'<svg class="parts" viewBox="0 0 {WIDE} 20" preserveAspectRatio="none" role="img"'
+        f' aria-label="{name}">{"".join(drawn)}</svg>'
+        f'<div class="wide"><table><tbody>{"".join(rows)}</tbody></table></div>'
+    )
+
+
+def _curve(shown: Browsed) -> str:
+    """How large the page was over the log, with a line down for every compaction that stands."""
+    if len(shown.sizes) < 2:
+        return ""
+    most = max(1, *(tokens for _, tokens in shown.sizes))
+    is_near = shown.window <= WINDOWS_DRAWN * most
+    top = max(most, shown.window) if is_near else most
+    last = max(1, shown.sizes[-1][0])
+    points = " ".join(
+        f"{WIDE * seq / last:.1f},{HIGH - HIGH * tokens / top:.1f}" for seq, tokens in shown.sizes
+    )
+    cuts = "".join(
+        f'<line class="cut" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{HIGH}"/>'
+        for x in (WIDE * one.seq / last for one in shown.batches if one.live)
+    )
+    high = HIGH - HIGH * shown.window / top
+    line = f'<line class="window" x1="0" x2="{WIDE}" y1="{high:.1f}" y2="{high:.1f}"/>'
+    return (
+        f'<svg viewBox="0 0 {WIDE} {HIGH}" preserveAspectRatio="none" role="img"'
+        f' aria-label="The size of the page over {last:,} events, at most {most:,} tokens">'
+        f'{line if is_near else ""}{cuts}<polyline class="curve ours" points="{points}"/></svg>'
+        f'<div class="axis"><span>#1</span><span>height: {top:,} tokens</span>'
+        f"<span>#{last:,}</span></div>"
+        '<div class="legend"><span class="is-cut"><i></i>a compaction</span>'
+        f'<span class="is-window"><i></i>the window, {shown.window:,} tokens</span></div>'
+    )
+
+
+# --- what leads into the messages ---
+
+
+def _lists(shown: Browsed, texts: _Texts, redact: Redact) -> str:
+    entries = [one for one in shown.items if isinstance(one, Entry)]
+    asked = [one for one in _entries(shown.items) if one.role == "user"]
+    largest = sorted(entries, key=lambda one: -one.tokens)[:LARGEST]
+    return (
+        _behind(number(len(asked), "request"), [_link(one, texts) for one in asked])
+        + _behind("the largest on the page", [_link(one, texts) for one in largest])
+        + _receipts(shown.batches, redact)
+    )
+
+
+def _behind(heading: str, lines: Sequence[str]) -> str:
+    return behind(heading, f"<ul>{''.join(lines)}</ul>") if lines else ""
+
+
+def _link(entry: Entry, texts: _Texts) -> str:
+    begin = cut(one_line(texts.whole(entry.text)), LINE_CHARS)
+    size = number(entry.tokens, "token")
+    return f'<li><a href="#m{entry.seq}">#{entry.seq}</a> {size}: {_safe(begin)}</li>'
+
+
+def _receipts(batches: Sequence[Batch], redact: Redact) -> str:
+    """Every compaction: where it was made, by what, what it did to the size."""
+    heads = ("batch", "at", "when", "by", "edits", "tokens before", "after", "state")
+    rows = [
+        (one.id, f"#{one.seq}", moment(one.at_ms), redact(one.strategy), f"{one.edits:,}",
+         f"{one.tokens_before:,}", f"{one.tokens_after:,}", "live" if one.live else "undone")
+        for one in batches
+    ]  # fmt: skip
+    if not rows:
+        return ""
+    head = "".join(f"<th>{cell}</th>" for cell in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{_safe(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return behind(number(len(rows), "compaction"), f'<div class="wide">{table}</div>')
+
+
+# --- the messages ---
+
+
+def _entries(items: Sequence[Item]) -> Iterator[Entry]:
+    for item in items:
+        yield from (item,) if isinstance(item, Entry) else item.entries
+
+
+class _Texts:
+    """Texts without secrets, cut so that all of them fit."""
+
+    def __init__(self, items: Sequence[Item], redact: Redact) -> None:
+        self._redact = redact
+        self._known: dict[str, str] = {}
+        sizes = [len(_safe(self.whole(text)).encode()) for text in _texts(items)]
+        self._most = room(sizes) if sizes else TEXT_BYTES_MAX
+
+    def whole(self, text: str) -> str:
+        """The text without secrets."""
+        if text not in self._known:
+            self._known[text] = self._redact(text)
+        return self._known[text]
+
+    def html(self, text: str) -> str:
+        """As much of the text as there is room for, and how much more there is."""
+        said = visible(self.whole(text))
+        size = len(escape(said).encode())
+        if size <= self._most:
+            return f"<pre>{escape(said)}</pre>"
+        chars = max(1, len(said) * self._most // size)
+        more = number(len(said) - chars, "more character")
+        return f'<pre>{escape(said[:chars])}</pre><div class="role">... {more}</div>'
+
+
+def _texts(items: Sequence[Item]) -> Iterator[str]:
+    """Every text that is written into the page."""
+    for item in items:
+        if isinstance(item, Folded) and item.text:
+            yield item.text
+    for entry in _entries(items):
+        yield entry.text
+        if entry.shown is not None:
+            yield entry.shown
+
+
+def _left_out(shown: Browsed) -> str:
+    if not shown.left_out:
+        return ""
+    return f"<p>{number(shown.left_out, 'older message')} are not in this file.</p>"
+
+
+def _item(item: Item, texts: _Texts) -> str:
+    return _fold(item, texts) if isinstance(item, Folded) else _said(item, texts)
+
+
+def _said(entry: Entry, texts: _Texts) -> str:
+    """A message on the page; what came is behind a click where the page has something else."""
+    if entry.shown is None:
+        return _box(entry, entry.role, texts.html(entry.text))
+    came = behind("as it came", texts.html(entry.text))
+    inside = f'{texts.html(entry.shown)}<div class="fold">{came}</div>'
+    return _box(entry, f"{entry.role}, shortened", inside)
+
+
+def _box(entry: Entry, who: str, content: str) -> str:
+    pinned = ", pinned" if entry.is_pinned else ""
+    said = f"#{entry.seq} {who}{pinned}, {number(entry.tokens, 'token')}, {moment(entry.at_ms)}"
+    kind = " user" if entry.role == "user" else ""
+    return (
+        f'<div class="said{kind}" id="m{entry.seq}"><div class="role">{_safe(said)}'
+        f"{_size(entry.tokens)}</div>{content}</div>\n"
+    )
+
+
+def _size(tokens: int) -> str:
+    """A bar that grows with the size: one unit for every ten tokens, up to a thousand."""
+    wide = min(100.0, max(0.5, tokens / 10))
+    return (
+        '<svg class="size" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">'
+        f'<rect width="{wide:.1f}" height="4"/></svg>'
+    )
+
+
+def _fold(fold: Folded, texts: _Texts) -> str:
+    """What stands for messages, if anything does, and they themselves behind a click."""
+    stands = ""
+    if fold.text:
+        said = f"{fold.handle} on the page, {number(fold.tokens, 'token')}"
+        stands = (
+            f'<div class="said new"><div class="role">{_safe(said)}{_size(fold.tokens)}</div>'
+            f"{texts.html(fold.text)}</div>"
+        )
+    count = number(len(fold.entries), "message")
+    size = number(sum(entry.tokens for entry in fold.entries), "token")
+    heading = f"{count} folded here, {size}: {cut(one_line(texts.whole(fold.why)), LINE_CHARS)}"
+    inside = "".join(_box(entry, entry.role, texts.html(entry.text)) for entry in fold.entries)
+    return f'{stands}<div class="fold">{behind(_safe(heading), inside)}</div>\n'

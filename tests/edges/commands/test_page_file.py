@@ -1,0 +1,32 @@
+"""`refold page --html`: a file for a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from refold.edges.displays.browser import MARK
+from refold.errors import OUTCOMES
+from refold.stores import open_store
+from tests.edges.cli.rooms import run
+from tests.edges.displays.test_browser import filled
+
+
+@pytest.mark.usefixtures("alone")
+def test_the_command_writes_the_file_and_replaces_only_its_own(tmp_path: Path) -> None:
+    """X-46"""
+    url = f"sqlite:{tmp_path / 'x.db'}"
+    store = open_store(url)
+    filled(store, 8).close()
+    store.close()
+    for _ in range(2):
+        done = run("page", "talk", "--html", "talk.html", "--store", url)
+        assert done.exit_code == 0 and "open it in a browser" in done.stdout
+    file = Path("talk.html")
+    assert MARK in file.read_text()[:100] and file.stat().st_mode & 0o077 == 0
+    file.write_text("mine")
+    done = run("page", "talk", "--html", "talk.html", "--store", url)
+    assert done.exit_code == OUTCOMES["conflict"][1] and file.read_text() == "mine"
+    assert run("page", "talk", "1", "--html", "x.html", "--store", url).exit_code == 2
+    assert run("page", "talk", "--html", "none/x.html", "--store", url).exit_code != 0
