@@ -10,7 +10,8 @@ the thresholds, `recovery` makes lessons.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -18,7 +19,7 @@ from refold import dialects
 from refold.compaction.limits import factor, limits
 from refold.compaction.trigger import Moment
 from refold.core.budget import Budget, current_tokens
-from refold.core.model import Lesson, Meta, Usage
+from refold.core.model import Lesson, Message, Meta, Usage
 from refold.core.reported import is_plausible, is_possible
 from refold.dialects import DIALECTS
 from refold.dialects.protocol import Dialect
@@ -113,15 +114,16 @@ class ActiveModel:
             notice = Notice(name="unknown-model", reason=reason)
             self._log.notices.add_once(f"unknown-model {self._name}", notice)
 
-    def dialect(self, asked: str | None = None) -> str:
+    def dialect(self, asked: str | None = None, ahead: Sequence[Message] = ()) -> str:
         """The wire format asked for, else the configured one, the model's, or that of the last
-        reply."""
+        reply, on the page or on what is to be appended to it."""
         named = asked or self._log.config.dialect or self.info.dialect
         if named:
             return named
-        for slot in reversed(self._log.state.slots):
-            if slot.message.role == "assistant" and slot.message.dialect in DIALECTS:
-                return slot.message.dialect
+        on_page = (slot.message for slot in reversed(self._log.state.slots))
+        for message in chain(reversed(ahead), on_page):
+            if message.role == "assistant" and message.dialect in DIALECTS:
+                return message.dialect
         return DIALECT_DEFAULT
 
     def call_fields(self, dialect: Dialect) -> dict[str, str | int]:

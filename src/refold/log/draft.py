@@ -38,12 +38,14 @@ _READ_ERRORS = (msgspec.MsgspecError, RecursionError, TypeError, ValueError)
 
 class Draft(Struct, frozen=True, kw_only=True):
     """A fact that is to become an event. `encoded` are the bytes of what was given, and `body` is
-    what they say. Invalid if it could not be read again."""
+    what they say. `at_ms` is when it happened, if that is not when it is appended. Invalid if it
+    could not be read again."""
 
     body: Body
     by: str
     tokens: int = 0
     counter: str = ""
+    at_ms: int | None = None
     encoded: bytes = b""
 
     def __post_init__(self) -> None:

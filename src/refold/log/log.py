@@ -187,33 +187,36 @@ class Log:
         now = self.clock()
         return {seq: now - event.at_ms for seq, event in (self._events(seqs) or {}).items()}
 
-    def call(self, id: str) -> ToolCall | None:
-        """The newest tool call of that id on the page."""
-        for slot in reversed(self.state.slots):
-            for block in slot.message.blocks:
+    def call(self, id: str, ahead: Sequence[Message] = ()) -> ToolCall | None:
+        """The newest tool call of that id on the page, and on what is to be appended to it."""
+        for message in self._newest_first(ahead):
+            for block in message.blocks:
                 if isinstance(block, ToolCall) and block.id == id:
                     return block
         return None
 
-    def calling(self) -> Message | None:
-        """The newest message on the page that calls tools."""
-        return next(
-            (slot.message for slot in reversed(self.state.slots) if calls_of(slot.message)), None
-        )
+    def calling(self, ahead: Sequence[Message] = ()) -> Message | None:
+        """The newest message that calls tools, on the page and on what is to be appended to it."""
+        return next(filter(calls_of, self._newest_first(ahead)), None)
+
+    def _newest_first(self, ahead: Sequence[Message]) -> Iterator[Message]:
+        yield from reversed(ahead)
+        for slot in reversed(self.state.slots):
+            yield slot.message
 
     # --- writing ---
 
     def append(
         self, drafts: Sequence[Draft], *, fresh: Fresh | None = None, at_ms: int | None = None
     ) -> list[Event]:
-        """Writes the drafts on top of the log, all or nothing, dated `at_ms` or now. `fresh` is
-        asked again after other writers' events were read: False means that the drafts no longer
-        fit, and nothing is written."""
+        """Writes the drafts on top of the log, all or nothing, dated as they say, else `at_ms` or
+        now. `fresh` is asked again after other writers' events were read: False means that the
+        drafts no longer fit, and nothing is written."""
         if self.redacts:
             from refold.log.redacted import draft_redacted
 
             drafts = [draft_redacted(draft) for draft in drafts]
-        events = self._sealed(drafts, _bounded_ms(self.clock() if at_ms is None else at_ms))
+        events = self._sealed(drafts, self.clock() if at_ms is None else at_ms)
         for _ in range(TRIES_MAX):
             ahead = self._folded_ahead(events)
             try:
@@ -252,11 +255,12 @@ class Log:
         for draft in drafts:
             seq += 1
             randomness = os.urandom(10 + SALT_BYTES)
+            happened_ms = _bounded_ms(at_ms if draft.at_ms is None else draft.at_ms)
             event = seal(
                 before,
                 seq,
-                id=uuid7(at_ms, randomness),
-                at_ms=at_ms,
+                id=uuid7(happened_ms, randomness),
+                at_ms=happened_ms,
                 by=draft.by,
                 kind=kind_of(draft.body),
                 body=draft.encoded,

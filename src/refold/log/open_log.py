@@ -184,18 +184,22 @@ class OpenLog:
 
     # --- writing ---
 
-    def draft(self, body: Body, tokens: int = 0, by: str = "user") -> Draft:
+    def draft(
+        self, body: Body, tokens: int = 0, by: str = "user", at_ms: int | None = None
+    ) -> Draft:
         """A body that is ready to be appended."""
         if isinstance(by, str) and not by.isascii():
             # A tool's name is data and may hold anything.
             by = by.encode("utf-8", "replace").decode()
-        return Draft(body=body, by=by, tokens=tokens, counter=self.counter.name if tokens else "")
+        counter = self.counter.name if tokens else ""
+        return Draft(body=body, by=by, tokens=tokens, counter=counter, at_ms=at_ms)
 
     def append(
         self, drafts: Sequence[Draft], *, fresh: Fresh | None = None, at_ms: int | None = None
     ) -> list[Event]:
-        """Writes the drafts on top of the log, after what is pending; all or nothing, dated
-        `at_ms` or now. Nothing is written if `fresh` says that they no longer fit."""
+        """Writes the drafts on top of the log, after what is pending; all or nothing, dated as
+        they say, else `at_ms` or now. Nothing is written if `fresh` says that they no longer
+        fit."""
         self.check_writable()
         pending, self.pending = self.pending, []
         try:

@@ -23,7 +23,6 @@ from refold.edges.importers.lines import Advance, Lines, digest
 from refold.edges.importers.owner import IMPORTED, SESSION, goes_on, is_own, taken
 from refold.edges.importers.recognition import Recognised, recognised
 from refold.engine.context import Context
-from refold.stores import gathering
 from refold.stores.protocol import Overtaken, Store
 
 ID_CHARS_MAX = 64
@@ -78,10 +77,8 @@ def import_file(
         return Report(file=str(path), source=REFOLD, sessions=[held], unread=[])
     for _ in range(TRIES_MAX):
         try:
-            with gathering(store) as gathered:
-                own = id_of(found, path)
-                place = _Place(gathered, config, path, found, id or own, own)
-                return _followed(place, advance)
+            own = id_of(found, path)
+            return _followed(_Place(store, config, path, found, id or own, own), advance)
         except Overtaken as error:
             overtaken = error
     raise overtaken
@@ -110,6 +107,8 @@ def _followed(place: _Place, advance: Advance | None) -> Report:
             if follower is None:
                 follower = followers[entry.session] = _follower(place, entry.session)
             follower.take(entry)
+        for follower in followers.values():
+            follower.finish()
         sessions = [_session(each) for each in followers.values() if each.messages]
     finally:
         for follower in followers.values():
