@@ -77,26 +77,23 @@ class Intake:
         """A message as it is to be appended, after the artifacts of its large results. `ahead` is
         what is appended before it and not in the log yet."""
         drafts: list[Draft] = []
-        blocks = []
-        for block in message.blocks:
-            if isinstance(block, ToolResult) and self._is_large(block, ahead):
+        blocks = list(message.blocks)
+        for place, block in enumerate(message.blocks):
+            if type(block) is ToolResult and self._is_large(block, ahead):
                 origin = offload.origin_of(
                     self._log.log.call(block.call, ahead),
                     self._report_failure,
                     name=block.name,
                     redact=self._redact,
                 )
-                artifact, block = self._move_out(block, "\n".join(_texts(block)), origin)
+                artifact, blocks[place] = self._move_out(block, "\n".join(_texts(block)), origin)
                 by_tool = f"tool:{origin.tool}"
                 drafts.append(self._log.draft(artifact, by=by_tool, at_ms=at_ms))
-            blocks.append(block)
         if drafts:
             message = replace(message, blocks=tuple(blocks))
         return [*drafts, self._counted(message, by, at_ms)]
 
-    def _counted(
-        self, message: Message, by: str | None = None, at_ms: int | None = None
-    ) -> Draft:
+    def _counted(self, message: Message, by: str | None = None, at_ms: int | None = None) -> Draft:
         tokens = count_message(message, self._log.counter)
         return self._log.draft(message, tokens, by or author(message), at_ms)
 

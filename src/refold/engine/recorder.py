@@ -8,6 +8,7 @@ way, `log.open_log` appends.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Literal, Unpack
 
 import msgspec
@@ -76,14 +77,12 @@ class Recorder:
         yet. They are put to those."""
         slots = self._log.state.slots
         before = ahead[-1] if ahead else slots[-1].message if slots else None
-        answers = [
-            dialects.answering(one, lambda: self._log.log.calling(ahead)) for one in parsed
-        ]
+        find_calls = partial(self._log.log.calling, ahead)
+        answers = [dialects.answering(one, find_calls) for one in parsed]
         answers[:1] = [dialects.following(one, before) for one in answers[:1]]
-        make, at_ms = self._intake.message, stamp.at_ms
-        drafts = [
-            draft for one in answers for draft in make(one, by, at_ms=at_ms, ahead=ahead)
-        ]
+        drafts: list[Draft] = []
+        for one in answers:
+            drafts += self._intake.message(one, by, at_ms=stamp.at_ms, ahead=ahead)
         ahead += answers
         return drafts
 

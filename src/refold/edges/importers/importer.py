@@ -8,7 +8,10 @@ wherever the file lies; a list without an id of its own is known by its path. Ne
 
 from __future__ import annotations
 
+import gc
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +30,7 @@ from refold.stores.protocol import Overtaken, Store
 
 ID_CHARS_MAX = 64
 UNREAD_SHOWN = 50
+GARBAGE_VALUES = 50_000
 TRIES_MAX = 5  # where somebody else writes to the same conversation
 _PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -75,13 +79,25 @@ def import_file(
             conversation=about.id, title=about.title, head=about.head, messages=0, new=about.head
         )
         return Report(file=str(path), source=REFOLD, sessions=[held], unread=[])
+    own = id_of(found, path)
     for _ in range(TRIES_MAX):
         try:
-            own = id_of(found, path)
-            return _followed(_Place(store, config, path, found, id or own, own), advance)
+            with _collecting_rarely():
+                return _followed(_Place(store, config, path, found, id or own, own), advance)
         except Overtaken as error:
             overtaken = error
     raise overtaken
+
+
+@contextmanager
+def _collecting_rarely() -> Iterator[None]:
+    """Lets Python look for cycles less often: an import makes millions of values and no cycle."""
+    usual = gc.get_threshold()
+    gc.set_threshold(max(GARBAGE_VALUES, usual[0]) if usual[0] else 0, *usual[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
 
 
 class _Place(NamedTuple):

@@ -26,7 +26,7 @@ from refold.system.moments import HAPPENED_MS_MAX
 
 LINE_BYTES_MAX = 64 << 20
 DOCUMENT_BYTES_MAX = 256 << 20
-PIECE_BYTES = 1 << 18
+PIECE_BYTES = 1 << 16
 # Transcripts pack to a tenth of their size; what unpacks to so much more is no transcript.
 UNPACKED_BYTES_FREE, UNPACKED_RATIO_MAX = 64 << 20, 200
 ZSTD_WINDOW_LOG_MAX = 27
@@ -52,7 +52,7 @@ class Lines:
         with open_regular_file(str(self.path), HINT) as file:
             try:
                 for number, line in enumerate(self._bounded(file), start=1):
-                    if line.strip():
+                    if line and not line.isspace():
                         yield number, line
             except (EOFError, OSError) as error:
                 self._tell(number + 1, f"the file ends before its end: {error}")
@@ -70,10 +70,6 @@ class Lines:
             else:
                 self._tell(number, f"a JSON {type(value).__name__}, not an object")
 
-    def tell_advance(self, number: int) -> None:
-        if self._advance is not None:
-            self._advance(number)
-
     def _tell(self, line: int, reason: str) -> None:
         self.unread.append(Unread(line=line, reason=reason))
 
@@ -90,10 +86,11 @@ class Lines:
                     size += len(rest)
                     if is_bomb(size, file):
                         break
-            if is_bomb(size, file):
+            if size > UNPACKED_BYTES_FREE and is_bomb(size, file):
                 self._tell(number, f"the file unpacks to more than {size:,} bytes: it is left here")
                 return
-            self.tell_advance(file.tell())
+            if self._advance is not None:
+                self._advance(file.tell())
             yield line.removeprefix(_BOM) if number == 1 else line
 
 
