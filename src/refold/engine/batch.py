@@ -20,6 +20,7 @@ from refold.log.keys import Stamp
 from refold.stores.protocol import Overtaken
 
 EVENTS_MAX, BYTES_MAX = 1_000, 4 << 20
+HELD_BYTES_MAX = 16 << 20  # of what was written, until the page is let go
 
 
 class Batch:
@@ -28,6 +29,9 @@ class Batch:
     def __init__(self, context: Context) -> None:
         self._log, self._model = context._open, context._model
         self._recorder = context._recorder
+        self._held = 0
+        # Where checkpoints are set every so many messages, each is to stand in its place.
+        self._events_max = 1 if context.config.checkpoint_every else EVENTS_MAX
         self._forget()
 
     def _forget(self) -> None:
@@ -38,7 +42,7 @@ class Batch:
 
     @property
     def is_full(self) -> bool:
-        return len(self._drafts) >= EVENTS_MAX or self._size >= BYTES_MAX
+        return len(self._drafts) >= self._events_max or self._size >= BYTES_MAX
 
     def message(self, message: Any, stamp: Stamp) -> bool:
         """Takes a message in any provider's shape. False if there is nothing in it."""
@@ -56,7 +60,7 @@ class Batch:
     def usage(self, usage: Usage, at_ms: int | None) -> None:
         """Takes what was billed, once, for a page that was not ours: no size follows from it."""
         response = usage.response
-        if response and (response in self._responses or response in self._log.state.responses):
+        if response and (response in self._responses or response in self._log.sums.responses):
             return
         self._responses.add(response)
         billed = self._model.received(usage, upto=0, replied=False)
@@ -64,7 +68,7 @@ class Batch:
 
     def _take(self, drafts: list[Draft]) -> None:
         if not self._drafts:
-            self._head = self._log.state.head
+            self._head = self._log.sums.head
         self._drafts += drafts
         self._size += sum(len(draft.encoded) for draft in drafts)
 
@@ -73,10 +77,14 @@ class Batch:
         if not self._drafts:
             return []
         with self._log.guard:
-            is_next = self._log.state.head == self._head
+            is_next = self._log.sums.head == self._head
             events = self._log.append(self._drafts, fresh=lambda _: False) if is_next else []
         if not events:
             said = f"{self._log.id}: somebody else wrote to it meanwhile"
             raise Overtaken(said, hint="begin again")
+        self._held += self._size
+        if self._held > HELD_BYTES_MAX:
+            self._log.log.let_go()
+            self._held = 0
         self._forget()
         return events

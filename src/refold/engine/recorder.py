@@ -75,7 +75,7 @@ class Recorder:
     ) -> list[Draft]:
         """The drafts of messages that are to be appended after others, which are not in the log
         yet. They are put to those."""
-        slots = self._log.state.slots
+        slots = self._log.sums.slots
         before = ahead[-1] if ahead else slots[-1].message if slots else None
         find_calls = partial(self._log.log.calling, ahead)
         answers = [dialects.answering(one, find_calls) for one in parsed]

@@ -94,15 +94,23 @@ class OpenLog:
     @property
     def state(self) -> Fold:
         """The fold at the head, as far as it has been read."""
+        if self.log.hollow:
+            self.log.fill()
+        return self.log.state
+
+    @property
+    def sums(self) -> Fold:
+        """The same for questions about sizes, names and the head: its messages may have been let
+        go."""
         return self.log.state
 
     @property
     def known(self) -> Meta:
         """What the log says of the conversation once everything pending is written."""
-        known = self.state.meta
+        known = self.sums.meta
         for draft in self.pending:
             if isinstance(draft.body, Meta):
-                known = merged(known, self.state.spelt_out(draft.body))
+                known = merged(known, self.sums.spelt_out(draft.body))
         return known
 
     def view(self) -> View:
@@ -144,7 +152,7 @@ class OpenLog:
         """The fold with everything that other writers appended, while the lock is held."""
         with self.guard:
             self.catch_up()
-            yield self.log.state
+            yield self.state
 
     def catch_up(self) -> None:
         """Reads what other writers appended, and lets those who follow the log look at it."""
@@ -227,11 +235,11 @@ class OpenLog:
     def write_pending(self) -> None:
         """Writes what is pending; a conversation that has nothing else yet is not begun by
         that."""
-        if self.pending and self.state.head and not self.is_read_only:
+        if self.pending and self.sums.head and not self.is_read_only:
             self.append([])
 
     def _append_checkpoint(self, messages: int) -> None:
-        checkpoint = checkpointing(self.state, messages, self.config.checkpoint_every)
+        checkpoint = checkpointing(self.sums, messages, self.config.checkpoint_every)
         if checkpoint is not None:
             self.log.append([self.draft(checkpoint)])
 
@@ -317,7 +325,7 @@ class OpenLog:
         """Keeps the bookmark and syncs, after `finish`. Closing twice is fine, and so is closing
         a conversation that was deleted meanwhile."""
         try:
-            if self.state.head:
+            if self.sums.head:
                 # Who opened it and only read has decided nothing for those who go on.
                 if self.pending is not self.opening:
                     self.write_pending()

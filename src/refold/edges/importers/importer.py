@@ -125,10 +125,10 @@ def _followed(place: _Place, advance: Advance | None) -> Report:
             follower.take(entry)
         for follower in followers.values():
             follower.finish()
-        sessions = [_session(each) for each in followers.values() if each.messages]
     finally:
         for follower in followers.values():
             follower.context.close()
+    sessions = [_session(place.store, each) for each in followers.values() if each.messages]
     unread = [*lines.unread, *(one for each in followers.values() for one in each.unread)]
     unread.sort(key=lambda one: one.line)
     return Report(
@@ -172,12 +172,12 @@ def _part(main: str, session: str) -> str:
     return fitting(f"{main}-{session}") if session else main
 
 
-def _session(follower: Follower) -> Session:
-    view = follower.context.view
+def _session(store: Store, follower: Follower) -> Session:
+    about = store.conversation(follower.context.id)
     return Session(
-        conversation=follower.context.id,
-        title=view.title,
-        head=view.head,
+        conversation=about.id,
+        title=about.title,
+        head=about.head,
         messages=follower.messages,
         new=follower.new,
         restored=follower.restored,
