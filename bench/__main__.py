@@ -78,7 +78,7 @@ def run_importers(given: argparse.Namespace) -> list[Table] | str:
     folder = data_folder(given.data)
     if folder is None:
         return "Skipped: no data. Name a folder with --data, or set REFOLD_BENCH_DATA."
-    return importers.run(folder, 20 if given.quick else 1)
+    return importers.run(folder, 20, (5, 50)) if given.quick else importers.run(folder)
 
 
 def run_words(given: argparse.Namespace) -> list[Table]:

@@ -1,9 +1,10 @@
 """What importing and replaying other agents' sessions costs: CPU and memory, per source.
 
-The floor of an import is `msgspec.json.decode` of every line. `importer` is the walk through the
-file alone, `import` writes the conversations into a store that is there, `again` imports the same
-file once more; modules and vocabularies are loaded before. Then where the time of an import goes,
-by the profiler's own sums, and every trajectory played through all policies.
+The measure of an import is `msgspec.json.decode` of every line, unpacked. `importer` is the walk
+through the file alone, `import` writes the conversations into a store that is there, `again`
+imports the same file once more; modules and vocabularies are loaded before. Beside it stands the
+least that keeping a session takes (`import_floor`). Then how memory grows (`import_memory`), where
+the time goes by the profiler's own sums, and every trajectory played through all policies.
 
     python -m bench importers [--data FOLDER]
 """
@@ -12,7 +13,6 @@ from __future__ import annotations
 
 import cProfile
 import pstats
-import resource
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +22,7 @@ from statistics import median
 
 import msgspec
 
+from bench import import_floor, import_memory
 from bench.tables import Table
 from refold.config import Config
 from refold.edges.commands.replay import window_of
@@ -43,7 +44,8 @@ PARTS = {
     "encoding, and reading it back": ("log/draft.py", "__post_init__"),
     "sealing": ("log/log.py", "_sealed"),
     "folding": ("log/log.py", "_fold"),
-    "writing batches": ("stores/gathered.py", "write"),
+    "inserting": ("stores/sqlite/store.py", "append"),
+    "facts of adopted compactions": ("ledger/ledger.py", "facts_of"),
     "closing: bookmark and sync": ("log/open_log.py", "close"),
 }
 
@@ -112,8 +114,24 @@ def import_table(groups: dict[str, list[Path]]) -> Table:
             name, len(paths), size / 1e6, floor * 1_000, importer / floor, whole / floor,
             f"≤ {IMPORT_GOAL:.0f}", again / floor,
         )  # fmt: skip
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_000
-    table.note(f"peak memory of the whole run: {peak:,.0f} MB.")
+    return table
+
+
+def floor_table(groups: dict[str, list[Path]]) -> Table:
+    """The import held against the least that keeping the same events takes."""
+    head = ["source", "decode", *import_floor.PARTS, "sum x", "import x", "import, of the sum"]
+    table = Table("Importing, beside the least that keeping it takes (decode = 1)", head)
+    for name, paths in groups.items():
+        (decode, _, whole, _), _ = measured(paths)
+        sums = dict.fromkeys(import_floor.PARTS, 0.0)
+        for path in paths:
+            with store_there() as store:
+                for part, spent in import_floor.floor_of(path, store, cpu_s).items():
+                    sums[part] += spent
+        least = decode + sum(sums.values())
+        parts = (spent / decode for spent in sums.values())
+        table.add(name, 1.0, *parts, least / decode, whole / decode, whole / least)
+    table.note("No message is parsed there, and nothing is checked, read back, folded or redacted.")
     return table
 
 
@@ -173,7 +191,8 @@ def _met(is_met: bool) -> str:
     return "yes" if is_met else "no"
 
 
-def run(folder: Path, step: int = 1) -> list[Table]:
+def run(folder: Path, step: int = 1, sizes_mb: tuple[int, ...] = (50, 500)) -> list[Table]:
     groups = groups_in(folder, step)
-    tables = [import_table(groups), parts_table(groups)] if groups else []
+    tables = [import_table(groups), floor_table(groups), parts_table(groups)] if groups else []
+    tables.append(import_memory.table(sizes_mb))
     return [*tables, replay_table(groups["messages"])] if "messages" in groups else tables

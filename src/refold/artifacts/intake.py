@@ -10,7 +10,7 @@ what is shown in its place, the engine appends the drafts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, TypedDict, Unpack
 
 import msgspec
@@ -66,29 +66,36 @@ class Intake:
         late = window // 2 if window >= HALVED_FROM else window
         self.message_tokens_max = self.result_tokens_max if is_early else late
 
-    def message(self, message: Message, by: str | None = None) -> list[Draft]:
-        """A message as it is to be appended, after the artifacts of its large results."""
+    def message(
+        self,
+        message: Message,
+        by: str | None = None,
+        *,
+        at_ms: int | None = None,
+        ahead: Sequence[Message] = (),
+    ) -> list[Draft]:
+        """A message as it is to be appended, after the artifacts of its large results. `ahead` is
+        what is appended before it and not in the log yet."""
         drafts: list[Draft] = []
-        blocks = []
-        for block in message.blocks:
-            if isinstance(block, ToolResult) and self._is_large(block, self.message_tokens_max):
+        blocks = list(message.blocks)
+        for place, block in enumerate(message.blocks):
+            if type(block) is ToolResult and self._is_large(block, ahead):
                 origin = offload.origin_of(
-                    self._log.log.call(block.call),
+                    self._log.log.call(block.call, ahead),
                     self._report_failure,
                     name=block.name,
                     redact=self._redact,
                 )
-                artifact, block = self._move_out(block, "\n".join(_texts(block)), origin)
-                drafts.append(self._log.draft(artifact, by=f"tool:{origin.tool}"))
-            blocks.append(block)
+                artifact, blocks[place] = self._move_out(block, "\n".join(_texts(block)), origin)
+                by_tool = f"tool:{origin.tool}"
+                drafts.append(self._log.draft(artifact, by=by_tool, at_ms=at_ms))
         if drafts:
             message = replace(message, blocks=tuple(blocks))
-        return [*drafts, self._counted(message, by)]
+        return [*drafts, self._counted(message, by, at_ms)]
 
-    def _counted(self, message: Message, by: str | None = None) -> Draft:
-        return self._log.draft(
-            message, count_message(message, self._log.counter), by or author(message)
-        )
+    def _counted(self, message: Message, by: str | None = None, at_ms: int | None = None) -> Draft:
+        tokens = count_message(message, self._log.counter)
+        return self._log.draft(message, tokens, by or author(message), at_ms)
 
     def result(self, call: str, output: Output, **given: Unpack[ResultFields]) -> list[Draft]:
         """What a tool call gave, as a message of its own, after the artifacts of its media and of
@@ -149,20 +156,20 @@ class Intake:
         is_small = bool(output.found) and self._log.counter(text) <= limit
         return draft if is_small else None
 
-    def _is_large(self, result: ToolResult, limit: int) -> bool:
-        if result.artifact or self._stays(result):
-            return False
-        texts = _texts(result)
+    def _is_large(self, result: ToolResult, ahead: Sequence[Message]) -> bool:
+        texts, limit = _texts(result), self.message_tokens_max
         characters = sum(map(len, texts))
+        if characters * TOKENS_PER_CHAR_MAX <= limit:
+            return False
+        if result.artifact or self._stays(result, ahead):
+            return False
         if characters > limit * CHARS_PER_TOKEN_MAX:
             return True
-        return (
-            characters * TOKENS_PER_CHAR_MAX > limit and sum(map(self._log.counter, texts)) > limit
-        )
+        return sum(map(self._log.counter, texts)) > limit
 
-    def _stays(self, result: ToolResult) -> bool:
+    def _stays(self, result: ToolResult, ahead: Sequence[Message] = ()) -> bool:
         """Whether a result is never moved out, by the name of its tool."""
-        asked = None if result.name else self._log.log.call(result.call)
+        asked = None if result.name else self._log.log.call(result.call, ahead)
         name = asked.name if asked else result.name
         return name in self._config.exclude_tools or offload.is_own(name)
 

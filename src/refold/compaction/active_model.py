@@ -10,7 +10,8 @@ the thresholds, `recovery` makes lessons.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -18,7 +19,7 @@ from refold import dialects
 from refold.compaction.limits import factor, limits
 from refold.compaction.trigger import Moment
 from refold.core.budget import Budget, current_tokens
-from refold.core.model import Lesson, Meta, Usage
+from refold.core.model import Lesson, Message, Meta, Usage
 from refold.core.reported import is_plausible, is_possible
 from refold.dialects import DIALECTS
 from refold.dialects.protocol import Dialect
@@ -73,7 +74,7 @@ class ActiveModel:
     def window_of(self, name: str | None) -> int | None:
         """The window given by hand for a model (None: this one), if there is one."""
         key = self.info.name if name is None else model_info(name).name
-        known = self._log.state.meta.windows or {}
+        known = self._log.sums.meta.windows or {}
         return self._given.get(key, known.get(key))
 
     def given_windows(self, window: int | None) -> dict[str, int] | None:
@@ -84,7 +85,7 @@ class ActiveModel:
     def follow(self) -> None:
         """Takes the model that the log names now, and the limits that it teaches; warns if the
         page is getting full."""
-        state = self._log.state
+        state = self._log.sums
         name = state.meta.model
         if name != self._name and not self._is_pending():
             self.take(name)
@@ -113,15 +114,16 @@ class ActiveModel:
             notice = Notice(name="unknown-model", reason=reason)
             self._log.notices.add_once(f"unknown-model {self._name}", notice)
 
-    def dialect(self, asked: str | None = None) -> str:
+    def dialect(self, asked: str | None = None, ahead: Sequence[Message] = ()) -> str:
         """The wire format asked for, else the configured one, the model's, or that of the last
-        reply."""
+        reply, on the page or on what is to be appended to it."""
         named = asked or self._log.config.dialect or self.info.dialect
         if named:
             return named
-        for slot in reversed(self._log.state.slots):
-            if slot.message.role == "assistant" and slot.message.dialect in DIALECTS:
-                return slot.message.dialect
+        on_page = (slot.message for slot in reversed(self._log.sums.slots))
+        for message in chain(reversed(ahead), on_page):
+            if message.role == "assistant" and message.dialect in DIALECTS:
+                return message.dialect
         return DIALECT_DEFAULT
 
     def call_fields(self, dialect: Dialect) -> dict[str, str | int]:
@@ -150,7 +152,7 @@ class ActiveModel:
         """How long an answer to the page may be at most: what the model gives, and what its window
         has left. Some room is kept for a page that is larger than we count."""
         budget = self.budget
-        current = current_tokens(self._log.state, budget.factor)
+        current = current_tokens(self._log.sums, budget.factor)
         left = budget.window - current - max(SLACK_TOKENS, round(current * SLACK_RATIO))
         return min(self.info.output or left, left)
 
@@ -167,12 +169,12 @@ class ActiveModel:
     @property
     def current(self) -> int:
         """The tokens that the next request will carry."""
-        return current_tokens(self._log.state, self.budget.factor)
+        return current_tokens(self._log.sums, self.budget.factor)
 
     def fits(self) -> bool:
         """Whether the page may be sent: the answer needs its room in the window as well."""
         budget = self.budget
-        return current_tokens(self._log.state, budget.factor) <= budget.input_max
+        return current_tokens(self._log.sums, budget.factor) <= budget.input_max
 
     def may_be_sent(self) -> bool:
         """Whether a page that nothing makes shorter may be sent: it may take from a reserve that
@@ -184,7 +186,7 @@ class ActiveModel:
         return self.current <= min(budget.window, own or budget.window)
 
     def _resize(self) -> None:
-        self._lesson = self._log.state.lessons.get(self.info.name)
+        self._lesson = self._log.sums.lessons.get(self.info.name)
         self._window = self.window
         self._budget = self.budget_under(self._lesson)
         for call in self.changed:
@@ -195,12 +197,12 @@ class ActiveModel:
         return limits(self._log.config, self.info, self.window, lesson)
 
     def _factor(self) -> float:
-        return factor(self._log.state, self.info, self._lesson)
+        return factor(self._log.sums, self.info, self._lesson)
 
     def watch(self) -> None:
         """Says once that the page is getting full. Cheap where nothing came since the last
         time."""
-        budget, state = self.budget, self._log.state
+        budget, state = self.budget, self._log.sums
         if self._watched != (state.head, budget):
             self._watched = (state.head, budget)
             current = current_tokens(state, budget.factor)
@@ -227,7 +229,7 @@ class ActiveModel:
         request that showed the log up to `upto`. Says so if it cannot be the size of that: then it
         is kept, no size follows from it, and no bill either if it is too large. An estimated one
         ties no size to our count, so it is not held against it."""
-        counted = 0 if usage.estimated else self._log.state.shown_tokens(upto)
+        counted = 0 if usage.estimated else self._log.sums.shown_tokens(upto)
         cost = self.cost(usage) if is_possible(usage, counted) else None
         if not is_plausible(usage, counted):
             reason = f"{usage.input:,} input tokens were reported for a page of about {counted:,}"

@@ -78,7 +78,6 @@ def _as_text(value: object) -> str:
 
 
 _ENCODE = msgspec.json.Encoder(enc_hook=_as_text).encode
-_NUMBER = struct.Struct(">Q").pack
 _SIGNED = struct.Struct(">q").pack
 _LENGTH = struct.Struct(">I").pack
 _PLACE = struct.Struct(">Q16sQI").pack  # seq, id, time, and the length of what follows
@@ -172,19 +171,29 @@ def digest_of(salt: bytes, body: bytes) -> bytes:
 def chain_of(before: bytes, event: Event) -> bytes:
     """The chain value that an event has on top of another one: it covers the whole envelope, and
     by the digest the body."""
-    writer, tag = event.by.encode(), event.kind.encode()
+    place = event.seq, bytes.fromhex(event.id.replace("-", "")), event.at_ms
+    sized = event.digest, event.tokens, event.counter
+    return _linked(before, place, event.by, event.kind, sized)
+
+
+def _linked(
+    before: bytes,
+    place: tuple[int, bytes, int],
+    by: str,
+    kind: str,
+    sized: tuple[bytes, int, str],
+) -> bytes:
+    writer, tag = by.encode(), kind.encode()
+    digest, tokens, counter = sized
     parts = (
         before,
-        _NUMBER(event.seq),
-        bytes.fromhex(event.id.replace("-", "")),
-        _NUMBER(event.at_ms),
-        _LENGTH(len(writer)),
+        _PLACE(*place, len(writer)),
         writer,
         _LENGTH(len(tag)),
         tag,
-        event.digest,
-        _SIGNED(event.tokens),
-        event.counter.encode(),
+        digest,
+        _SIGNED(tokens),
+        counter.encode(),
     )
     return hashlib.blake2b(b"".join(parts), digest_size=16).digest()
 
@@ -203,7 +212,9 @@ def seal(
     counter: str = "",
 ) -> Event:
     """A new event on top of the chain value `before`."""
-    event = Event(
+    digest = digest_of(salt, body)
+    place = seq, bytes.fromhex(id.replace("-", "")), at_ms
+    return Event(
         seq=seq,
         id=id,
         at_ms=at_ms,
@@ -211,12 +222,11 @@ def seal(
         kind=kind,
         body=body,
         salt=salt,
-        digest=digest_of(salt, body),
-        chain=ZERO,
+        digest=digest,
+        chain=_linked(before, place, by, kind, (digest, tokens, counter)),
         tokens=tokens,
         counter=counter,
     )
-    return msgspec.structs.replace(event, chain=chain_of(before, event))
 
 
 def resealed(event: Event, before: bytes, seq: int) -> Event:

@@ -8,6 +8,7 @@ view in a dialect, `engine.context` parses by the dialect of its model.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -75,11 +76,12 @@ def dialect_of(message: Mapping[str, Any], preferred: str | None = None) -> str 
     return preferred
 
 
-def _in_order(preferred: str | None) -> list[str]:
+@cache
+def _in_order(preferred: str | None) -> tuple[str, ...]:
     """The names of all dialects, the preferred one first."""
     if not preferred:
-        return list(DIALECTS)
-    return [preferred, *(name for name in DIALECTS if name != preferred)]
+        return tuple(DIALECTS)
+    return (preferred, *(name for name in DIALECTS if name != preferred))
 
 
 def parse(message: Any, preferred: str = DEFAULT) -> list[Message]:

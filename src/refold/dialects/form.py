@@ -175,8 +175,11 @@ class Carving(Struct, frozen=True):
 
 
 def _holes_in(value: Any, block: Block, carving: Carving) -> Holes:
-    places = _PLACES[type(block)]
-    holes: Holes = {path: name for path, name in places if carving.holds(value, path, block, name)}
+    holes: Holes = {
+        path: name
+        for path, name in _PLACES[type(block)]
+        if path[0] in value and carving.holds(value, path, block, name)
+    }
     if isinstance(block, ToolResult):
         holes |= _result_holes(value, block, carving)
     return holes

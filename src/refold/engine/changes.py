@@ -23,7 +23,7 @@ def changes(log: OpenLog, given: Meta, system: Any, tools: list[Any] | None) -> 
     """The drafts that make the log say what was given, with those that were pending."""
     if log.redacts:
         given, system, tools = meta_redacted(given), value_redacted(system), value_redacted(tools)
-    state, drafts = log.state, list(log.pending)
+    state, drafts = log.sums, list(log.pending)
     known = log.known
     if merged(known, given) != known:
         drafts.append(log.draft(given))

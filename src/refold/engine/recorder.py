@@ -8,6 +8,7 @@ way, `log.open_log` appends.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Literal, Unpack
 
 import msgspec
@@ -19,7 +20,7 @@ from refold.artifacts.intake import Intake, ResultFields
 from refold.checked import quoted
 from refold.compaction.active_model import ActiveModel
 from refold.core.laws import calls_of, is_request, results_of
-from refold.core.model import Block, Event, Message, Slot, Text, Thinking, ToolResult, Usage
+from refold.core.model import Block, Event, Message, Slot, Text, Thinking, Usage
 from refold.dialects.protocol import Reply
 from refold.dialects.streams import CHUNKS_MAX, CUT_OFF, is_stream, take_chunk
 from refold.dialects.usage import read_usage
@@ -51,20 +52,11 @@ class Recorder:
             return append_once(self._log, self.keys, stamp, lambda: self._drafts([parsed], by))
 
     def extend(self, messages: Sequence[Any], by: str | None) -> list[Event]:
-        """Appends a list in few writes: what answers a call of the list is drafted once that call
-        is in the log."""
+        """Appends a list in one write."""
         given = [self._parsed_at(messages, place) for place in range(len(messages))]
-        events: list[Event] = []
-        run: list[list[Message]] = []
         with self._log.guard:
-            for parsed in given:
-                if run and any(map(has_result, parsed)):
-                    events += self._log.append(self._drafts(run, by))
-                    run = []
-                run.append(parsed)
-            if run:
-                events += self._log.append(self._drafts(run, by))
-        return events
+            drafts = self._drafts(given, by)
+            return self._log.append(drafts) if drafts else []
 
     def _parsed_at(self, messages: Sequence[Any], place: int) -> list[Message]:
         try:
@@ -75,14 +67,23 @@ class Recorder:
 
     def _drafts(self, given: Sequence[Sequence[Message]], by: str | None) -> list[Draft]:
         """What was given, each in the messages that it was parsed into."""
-        slots = self._log.state.slots
-        before = slots[-1].message if slots else None
+        ahead: list[Message] = []
+        return [draft for parsed in given for draft in self.drafts_after(ahead, parsed, by)]
+
+    def drafts_after(
+        self, ahead: list[Message], parsed: Sequence[Message], by: str | None, stamp: Stamp = NOW
+    ) -> list[Draft]:
+        """The drafts of messages that are to be appended after others, which are not in the log
+        yet. They are put to those."""
+        slots = self._log.sums.slots
+        before = ahead[-1] if ahead else slots[-1].message if slots else None
+        find_calls = partial(self._log.log.calling, ahead)
+        answers = [dialects.answering(one, find_calls) for one in parsed]
+        answers[:1] = [dialects.following(one, before) for one in answers[:1]]
         drafts: list[Draft] = []
-        for parsed in given:
-            answers = [dialects.answering(one, self._log.log.calling) for one in parsed]
-            answers[:1] = [dialects.following(one, before) for one in answers[:1]]
-            drafts += [draft for one in answers for draft in self._intake.message(one, by)]
-            before = answers[-1] if answers else before
+        for one in answers:
+            drafts += self._intake.message(one, by, at_ms=stamp.at_ms, ahead=ahead)
+        ahead += answers
         return drafts
 
     def append_result(
@@ -229,12 +230,13 @@ class Recorder:
         tokens = sum(count_message(one, self._log.counter) for one in self.parse(message))
         return round(tokens * self._model.budget.factor)
 
-    def parse(self, message: Any) -> list[Message]:
-        """A message in any shape, as messages of ours."""
+    def parse(self, message: Any, ahead: Sequence[Message] = ()) -> list[Message]:
+        """A message in any shape, as messages of ours. `ahead` is what comes before it and is not
+        in the log yet."""
         if isinstance(message, Message):
             parsed = [message_checked(message)]
         else:
-            parsed = dialects.parse(message, self._model.dialect())
+            parsed = dialects.parse(message, self._model.dialect(ahead=ahead))
         return [message_redacted(one) for one in parsed] if self._log.redacts else parsed
 
     def _is_recorded(self, usage: Usage, message: Message | None) -> bool:
@@ -248,11 +250,6 @@ class Recorder:
         seq = _latest_reply(self._log.state.slots)
         body = Draft(body=message, by="model").encoded
         return bool(seq) and any(event.body == body for event in self._log.log.read(seq - 1, seq))
-
-
-def has_result(message: Message) -> bool:
-    """Whether a message has a result of a tool call."""
-    return ToolResult in map(type, message.blocks)
 
 
 def _latest_reply(slots: Sequence[Slot]) -> int:

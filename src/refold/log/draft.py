@@ -38,12 +38,14 @@ _READ_ERRORS = (msgspec.MsgspecError, RecursionError, TypeError, ValueError)
 
 class Draft(Struct, frozen=True, kw_only=True):
     """A fact that is to become an event. `encoded` are the bytes of what was given, and `body` is
-    what they say. Invalid if it could not be read again."""
+    what they say. `at_ms` is when it happened, if that is not when it is appended. Invalid if it
+    could not be read again."""
 
     body: Body
     by: str
     tokens: int = 0
     counter: str = ""
+    at_ms: int | None = None
     encoded: bytes = b""
 
     def __post_init__(self) -> None:
@@ -56,9 +58,11 @@ class Draft(Struct, frozen=True, kw_only=True):
             raise _wrong_field(kind, error) from error
         if is_exact:
             check_unchanged(self.body, body, kind)
-        for value in _free_values(body):
-            if type(value) in _NESTED and value:
-                check_depth(value, levels=codec.DEPTH_MAX + _FORM_LEVELS)
+        # What has so few brackets is not nested deeper; most bodies have.
+        if content.count(b"{") + content.count(b"[") > codec.DEPTH_MAX:
+            for value in _free_values(body):
+                if type(value) in _NESTED and value:
+                    check_depth(value, levels=codec.DEPTH_MAX + _FORM_LEVELS)
         force_setattr(self, "encoded", content)
         force_setattr(self, "body", body)
 

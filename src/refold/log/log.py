@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import os
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from itertools import chain, zip_longest
 
 from refold.core import bookmark
@@ -25,8 +27,8 @@ from refold.core.codec import (
     uuid7,
 )
 from refold.core.fold import Fold, folded
-from refold.core.laws import calls_of
-from refold.core.model import Body, Event, Message, Slot, Span, ToolCall
+from refold.core.laws import calls_of, results_of
+from refold.core.model import Body, Event, Message, Role, Slot, Span, ToolCall
 from refold.core.switches import REACHING, switches
 from refold.errors import Conflict, Corrupt, NotFound, RefoldError, sentence
 from refold.log.draft import Draft
@@ -38,6 +40,7 @@ TRIES_MAX = 20
 PAGE_EVENTS = 500
 BOOKMARK_EVENTS = 256
 NEAR_EVENTS = 8
+KEPT_SLOTS = 100  # of a page that is let go
 
 Clock = Callable[[], int]
 Fresh = Callable[[Fold], bool]
@@ -66,6 +69,7 @@ class Log:
         self.bookmark_fault = ""  # why the last one could not be kept
         self.ended_at = 0  # the head of a bookmark that the log, as it was opened, did not reach
         self._tried = 0  # the head when one was to be kept last
+        self.hollow = 0  # up to this seq the page may be without what its messages say
         self.state = self._opened()
 
     # --- reading ---
@@ -173,6 +177,30 @@ class Log:
                 self.state = self._refolded()
                 return
 
+    def let_go(self) -> None:
+        """Forgets what the messages on the page say, but for the newest, and for calls that wait
+        for their results. Roles, sizes and everything else stay: who reads messages calls `fill`
+        first. For who appends much and sends nothing."""
+        slots = self.state.slots
+        first = bisect_left(slots, self.hollow + 1, key=lambda slot: slot.seq)
+        end = len(slots) - KEPT_SLOTS
+        if first >= end:
+            return
+        answered = {id for slot in slots[first:] for id in results_of(slot.message)}
+        self.hollow = slots[end - 1].last
+        slots[first:end] = [
+            _without_blocks(slot) if answered.issuperset(calls_of(slot.message)) else slot
+            for slot in slots[first:end]
+        ]
+
+    def fill(self) -> None:
+        """Reads again what `let_go` forgot."""
+        mark = bookmark.read(bookmark.kept(self.state)) if self.hollow else None
+        if mark is not None:
+            events = self._events(bookmark.needed(mark))
+            self.state = self._refolded() if events is None else bookmark.resumed(mark, events)
+        self.hollow = 0
+
     def originals(self, span: Span) -> list[Slot]:
         """The messages of a span as they came."""
         state = Fold()
@@ -187,33 +215,36 @@ class Log:
         now = self.clock()
         return {seq: now - event.at_ms for seq, event in (self._events(seqs) or {}).items()}
 
-    def call(self, id: str) -> ToolCall | None:
-        """The newest tool call of that id on the page."""
-        for slot in reversed(self.state.slots):
-            for block in slot.message.blocks:
+    def call(self, id: str, ahead: Sequence[Message] = ()) -> ToolCall | None:
+        """The newest tool call of that id on the page, and on what is to be appended to it."""
+        for message in self._newest_first(ahead):
+            for block in message.blocks:
                 if isinstance(block, ToolCall) and block.id == id:
                     return block
         return None
 
-    def calling(self) -> Message | None:
-        """The newest message on the page that calls tools."""
-        return next(
-            (slot.message for slot in reversed(self.state.slots) if calls_of(slot.message)), None
-        )
+    def calling(self, ahead: Sequence[Message] = ()) -> Message | None:
+        """The newest message that calls tools, on the page and on what is to be appended to it."""
+        return next(filter(calls_of, self._newest_first(ahead)), None)
+
+    def _newest_first(self, ahead: Sequence[Message]) -> Iterator[Message]:
+        yield from reversed(ahead)
+        for slot in reversed(self.state.slots):
+            yield slot.message
 
     # --- writing ---
 
     def append(
         self, drafts: Sequence[Draft], *, fresh: Fresh | None = None, at_ms: int | None = None
     ) -> list[Event]:
-        """Writes the drafts on top of the log, all or nothing, dated `at_ms` or now. `fresh` is
-        asked again after other writers' events were read: False means that the drafts no longer
-        fit, and nothing is written."""
+        """Writes the drafts on top of the log, all or nothing, dated as they say, else `at_ms` or
+        now. `fresh` is asked again after other writers' events were read: False means that the
+        drafts no longer fit, and nothing is written."""
         if self.redacts:
             from refold.log.redacted import draft_redacted
 
             drafts = [draft_redacted(draft) for draft in drafts]
-        events = self._sealed(drafts, _bounded_ms(self.clock() if at_ms is None else at_ms))
+        events = self._sealed(drafts, self.clock() if at_ms is None else at_ms)
         for _ in range(TRIES_MAX):
             ahead = self._folded_ahead(events)
             try:
@@ -233,7 +264,8 @@ class Log:
             self.state = ahead
         else:
             self._fold(events, [draft.body for draft in drafts])
-        if self.state.head - self._tried >= BOOKMARK_EVENTS:
+        # A bookmark names every slot, so a long page has one less often.
+        if self.state.head - self._tried >= max(BOOKMARK_EVENTS, len(self.state.slots) // 4):
             self.keep_bookmark()
         return events
 
@@ -252,11 +284,12 @@ class Log:
         for draft in drafts:
             seq += 1
             randomness = os.urandom(10 + SALT_BYTES)
+            happened_ms = _bounded_ms(at_ms if draft.at_ms is None else draft.at_ms)
             event = seal(
                 before,
                 seq,
-                id=uuid7(at_ms, randomness),
-                at_ms=at_ms,
+                id=uuid7(happened_ms, randomness),
+                at_ms=happened_ms,
                 by=draft.by,
                 kind=kind_of(draft.body),
                 body=draft.encoded,
@@ -290,6 +323,18 @@ class Log:
             self.marked = self.state.head
         except (RefoldError, OverflowError, ValueError) as error:
             self.bookmark_fault = sentence(error)
+
+
+def _without_blocks(slot: Slot) -> Slot:
+    """The slot of an unedited message, with its role and its dialect alone; others as they are."""
+    if slot.edits:
+        return slot
+    return Slot(slot.seq, slot.last, _hollow(slot.message.role, slot.message.dialect), slot.tokens)
+
+
+@cache
+def _hollow(role: Role, dialect: str) -> Message:
+    return Message(role=role, dialect=dialect)
 
 
 def _bounded_ms(at_ms: int) -> int:

@@ -94,15 +94,23 @@ class OpenLog:
     @property
     def state(self) -> Fold:
         """The fold at the head, as far as it has been read."""
+        if self.log.hollow:
+            self.log.fill()
+        return self.log.state
+
+    @property
+    def sums(self) -> Fold:
+        """The same for questions about sizes, names and the head: its messages may have been let
+        go."""
         return self.log.state
 
     @property
     def known(self) -> Meta:
         """What the log says of the conversation once everything pending is written."""
-        known = self.state.meta
+        known = self.sums.meta
         for draft in self.pending:
             if isinstance(draft.body, Meta):
-                known = merged(known, self.state.spelt_out(draft.body))
+                known = merged(known, self.sums.spelt_out(draft.body))
         return known
 
     def view(self) -> View:
@@ -144,7 +152,7 @@ class OpenLog:
         """The fold with everything that other writers appended, while the lock is held."""
         with self.guard:
             self.catch_up()
-            yield self.log.state
+            yield self.state
 
     def catch_up(self) -> None:
         """Reads what other writers appended, and lets those who follow the log look at it."""
@@ -184,18 +192,22 @@ class OpenLog:
 
     # --- writing ---
 
-    def draft(self, body: Body, tokens: int = 0, by: str = "user") -> Draft:
+    def draft(
+        self, body: Body, tokens: int = 0, by: str = "user", at_ms: int | None = None
+    ) -> Draft:
         """A body that is ready to be appended."""
         if isinstance(by, str) and not by.isascii():
             # A tool's name is data and may hold anything.
             by = by.encode("utf-8", "replace").decode()
-        return Draft(body=body, by=by, tokens=tokens, counter=self.counter.name if tokens else "")
+        counter = self.counter.name if tokens else ""
+        return Draft(body=body, by=by, tokens=tokens, counter=counter, at_ms=at_ms)
 
     def append(
         self, drafts: Sequence[Draft], *, fresh: Fresh | None = None, at_ms: int | None = None
     ) -> list[Event]:
-        """Writes the drafts on top of the log, after what is pending; all or nothing, dated
-        `at_ms` or now. Nothing is written if `fresh` says that they no longer fit."""
+        """Writes the drafts on top of the log, after what is pending; all or nothing, dated as
+        they say, else `at_ms` or now. Nothing is written if `fresh` says that they no longer
+        fit."""
         self.check_writable()
         pending, self.pending = self.pending, []
         try:
@@ -223,11 +235,11 @@ class OpenLog:
     def write_pending(self) -> None:
         """Writes what is pending; a conversation that has nothing else yet is not begun by
         that."""
-        if self.pending and self.state.head and not self.is_read_only:
+        if self.pending and self.sums.head and not self.is_read_only:
             self.append([])
 
     def _append_checkpoint(self, messages: int) -> None:
-        checkpoint = checkpointing(self.state, messages, self.config.checkpoint_every)
+        checkpoint = checkpointing(self.sums, messages, self.config.checkpoint_every)
         if checkpoint is not None:
             self.log.append([self.draft(checkpoint)])
 
@@ -313,7 +325,7 @@ class OpenLog:
         """Keeps the bookmark and syncs, after `finish`. Closing twice is fine, and so is closing
         a conversation that was deleted meanwhile."""
         try:
-            if self.state.head:
+            if self.sums.head:
                 # Who opened it and only read has decided nothing for those who go on.
                 if self.pending is not self.opening:
                     self.write_pending()

@@ -47,7 +47,7 @@ def draft_redacted(draft: Draft) -> Draft:
     if (clean, by) == (plain, draft.by):
         return draft
     body = codec.body_of(kind, msgspec.json.encode(clean))
-    return Draft(body=body, by=by, tokens=draft.tokens, counter=draft.counter)
+    return Draft(body=body, by=by, tokens=draft.tokens, counter=draft.counter, at_ms=draft.at_ms)
 
 
 def message_redacted(message: Message) -> Message:

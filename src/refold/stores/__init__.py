@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from refold.stores.remote.client import TokenAbout
 
 __all__ = [
-    "Store", "TooNew", "asked_token", "batch_of", "erase_events", "events_in", "gathering",
+    "Store", "TooNew", "asked_token", "batch_of", "erase_events", "events_in",
     "hints_of", "is_on_this_disk", "is_read_only", "is_redacting", "is_same_place", "is_there",
     "open_orgs", "open_store", "passes_walls", "reading_store", "server_place", "synced_of",
     "telling", "terms_of", "together",
@@ -165,20 +165,6 @@ def together(store: Store) -> AbstractContextManager[None]:
     error at its end says that none of them is written."""
     block: Callable[[], AbstractContextManager[None]] = getattr(store, "together", nullcontext)
     return block()
-
-
-@contextmanager
-def gathering(store: Store) -> Iterator[Store]:
-    """The same store, to which events go in batches until the block ends: see `gathered`. A store
-    that is synced with another is given as it is: it looks at every append."""
-    if is_read_only(store) or synced_of(store) is not None:
-        yield store
-        return
-    from refold.stores.gathered import GatheredStore
-
-    gathered = GatheredStore(store)
-    yield cast(Store, gathered)
-    gathered.write()
 
 
 def is_on_this_disk(url: str) -> bool:

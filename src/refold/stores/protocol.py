@@ -136,11 +136,11 @@ class Store(Protocol):
         ...
 
 
-# --- a store to which events go in batches ---
+# --- what is written in batches ---
 
 
 class Overtaken(Unavailable):
-    """Somebody else wrote to a log of which events were still waiting: none of them is written."""
+    """Somebody else wrote to a log while a batch for it was made: none of the batch is written."""
 
 
 # --- a store that is synced with another ---

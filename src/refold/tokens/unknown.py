@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from math import ceil
 from typing import Any
+
+import msgspec
 
 from refold.core.model import Media
 from refold.tokens.media import MediaRule, media_tokens
@@ -28,6 +31,7 @@ FRAMES = frozenset(
     }
 )  # fmt: skip
 FRAME_CHARS_MAX = 64
+SMALL_BYTES_MAX, SMALL_KEPT = 512, 1_024
 DEPTH_MAX = 64
 # Withheld thinking is its text, sealed and written as base64: 4 characters for 3 bytes, 4 bytes
 # for a token.
@@ -41,10 +45,27 @@ _IMAGE_URL = "data:image/"
 def unknown_tokens(value: object, count: Callable[[str], int], rule: MediaRule) -> int:
     """The tokens of a value that is sent as it came; nothing where it only frames what blocks
     hold."""
+    try:
+        encoded = msgspec.json.encode(value)
+    except (TypeError, ValueError, RecursionError):
+        encoded = b""
+    is_small = 0 < len(encoded) <= SMALL_BYTES_MAX
+    text, apart = _small_parts(encoded, rule) if is_small else _parts(value, rule)
+    return (count(text) if text else 0) + apart
+
+
+@lru_cache(maxsize=SMALL_KEPT)
+def _small_parts(encoded: bytes, rule: MediaRule) -> tuple[str, int]:
+    """What `_parts` gives. Messages of one kind have one form, so the same comes again and
+    again."""
+    return _parts(msgspec.json.decode(encoded), rule)
+
+
+def _parts(value: object, rule: MediaRule) -> tuple[str, int]:
+    """The text that is to be counted, and the tokens of what is not read letter by letter."""
     apart: list[int] = []
     rest = _rest(value, apart, rule, 0)
-    shown = count(json_text(rest)) if rest is not None else 0
-    return shown + sum(apart)
+    return ("" if rest is None else json_text(rest)), sum(apart)
 
 
 def _rest(value: Any, apart: list[int], rule: MediaRule, depth: int) -> Any:

@@ -16,8 +16,10 @@ import refold
 from refold.config import Config
 from refold.core.model import Text, ToolCall, ToolResult
 from refold.edges.importers.importer import Report, import_file
+from refold.engine import batch
 from refold.engine.context import Context
 from refold.errors import Invalid, NotFound
+from refold.log import log
 from refold.stores import open_store
 from refold.stores.protocol import Store
 from tests.edges.importers import transcripts
@@ -214,6 +216,39 @@ def test_the_branch_that_was_left_comes_back_alone(tmp_path: Path, lists: list[l
             imported(store, file)
             assert texts(store, id) == words
         before = texts(store, id)
+
+
+def branched() -> list[Any]:
+    """A session that was rewound, with a side chain beside it."""
+    return [
+        user("u1", None, "Begin."),
+        block("a1", "u1", "m1", call("t1")),
+        user("r1", "a1", result("t1")),
+        user("s1", None, "Look around.", isSidechain=True, agentId="x"),
+        user("u2", "r1", "The way that was left."),
+        user("u3", "r1", "The way that was taken."),
+        user("c1", "u3", "What was said so far.", isCompactSummary=True),
+        user("u4", "c1", "Go on."),
+    ]
+
+
+@pytest.mark.parametrize("lines", [transcripts.parallel(), transcripts.rollout(), branched()])
+def test_a_file_that_is_larger_than_memory_gives_the_same(
+    lines: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a page that is let go after every event, in batches of one, and again after that."""
+    file, usual, lean = tmp_path / "a.jsonl", open_store("memory:"), open_store("memory:")
+    imported(usual, write(file, lines))
+    monkeypatch.setattr(batch, "EVENTS_MAX", 1)
+    monkeypatch.setattr(batch, "HELD_BYTES_MAX", 0)
+    monkeypatch.setattr(log, "KEPT_SLOTS", 1)
+    for length in (len(lines) // 2, len(lines), len(lines)):
+        imported(lean, write(file, lines[:length]))
+    for about in usual.conversations():
+        assert texts(lean, about.id) == texts(usual, about.id)
+        with Context(usual, about.id) as one, Context(lean, about.id) as other:
+            assert one.view.totals == other.view.totals
+            assert [note.key for note in one.log.notes()] == [n.key for n in other.log.notes()]
 
 
 # --- Codex ---

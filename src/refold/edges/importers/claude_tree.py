@@ -8,6 +8,8 @@ the lines.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 from msgspec import Struct
 
@@ -17,7 +19,6 @@ SPOKEN = ("user", "assistant")
 
 
 class _Block(Struct):
-    type: str = ""
     id: str = ""
     tool_use_id: str = ""
 
@@ -39,11 +40,27 @@ class _Line(Struct, rename={"parent": "parentUuid", "logical": "logicalParentUui
 _decode = msgspec.json.Decoder(_Line).decode
 
 
+class _Ids(NamedTuple):
+    """What ties a line to others: the response that it is a block of, the calls that it makes, and
+    those that it answers. All that is kept of a line, since there may be a million."""
+
+    response: str
+    calls: tuple[str, ...]
+    answered: tuple[str, ...]
+
+
+def _ids_of(head: _Head) -> _Ids:
+    blocks = head.content if isinstance(head.content, list) else ()
+    calls = tuple([block.id for block in blocks if block.id])
+    answered = tuple([block.tool_use_id for block in blocks if block.tool_use_id])
+    return _Ids(head.id, calls, answered)
+
+
 def live_branch(lines: Lines) -> set[str]:
     """The uuids of the lines that the session consists of: the last message and all before it, and
     the rest of the responses and results that the tree tells apart from them."""
     parents: dict[str, str | None] = {}
-    heads: dict[str, _Head] = {}
+    heads: dict[str, _Ids] = {}
     leaf = before = None
     for _, raw in lines:
         try:
@@ -57,7 +74,7 @@ def live_branch(lines: Lines) -> set[str]:
         parents[line.uuid] = parent if parent is None or parent in parents else before
         before = line.uuid
         if line.type in SPOKEN and line.message is not None:
-            heads[line.uuid], leaf = line.message, line.uuid
+            heads[line.uuid], leaf = _ids_of(line.message), line.uuid
     return _with_parallels(_back_from(leaf, parents), heads)
 
 
@@ -69,14 +86,9 @@ def _back_from(leaf: str | None, parents: dict[str, str | None]) -> set[str]:
     return live
 
 
-def _with_parallels(live: set[str], heads: dict[str, _Head]) -> set[str]:
-    responses = {heads[uuid].id for uuid in live if uuid in heads} - {""}
-    live |= {uuid for uuid, head in heads.items() if head.id in responses}
-    blocks = {uuid: head.content for uuid, head in heads.items() if isinstance(head.content, list)}
-    calls = {block.id for uuid in live for block in blocks.get(uuid, ()) if block.id}
-    answering = (
-        uuid
-        for uuid, content in blocks.items()
-        if any(block.tool_use_id in calls for block in content)
-    )
-    return live | set(answering)
+def _with_parallels(live: set[str], heads: dict[str, _Ids]) -> set[str]:
+    responses = {heads[uuid].response for uuid in live if uuid in heads} - {""}
+    live |= {uuid for uuid, ids in heads.items() if ids.response in responses}
+    calls = {call for uuid in live if uuid in heads for call in heads[uuid].calls}
+    live |= {uuid for uuid, ids in heads.items() if not calls.isdisjoint(ids.answered)}
+    return live

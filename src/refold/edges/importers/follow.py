@@ -21,9 +21,10 @@ from refold.core.model import Event, Message, Note, Usage
 from refold.core.switches import switches
 from refold.edges.importers.entry import About, Billed, Entry, Noted, Said, Summed, Unread
 from refold.edges.importers.lines import digest
+from refold.engine.batch import Batch
 from refold.engine.context import Context
 from refold.errors import Invalid
-from refold.log.keys import KEY_CHARS_MAX
+from refold.log.keys import KEY_CHARS_MAX, Stamp
 
 ADOPTED = "adopted-compaction"  # the note that says which summary of the file was taken over
 UNREAD = "unread"  # the note in the place of a message that is none
@@ -38,9 +39,11 @@ class Follower:
 
     def __init__(self, context: Context, by: str) -> None:
         self.context, self._by = context, by
+        self._batch = Batch(context)
         self._places, self._notes = known_keys(context)
         self._at = 0  # how many of the places the file has had so far
         self._seen: set[str] = set()
+        self._told = About()  # what the file said of the session last
         self._passed: set[str] = set()  # the keys of the notes that the file has had so far
         self._is_new = False  # whether the message that was read last is
         self.messages = self.new = self.restored = 0
@@ -62,6 +65,12 @@ class Follower:
             self.unread.append(Unread(line=entry.line, reason=f"{error.message}; {error.hint}"))
             if isinstance(entry, Said):
                 self._keep(entry)
+        if self._batch.is_full:
+            self._batch.write()
+
+    def finish(self) -> None:
+        """Writes what still waits."""
+        self._batch.write()
 
     def _take(self, entry: Entry) -> None:
         match entry:
@@ -81,6 +90,10 @@ class Follower:
                 assert_never(entry)  # type: ignore[arg-type]
 
     def _tell(self, about: About) -> None:
+        if about == replace(self._told, line=about.line, at_ms=about.at_ms):
+            return
+        self._told = about
+        self._batch.write()  # what came before it was said by another model
         self.context.update(
             model=about.model,
             title=about.title,
@@ -99,7 +112,7 @@ class Follower:
         self._is_new = seq == 0 or self._at == len(self._places)
         if seq == 0:
             self.new += 1
-            if not self.context.append(said.message, at=said.at_ms, key=said.key):
+            if not self._batch.message(said.message, _stamp(said)):
                 self._keep(said)
         if said.usage is not None:
             self._record(said.usage, said.at_ms)
@@ -122,6 +135,8 @@ class Follower:
 
     def _go_back(self, seq: int) -> None:
         """Takes the log back to a seq. Notes that the file had before this place stay."""
+        self._batch.write()
+        self._told = About()
         after = [note for note in self.context.log.notes() if note.seq > seq]
         self.left_at = self.context.view.head
         self.context.restore(seq)
@@ -130,7 +145,7 @@ class Follower:
         self._notes -= {note.key for note in after}
         for note in after:
             if note.key in self._passed:
-                self.context.note(note.kind, note.data, by=note.by, at=note.at_ms, key=note.key)
+                self._batch.note(note.kind, note.data, note.by, Stamp(note.at_ms, note.key))
 
     def _bill(self, billed: Billed) -> None:
         self._record(billed.usage, billed.at_ms)
@@ -139,15 +154,15 @@ class Follower:
         """Adds what the other program was billed, once. Its page was another one, with a system
         prompt and tools that the file may not have: no size of ours follows from it."""
         if self._is_new:
-            self.context.record(usage=replace(usage, estimated=True), upto=0, at=at_ms)
+            self._batch.usage(replace(usage, estimated=True), at_ms)
 
     def _keep(self, said: Said) -> None:
         """A message that is none, as a note in its place; a place without content, if that cannot
         be one either. What is in the file has a place in the log, so that it is known again."""
         try:
-            self.context.note(UNREAD, said.message, by=self._by, at=said.at_ms, key=said.key)
+            self._batch.note(UNREAD, said.message, self._by, _stamp(said))
         except Invalid as error:
-            self.context.note(UNREAD, None, by=self._by, at=said.at_ms, key=said.key)
+            self._batch.note(UNREAD, None, self._by, _stamp(said))
             self.unread.append(Unread(line=said.line, reason=f"not kept: {error.message}"))
 
     # --- what is no message ---
@@ -155,23 +170,27 @@ class Follower:
     def _note(self, noted: Noted) -> None:
         self._passed.add(noted.key)
         if noted.key not in self._notes:
-            self.context.note(noted.kind, noted.data, by=self._by, at=noted.at_ms, key=noted.key)
+            self._batch.note(noted.kind, noted.data, self._by, _stamp(noted))
 
     def _sum(self, summed: Summed) -> None:
         """Lets the text stand for the page as it is; where it cannot, it is a message."""
         if self._known(summed):
             return
         self.new += 1
+        self._batch.write()
         slots = self.context.view.slots
         try:
             span = (slots[0].seq, slots[-1].last) if slots else (0, 0)
             self.context.adopt(span, summed.text, by=self._by)
         except Invalid:
             message = {"role": "user", "content": summed.text or "(an empty summary)"}
-            self.context.append(message, at=summed.at_ms, key=summed.key)
+            self._batch.message(message, _stamp(summed))
             return
-        told = {"line": summed.line}
-        self.context.note(ADOPTED, told, by=self._by, at=summed.at_ms, key=summed.key)
+        self._batch.note(ADOPTED, {"line": summed.line}, self._by, _stamp(summed))
+
+
+def _stamp(entry: Entry) -> Stamp:
+    return Stamp(entry.at_ms, entry.key)
 
 
 def key_of(entry: Entry) -> str:

@@ -8,7 +8,10 @@ wherever the file lies; a list without an id of its own is known by its path. Ne
 
 from __future__ import annotations
 
+import gc
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,11 +26,11 @@ from refold.edges.importers.lines import Advance, Lines, digest
 from refold.edges.importers.owner import IMPORTED, SESSION, goes_on, is_own, taken
 from refold.edges.importers.recognition import Recognised, recognised
 from refold.engine.context import Context
-from refold.stores import gathering
 from refold.stores.protocol import Overtaken, Store
 
 ID_CHARS_MAX = 64
 UNREAD_SHOWN = 50
+GARBAGE_VALUES = 50_000
 TRIES_MAX = 5  # where somebody else writes to the same conversation
 _PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -76,15 +79,25 @@ def import_file(
             conversation=about.id, title=about.title, head=about.head, messages=0, new=about.head
         )
         return Report(file=str(path), source=REFOLD, sessions=[held], unread=[])
+    own = id_of(found, path)
     for _ in range(TRIES_MAX):
         try:
-            with gathering(store) as gathered:
-                own = id_of(found, path)
-                place = _Place(gathered, config, path, found, id or own, own)
-                return _followed(place, advance)
+            with _collecting_rarely():
+                return _followed(_Place(store, config, path, found, id or own, own), advance)
         except Overtaken as error:
             overtaken = error
     raise overtaken
+
+
+@contextmanager
+def _collecting_rarely() -> Iterator[None]:
+    """Lets Python look for cycles less often: an import makes millions of values and no cycle."""
+    usual = gc.get_threshold()
+    gc.set_threshold(max(GARBAGE_VALUES, usual[0]) if usual[0] else 0, *usual[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
 
 
 class _Place(NamedTuple):
@@ -110,10 +123,12 @@ def _followed(place: _Place, advance: Advance | None) -> Report:
             if follower is None:
                 follower = followers[entry.session] = _follower(place, entry.session)
             follower.take(entry)
-        sessions = [_session(each) for each in followers.values() if each.messages]
+        for follower in followers.values():
+            follower.finish()
     finally:
         for follower in followers.values():
             follower.context.close()
+    sessions = [_session(place.store, each) for each in followers.values() if each.messages]
     unread = [*lines.unread, *(one for each in followers.values() for one in each.unread)]
     unread.sort(key=lambda one: one.line)
     return Report(
@@ -157,12 +172,12 @@ def _part(main: str, session: str) -> str:
     return fitting(f"{main}-{session}") if session else main
 
 
-def _session(follower: Follower) -> Session:
-    view = follower.context.view
+def _session(store: Store, follower: Follower) -> Session:
+    about = store.conversation(follower.context.id)
     return Session(
-        conversation=follower.context.id,
-        title=view.title,
-        head=view.head,
+        conversation=about.id,
+        title=about.title,
+        head=about.head,
         messages=follower.messages,
         new=follower.new,
         restored=follower.restored,

@@ -1,6 +1,6 @@
 """A file as lines, whatever it is packed in: plain, gzip, or zstd where the extra is installed.
 
-Nothing is held but one line. A line that is too long is told and passed over; a file that unpacks
+Nothing is held but one line, or a small file whole, so that it is unpacked once. A line that is too long is told and passed over; a file that unpacks
 to far more than it has is told and left; one that ends in the middle gives what it has. A line
 that is no JSON object is told. Neighbours: `entry.Unread` is how it is told, importers walk the
 lines.
@@ -26,7 +26,8 @@ from refold.system.moments import HAPPENED_MS_MAX
 
 LINE_BYTES_MAX = 64 << 20
 DOCUMENT_BYTES_MAX = 256 << 20
-PIECE_BYTES = 1 << 18
+HELD_BYTES_MAX = 8 << 20
+PIECE_BYTES = 1 << 16
 # Transcripts pack to a tenth of their size; what unpacks to so much more is no transcript.
 UNPACKED_BYTES_FREE, UNPACKED_RATIO_MAX = 64 << 20, 200
 ZSTD_WINDOW_LOG_MAX = 27
@@ -44,15 +45,31 @@ class Lines:
 
     def __init__(self, path: Path, advance: Advance | None = None) -> None:
         self.path, self.unread, self._advance = path, list[Unread](), advance
+        self._held: list[tuple[int, bytes]] | None = None  # all lines, if there is nothing to tell
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
         """Each line that is not empty, with its number."""
         self.unread = []
+        if self._held is not None:
+            yield from self._held
+            return
+        held, size = list[tuple[int, bytes]](), 0
+        for line in self._read():
+            size += len(line[1])
+            if size <= HELD_BYTES_MAX:
+                held.append(line)
+            else:
+                held.clear()
+            yield line
+        if size <= HELD_BYTES_MAX and not self.unread:
+            self._held = held
+
+    def _read(self) -> Iterator[tuple[int, bytes]]:
         number = 0
         with open_regular_file(str(self.path), HINT) as file:
             try:
                 for number, line in enumerate(self._bounded(file), start=1):
-                    if line.strip():
+                    if line and not line.isspace():
                         yield number, line
             except (EOFError, OSError) as error:
                 self._tell(number + 1, f"the file ends before its end: {error}")
@@ -70,10 +87,6 @@ class Lines:
             else:
                 self._tell(number, f"a JSON {type(value).__name__}, not an object")
 
-    def tell_advance(self, number: int) -> None:
-        if self._advance is not None:
-            self._advance(number)
-
     def _tell(self, line: int, reason: str) -> None:
         self.unread.append(Unread(line=line, reason=reason))
 
@@ -90,10 +103,11 @@ class Lines:
                     size += len(rest)
                     if is_bomb(size, file):
                         break
-            if is_bomb(size, file):
+            if size > UNPACKED_BYTES_FREE and is_bomb(size, file):
                 self._tell(number, f"the file unpacks to more than {size:,} bytes: it is left here")
                 return
-            self.tell_advance(file.tell())
+            if self._advance is not None:
+                self._advance(file.tell())
             yield line.removeprefix(_BOM) if number == 1 else line
 
 

@@ -46,7 +46,8 @@ def entry_of(
     """What a message of a list says, under a key of its place and its content: the line as it
     stands, where it has one of its own."""
     key = f"{place}:{digest(raw or msgspec.json.encode(value))}"
-    at_ms = next((ms for name in _TIMES if (ms := happened(value.get(name))) is not None), None)
+    times = (happened(value[name]) for name in _TIMES if name in value)
+    at_ms = next((ms for ms in times if ms is not None), None)
     message = normal(value)
     if value.get("compact_summary") is True and isinstance(message.get("content"), str):
         text = message["content"]

@@ -1,0 +1,90 @@
+"""Many things that go into a log together: one write, one transaction, one look at the model.
+
+Drafts are made as if those before them were in the log already. Nothing is written before `write`;
+then all of it is, or nothing: if somebody else wrote to the log meanwhile, `Overtaken` says so, and
+what was to be written is to be made again from what the log says now. So this is for an import,
+which knows by its keys what a log has. Neighbours: `recorder` parses and drafts, `log.open_log`
+appends, `edges.importers` fills batches.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from refold.core.model import Event, Message, Note, Usage
+from refold.engine.context import Context
+from refold.log.draft import Draft
+from refold.log.keys import Stamp
+from refold.stores.protocol import Overtaken
+
+EVENTS_MAX, BYTES_MAX = 1_000, 4 << 20
+HELD_BYTES_MAX = 16 << 20  # of what was written, until the page is let go
+
+
+class Batch:
+    """What is to be appended to one log. `is_full` says that it is time to write."""
+
+    def __init__(self, context: Context) -> None:
+        self._log, self._model = context._open, context._model
+        self._recorder = context._recorder
+        self._held = 0
+        # Where checkpoints are set every so many messages, each is to stand in its place.
+        self._events_max = 1 if context.config.checkpoint_every else EVENTS_MAX
+        self._forget()
+
+    def _forget(self) -> None:
+        self._drafts: list[Draft] = []
+        self._ahead: list[Message] = []
+        self._responses: set[str] = set()
+        self._head = self._size = 0
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._drafts) >= self._events_max or self._size >= BYTES_MAX
+
+    def message(self, message: Any, stamp: Stamp) -> bool:
+        """Takes a message in any provider's shape. False if there is nothing in it."""
+        parsed = self._recorder.parse(message, self._ahead)
+        parsed = [replace(one, key=stamp.key) for one in parsed]
+        drafts = self._recorder.drafts_after(self._ahead, parsed, None, stamp)
+        self._take(drafts)
+        return bool(drafts)
+
+    def note(self, kind: str, data: Any, by: str, stamp: Stamp) -> None:
+        """Takes something that is no message; `data` is plain JSON."""
+        note = Note(kind=kind, data=data, key=stamp.key)
+        self._take([self._log.draft(note, by=by, at_ms=stamp.at_ms)])
+
+    def usage(self, usage: Usage, at_ms: int | None) -> None:
+        """Takes what was billed, once, for a page that was not ours: no size follows from it."""
+        response = usage.response
+        if response and (response in self._responses or response in self._log.sums.responses):
+            return
+        self._responses.add(response)
+        billed = self._model.received(usage, upto=0, replied=False)
+        self._take([self._log.draft(billed, by="model", at_ms=at_ms)])
+
+    def _take(self, drafts: list[Draft]) -> None:
+        if not self._drafts:
+            self._head = self._log.sums.head
+        self._drafts += drafts
+        self._size += sum(len(draft.encoded) for draft in drafts)
+
+    def write(self) -> list[Event]:
+        """Appends what was taken. Overtaken, and nothing written, if the log has grown since."""
+        if not self._drafts:
+            return []
+        with self._log.guard:
+            is_next = self._log.sums.head == self._head
+            events = self._log.append(self._drafts, fresh=lambda _: False) if is_next else []
+        if not events:
+            said = f"{self._log.id}: somebody else wrote to it meanwhile"
+            raise Overtaken(said, hint="begin again")
+        self._held += self._size
+        if self._held > HELD_BYTES_MAX:
+            self._log.log.let_go()
+            self._held = 0
+        self._forget()
+        return events
