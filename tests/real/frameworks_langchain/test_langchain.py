@@ -17,6 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 import refold
 from refold.dialects import dialect
 from refold.edges.adapters.langchain import RefoldMiddleware
+from tests.real.answers import FIRST_RUN, SECOND_RUN, said_in
 from tests.real.guides import run_guide
 
 USAGE = {"input_tokens": 900, "output_tokens": 20, "total_tokens": 920}
@@ -130,6 +131,41 @@ def test_threads_are_conversations_of_their_own_and_go_on(tmp_path):
     middleware.close()
     there = refold.conversations.list(place)
     assert sorted(one.names for one in there) == [("langchain/a",), ("langchain/b",)]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("streams", [False, True])
+def test_an_answer_is_in_the_log_when_it_comes_and_once(is_async, streams, tmp_path):
+    place = f"sqlite:{tmp_path}/a.db"
+    call = {"name": "read", "args": {"path": "a.py"}}
+    answers = [
+        AIMessage("", tool_calls=[{**call, "id": "c1"}], usage_metadata=USAGE),
+        AIMessage("The clock.", usage_metadata=USAGE),
+        AIMessage("", tool_calls=[{**call, "id": "c2"}], usage_metadata=USAGE),
+        AIMessage("Yes.", usage_metadata=USAGE),
+    ]
+    middleware = RefoldMiddleware(store=place)
+    model = Scripted(messages=iter(answers), sent=[])
+    agent = create_agent(model, [read], middleware=[middleware], checkpointer=InMemorySaver())
+    config = {"configurable": {"thread_id": "t"}}
+
+    async def run(text: str) -> None:
+        given = {"messages": [HumanMessage(text)]}
+        if is_async and streams:
+            async for _ in agent.astream(given, config, stream_mode="values"):
+                pass
+        elif is_async:
+            await agent.ainvoke(given, config)
+        elif streams:
+            list(agent.stream(given, config, stream_mode="values"))
+        else:
+            agent.invoke(given, config)
+
+    asyncio.run(run("Why?"))
+    assert said_in(place) == FIRST_RUN
+    asyncio.run(run("Sure?"))
+    assert said_in(place) == FIRST_RUN + SECOND_RUN
+    middleware.close()
 
 
 def test_the_guide_runs_as_pasted(tmp_path, monkeypatch, capsys):

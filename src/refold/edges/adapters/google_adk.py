@@ -20,6 +20,7 @@ from refold.edges.adapters.guest import Guest, Waiting
 from refold.edges.adapters.sessions import Place
 
 HOST, DIALECT = "adk", "gemini"
+OWN_ID = "adk-"  # how the id of a call begins that the ADK made
 
 Wire = dict[str, Any]
 
@@ -44,7 +45,7 @@ class RefoldPlugin(BasePlugin):  # type: ignore[misc]
         sent = self._waiting.pop(_call(callback_context))
         if sent is not None:
             usage, content = llm_response.usage_metadata, llm_response.content
-            answers = [_wire(content)] if content and content.parts else []
+            answers = [_repeated(_wire(content))] if content and content.parts else []
             billed = None if usage is None else _wire(usage)
             await asyncio.to_thread(self._guest.take, sent, answers, billed)
 
@@ -71,6 +72,15 @@ def _wire(value: Any) -> Wire:
     dumped: Wire
     dumped = value.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=unsayable)
     return dumped
+
+
+def _repeated(answer: Wire) -> Wire:
+    """An answer as the ADK repeats it: without the ids that it gave to calls itself."""
+    for part in answer["parts"]:
+        call = part.get("functionCall", {})
+        if call.get("id", "").startswith(OWN_ID):
+            del call["id"]
+    return answer
 
 
 def _call(context: Any) -> str:

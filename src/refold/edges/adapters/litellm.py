@@ -98,7 +98,7 @@ class RefoldCallback(CustomLogger):  # type: ignore[misc]
             dialect, _ = CALLS[CallTypes.acompletion if "choices" in said else call_type]
             reply = reply_in(said, dialect)
             answers = reply.messages if reply else []
-            await asyncio.to_thread(self._guest.take, sent, answers, said.get("usage"))
+            await asyncio.to_thread(self._guest.take, sent, answers, _usage(said))
 
     def _name(self, call: Call, messages: list[Any], dialect: str) -> str:
         """The name of the session; that of the conversation which begins as the list does, if the
@@ -138,6 +138,12 @@ def _plain(response: Any) -> Call:
         plain: Call = response.model_dump(mode="json", exclude_none=True)
         return plain
     return response if isinstance(response, dict) else {}
+
+
+def _usage(response: Call) -> Any:
+    """What the call was billed; None if nobody said: LiteLLM then puts zeros."""
+    usage = response.get("usage") or {}
+    return usage if usage.get("prompt_tokens") or usage.get("input_tokens") else None
 
 
 def _session(call: Mapping[str, Any]) -> str:
