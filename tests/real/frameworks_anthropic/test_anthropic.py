@@ -321,6 +321,20 @@ def test_a_store_that_fails_when_the_answer_comes_costs_the_caller_nothing(
     middleware.close()
 
 
+@pytest.mark.parametrize("manages", [False, True])
+def test_that_the_provider_shortens_as_well_is_said_once(manages, caplog):
+    edits = {"edits": [{"type": "clear_tool_uses_20250919"}]}
+    call = {**ASKED, "messages": [{"role": "user", "content": "Why?"}]}
+    if manages:
+        call |= {"context_management": edits, "betas": ["context-management-2025-06-27"]}
+    middleware = RefoldMiddleware(store="memory:")
+    with serving(answer(0, 0)) as server, client_at(server.url, middleware) as client:
+        for _ in range(3):
+            client.beta.messages.create(**call)
+    assert caplog.text.count("one is enough") == manages
+    middleware.close()
+
+
 def test_the_guide_runs_as_pasted(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with serving(answer(0, 0)) as server:

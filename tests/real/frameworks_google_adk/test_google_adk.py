@@ -9,6 +9,7 @@ import pytest
 from google.adk.agents import LlmAgent
 from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.adk.apps import App
+from google.adk.apps.app import EventsCompactionConfig
 from google.adk.models.google_llm import Gemini
 from google.adk.runners import InMemoryRunner
 from google.genai import types
@@ -141,6 +142,26 @@ def test_an_answer_is_in_the_log_when_it_comes_and_once(mode, has_ids, tmp_path)
     with serving(*plays) as upstream:
         asyncio.run(main(upstream.url))
     assert upstream.refusals == []
+
+
+@pytest.mark.parametrize("manages", [False, True])
+def test_that_the_app_compacts_as_well_is_said_once(manages, caplog):
+    plugin = RefoldPlugin(store="memory:")
+    compacts = EventsCompactionConfig(compaction_interval=99, overlap_size=1) if manages else None
+
+    async def main(url: str) -> None:
+        agent = LlmAgent(name="fixer", model=Gemini(model=MODEL, base_url=url), tools=[read])
+        app = App(
+            name="fixing", root_agent=agent, plugins=[plugin], events_compaction_config=compacts
+        )
+        runner = InMemoryRunner(app=app)
+        session = await runner.session_service.create_session(app_name="fixing", user_id="me")
+        await run(runner, session.id, "Fix it")
+        await runner.close()
+
+    with serving(*turns(3)) as upstream:
+        asyncio.run(main(upstream.url))
+    assert caplog.text.count("EventsCompactionConfig of the app shortens") == manages
 
 
 def test_the_guide_runs_as_pasted(tmp_path, monkeypatch, capsys):

@@ -8,6 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import (
+    ClearToolUsesEdit,
+    ContextEditingMiddleware,
+    SummarizationMiddleware,
+)
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.utils import convert_to_openai_messages
@@ -165,6 +170,22 @@ def test_an_answer_is_in_the_log_when_it_comes_and_once(is_async, streams, tmp_p
     assert said_in(place) == FIRST_RUN
     asyncio.run(run("Sure?"))
     assert said_in(place) == FIRST_RUN + SECOND_RUN
+    middleware.close()
+
+
+@pytest.mark.parametrize("manages", [False, True])
+def test_that_another_middleware_shortens_as_well_is_said_once(manages, caplog):
+    summaries = GenericFakeChatModel(messages=iter([AIMessage("It reads files.")] * 20))
+    others = [
+        SummarizationMiddleware(summaries, trigger=("messages", 6), keep=("messages", 2)),
+        ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=1, keep=0)]),
+    ]
+    middleware = RefoldMiddleware(store="memory:")
+    model = Scripted(messages=calls(8), sent=[])
+    chain = [*others, middleware] if manages else [middleware]
+    create_agent(model, [read], middleware=chain).invoke({"messages": [HumanMessage("Fix it")]})
+    for name in ("SummarizationMiddleware", "ContextEditingMiddleware"):
+        assert caplog.text.count(f"{name} shortens") == manages
     middleware.close()
 
 

@@ -8,6 +8,7 @@ import json
 
 import litellm
 import pytest
+from litellm.integrations.compression_interception.handler import CompressionInterceptionLogger
 
 import refold
 from refold.edges.adapters.litellm import RefoldCallback
@@ -196,6 +197,29 @@ def test_an_answer_of_the_responses_api_is_in_the_log_when_it_comes(callback, tm
     with serving([item]) as upstream:
         asyncio.run(main(upstream.url))
     assert said_in(place) == [FIRST_RUN[0], FIRST_RUN[-1]]
+
+
+@pytest.mark.parametrize("manages", [False, True])
+def test_that_litellm_shortens_as_well_is_said_once(callback, caplog, manages):
+    if manages:
+        litellm.callbacks.append(CompressionInterceptionLogger())
+
+    async def main(url: str) -> None:
+        given = {"context_management": {"edits": []}} if manages else {}
+        for _ in range(2):
+            await litellm.anthropic_messages(
+                model="anthropic/claude-sonnet-5-5",
+                messages=[{"role": "user", "content": "Why?"}],
+                max_tokens=100,
+                api_base=url,
+                api_key="none",
+                **given,
+            )
+
+    with serving(*[[{"type": "text", "text": "The clock."}]] * 2) as upstream:
+        asyncio.run(main(upstream.url))
+    for name in ("CompressionInterceptionLogger", "`context_management` of the call"):
+        assert caplog.text.count(f"{name} shortens") == manages
 
 
 def test_the_guide_runs_as_pasted(tmp_path, monkeypatch, capsys):

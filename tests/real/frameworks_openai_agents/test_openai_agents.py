@@ -9,6 +9,7 @@ import json
 import pytest
 from agents import (
     Agent,
+    ModelSettings,
     OpenAIResponsesModel,
     RunConfig,
     Runner,
@@ -250,6 +251,22 @@ def test_an_answer_that_is_streamed_is_in_the_log_when_it_comes(tmp_path):
     with serving(play) as server:
         asyncio.run(main(server.url))
     assert said_in(place) == [FIRST_RUN[0], FIRST_RUN[-1]]
+    session.close()
+
+
+@pytest.mark.parametrize("manages", [False, True])
+def test_that_the_provider_compacts_as_well_is_said_once(manages, caplog):
+    session = RefoldSession("fix", store="memory:", model="gpt-5")
+    config = RunConfig(call_model_input_filter=session.fold)
+    managed = [{"type": "compaction", "compact_threshold": 9_000}]
+    items = [{"type": "compaction", "encrypted_content": "x"}, {"role": "user", "content": "Why?"}]
+    with serving(answer(called(1)), answer(said("The clock."))) as server:
+        agent = agent_at(server.url)
+        if manages:
+            agent.model_settings = ModelSettings(context_management=managed)
+        asyncio.run(Runner.run(agent, items if manages else "Why?", run_config=config))
+    assert caplog.text.count("`context_management` of the model settings shortens") == manages
+    assert caplog.text.count("which is in the input, shortens") == manages
     session.close()
 
 

@@ -8,6 +8,7 @@ import json
 
 import pytest
 from pydantic_ai import Agent, ModelRetry
+from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import (
     BinaryContent,
     ModelMessage,
@@ -169,6 +170,30 @@ def test_an_answer_is_in_the_log_when_it_comes_and_once(streams, tmp_path):
     assert said_in(place) == FIRST_RUN
     asyncio.run(run("Sure?", history))
     assert said_in(place) == FIRST_RUN + SECOND_RUN
+    capability.close()
+
+
+class SummarizingCompaction(AbstractCapability):
+    """Named like one of `pydantic-ai-harness`."""
+
+
+class ClearToolResults(AbstractCapability):
+    """Another one of its names."""
+
+
+@pytest.mark.parametrize("manages", [False, True])
+def test_that_another_capability_shortens_as_well_is_said_once(manages, caplog):
+    capability, model = RefoldCapability(store="memory:"), Scripted(3)
+    others = [ClearToolResults(), SummarizingCompaction()] if manages else []
+    agent = Agent(FunctionModel(model), capabilities=[capability, *others])
+
+    @agent.tool_plain
+    def read(path: str) -> str:
+        return f"the lines of {path}"
+
+    agent.run_sync("Fix it")
+    for name in ("ClearToolResults", "SummarizingCompaction"):
+        assert caplog.text.count(f"{name} shortens") == manages
     capability.close()
 
 

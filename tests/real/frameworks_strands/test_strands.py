@@ -212,6 +212,18 @@ def test_an_answer_is_in_the_log_when_it_comes_and_once(tmp_path):
     manager.close()
 
 
+def test_that_strands_ignores_the_manager_beside_its_own_is_said_by_strands(tmp_path):
+    manager = RefoldConversationManager("fix", store=f"sqlite:{tmp_path}/a.db")
+    with pytest.warns(UserWarning, match="ignoring co-provided conversation_manager"):
+        Agent(
+            model=model_at("http://127.0.0.1:9"),
+            conversation_manager=manager,
+            context_manager="auto",
+            callback_handler=None,
+        )
+    manager.close()
+
+
 def test_the_guide_runs_as_pasted(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with serving([{"type": "text", "text": "Because of the clock."}]) as up:

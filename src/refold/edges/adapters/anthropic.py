@@ -24,6 +24,7 @@ from refold.edges.proxy.usage import UsageReader
 
 HOST, DIALECT, PATH = "anthropic", "anthropic", "/v1/messages"
 READABLE = "gzip, deflate"  # how an answer may be packed
+MANAGERS = ("context_management", "compaction")  # what has the provider shorten the list
 
 
 class RefoldMiddleware(Middleware):  # type: ignore[misc]
@@ -57,6 +58,7 @@ class RefoldMiddleware(Middleware):  # type: ignore[misc]
         self._guest.close()
 
     def _folded(self, body: Wire) -> Sent[Any]:
+        self._guest.warn_of(f"`{name}` of the call" for name in MANAGERS if body.get(name))
         return self._guest.fold(
             self._name,
             body["messages"],

@@ -35,6 +35,8 @@ class RefoldPlugin(BasePlugin):  # type: ignore[misc]
         self._waiting: Waiting[types.Content] = Waiting()  # by invocation and agent
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
+        if _compacts(callback_context):
+            self._guest.warn_of(["EventsCompactionConfig of the app"])
         sent = await asyncio.to_thread(self._folded, _name(callback_context), llm_request)
         self._waiting.add(_call(callback_context), sent)
         llm_request.contents = sent.shown
@@ -72,6 +74,12 @@ def _wire(value: Any) -> Wire:
     dumped: Wire
     dumped = value.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=unsayable)
     return dumped
+
+
+def _compacts(context: Any) -> bool:
+    """Whether the app compacts its events; the ADK has no public way to ask."""
+    invocation = getattr(context, "_invocation_context", None)
+    return getattr(invocation, "events_compaction_config", None) is not None
 
 
 def _repeated(answer: Wire) -> Wire:

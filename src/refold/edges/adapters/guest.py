@@ -3,14 +3,15 @@
 The framework repeats an answer in its next list, if there is one; it is kept when it comes, under
 the front that its repetition has, so nothing is written twice and the last answer of a run is not
 missing. A list that went on meanwhile has its answer already. What fails here after the model has
-answered is logged and never reaches the agent. Neighbours: `folding` makes the page, `sessions`
+answered is logged and never reaches the agent; that a manager of the host's own is at work, too, is
+said once. Neighbours: `folding` makes the page, `sessions`
 holds the conversations, every adapter of a list brings its framework's objects.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic
 
@@ -21,6 +22,7 @@ from refold.edges.adapters.folding import Own, Sent, Wire, folded, log, newest, 
 from refold.edges.adapters.sessions import Place, Sessions
 
 WAITING_MAX = 1_000  # calls whose answer never came are forgotten at some time
+BESIDE = "%s shortens this history as well as refold: one is enough, leave the other out"
 
 
 class Guest:
@@ -30,6 +32,7 @@ class Guest:
     def __init__(self, dialect: str, store: Place, settings: Mapping[str, Any]) -> None:
         self.dialect, self.sessions = dialect, Sessions(store, settings)
         self._settings = settings
+        self._told: set[str] = set()  # managers of the host that were spoken of
 
     def fold(
         self,
@@ -70,6 +73,13 @@ class Guest:
         except (refold.RefoldError, ValueError, TypeError) as error:
             said = "%s: the answer is not kept before it is repeated: %s"
             log.warning(said, sent.session, error)
+
+    def warn_of(self, managers: Iterable[str]) -> None:
+        """Says, once of each, that the host shortens the same history itself."""
+        for manager in managers:
+            if manager not in self._told:
+                self._told.add(manager)
+                log.warning(BESIDE, manager)
 
     @contextmanager
     def _conversation(self, sent: Sent[Own]) -> Iterator[refold.Context]:

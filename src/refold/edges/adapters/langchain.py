@@ -10,7 +10,7 @@ very objects that the state holds. Neighbour: `guest`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest
@@ -63,6 +63,7 @@ class RefoldMiddleware(AgentMiddleware):  # type: ignore[misc]
         return f"{HOST}/{self._unnamed if thread is None else thread}"
 
     def _fold(self, name: str, request: ModelRequest) -> Sent[BaseMessage]:
+        self._guest.warn_of(_managers(request.messages))
         return self._guest.fold(
             name,
             request.messages,
@@ -81,6 +82,15 @@ class RefoldMiddleware(AgentMiddleware):  # type: ignore[misc]
 def _made(wire: dict[str, Any]) -> BaseMessage:
     [message] = convert_to_messages([wire])
     return message
+
+
+def _managers(messages: Iterable[BaseMessage]) -> Iterator[str]:
+    """The middlewares that left their mark on a message."""
+    for message in messages:
+        if message.additional_kwargs.get("lc_source") == "summarization":
+            yield "SummarizationMiddleware"
+        if message.response_metadata.get("context_editing"):
+            yield "ContextEditingMiddleware"
 
 
 def _model_name(model: Any) -> str | None:

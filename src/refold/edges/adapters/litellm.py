@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import litellm
 from litellm.integrations.custom_logger import CustomLogger
 from litellm.types.utils import CallTypes
 from pydantic import BaseModel
@@ -52,6 +53,7 @@ class RefoldCallback(CustomLogger):  # type: ignore[misc]
         dialect, field = CALLS.get(call_type, ("", ""))
         if not isinstance(kwargs.get(field), list):
             return None
+        self._guest.warn_of(_managers(kwargs))
         sent = await asyncio.to_thread(self._folded, kwargs, dialect, field)
         self._waiting.add(_id(kwargs), sent)
         return {**kwargs, field: sent.shown}
@@ -126,6 +128,14 @@ class RefoldCallback(CustomLogger):  # type: ignore[misc]
                 refold.conversations.find(self._guest.sessions.store, parent) if parent else None
             )
         return ""
+
+
+def _managers(call: Call) -> Iterator[str]:
+    """What shortens the list of this call besides refold."""
+    if call.get("context_management"):
+        yield "`context_management` of the call"
+    names = (type(callback).__name__ for callback in litellm.callbacks)
+    yield from (name for name in names if name == "CompressionInterceptionLogger")
 
 
 def _id(call: Mapping[str, Any]) -> str:

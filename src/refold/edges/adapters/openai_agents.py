@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -81,6 +81,7 @@ class RefoldSession:
     async def fold(self, data: CallModelData[Any]) -> ModelInputData:
         """The `call_model_input_filter`: the same input, shorter if it has to be."""
         tools = [_tool(one) for one in data.agent.tools if hasattr(one, "params_json_schema")]
+        self._read.warn_of(_managers(data))
         name = _model_name(data.agent.model)
         self._sent = await asyncio.to_thread(self._folded, data.model_data, tools, name)
         shown, instructions = self._sent.shown, data.model_data.instructions
@@ -165,6 +166,17 @@ class _Hooks(RunHooks[Any]):  # type: ignore[misc]
 
     async def on_llm_end(self, context: Any, agent: Any, response: ModelResponse) -> None:
         await self._session.take(response)
+
+
+def _managers(data: CallModelData[Any]) -> Iterator[str]:
+    """What shortens this input besides refold."""
+    if data.agent.model_settings.context_management:
+        yield "`context_management` of the model settings"
+    if any(
+        isinstance(item, dict) and item.get("type") == "compaction"
+        for item in data.model_data.input
+    ):
+        yield "A compaction of the provider's, which is in the input,"
 
 
 def _usage(billed: Any) -> refold.Usage | None:

@@ -29,6 +29,8 @@ from refold.edges.adapters.pydantic_ai_messages import (
 from refold.edges.adapters.sessions import Place
 
 HOST, DIALECT = "pydantic-ai", "anthropic"
+# Capabilities of `pydantic-ai-harness` that shorten a history; the others have it in their names.
+SHORTENING = frozenset({"ClampOversizedMessages", "ClearToolResults", "DeduplicateFileReads"})
 
 
 class RefoldCapability(AbstractCapability[Any]):  # type: ignore[misc]
@@ -44,6 +46,7 @@ class RefoldCapability(AbstractCapability[Any]):  # type: ignore[misc]
         return None
 
     async def prepare_model_request(self, ctx: Any, request_context: Any) -> Any:
+        self._guest.warn_of(_managers(ctx))
         sent = await asyncio.to_thread(self._folded, _name(ctx), request_context)
         self._waiting.add(str(ctx.run_id), sent)
         shown = with_prompts(sent.shown, request_context.messages)
@@ -75,6 +78,15 @@ class RefoldCapability(AbstractCapability[Any]):  # type: ignore[misc]
             system=system or None,
             tools=tools or None,
         )
+
+
+def _managers(ctx: Any) -> list[str]:
+    """The capabilities of this run that compact its history: by name, because most of them are of
+    other packages."""
+    names: list[str] = []
+    if ctx.root_capability is not None:
+        ctx.root_capability.apply(lambda one: names.append(type(one).__name__))
+    return [name for name in names if "Compact" in name or name in SHORTENING]
 
 
 def _usage(usage: Any) -> refold.Usage | None:
