@@ -30,6 +30,12 @@ from refold.edges.adapters.pydantic_ai_messages import wire_of
 from tests.real.answers import FIRST_RUN, SECOND_RUN, said_in
 from tests.real.guides import run_guide
 
+# pydantic-ai leaves the event loop of `run_sync` to the collector.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
 LIMITS = UsageLimits(request_limit=200)
 IMAGE = BinaryContent(b"\x89PNG", media_type="image/png")
 
