@@ -29,7 +29,8 @@ def history(count):
 
 
 def fold(context, messages, wire=lambda one: one.wire):
-    return folded(context, messages, wire, Own, dialect="openai_chat", system="You fix tests.")
+    system = "You fix tests."
+    return folded(context, messages, wire, Own, dialect="openai_chat", system=system).shown
 
 
 def test_what_fits_is_sent_as_the_very_objects():

@@ -19,6 +19,7 @@ from claude_agent_sdk.testing import run_session_store_conformance
 
 import refold
 from refold.edges.adapters.claude_agent import RefoldSessionStore
+from tests.real.answers import said_in
 from tests.real.frameworks_claude_agent.scripted import streamed
 from tests.real.guides import run_guide
 from tests.servers import serving
@@ -133,15 +134,18 @@ def options_for(store: RefoldSessionStore, url: str, home: Path, work: Path, **m
 def test_the_real_cli_goes_on_with_a_session_that_only_refold_has(tmp_path):
     work = tmp_path / "work"
     work.mkdir()
-    store = RefoldSessionStore(f"sqlite:{tmp_path}/a.db")
+    place = f"sqlite:{tmp_path}/a.db"
+    store = RefoldSessionStore(place)
     with serving(streamed("The clock is mocked.")) as server:
         first = asyncio.run(
             asked("Why does it fail?", options_for(store, server.url, tmp_path / "one", work))
         )
         assert first.result == "The clock is mocked."
+        assert said_in(place)[-1] == "assistant: The clock is mocked."
         resumed = options_for(store, server.url, tmp_path / "two", work, resume=first.session_id)
         asyncio.run(asked("Are you sure?", resumed))
         sent = json.dumps(server.seen[-1][2]["messages"])
+    assert said_in(place).count("assistant: The clock is mocked.") == 2  # it says so twice
     assert all(
         text in sent for text in ("Why does it fail?", "The clock is mocked.", "Are you sure?")
     )

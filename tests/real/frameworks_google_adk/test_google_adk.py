@@ -7,13 +7,16 @@ import gc
 
 import pytest
 from google.adk.agents import LlmAgent
+from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.adk.apps import App
+from google.adk.apps.app import EventsCompactionConfig
 from google.adk.models.google_llm import Gemini
 from google.adk.runners import InMemoryRunner
 from google.genai import types
 
 import refold
 from refold.edges.adapters.google_adk import RefoldPlugin
+from tests.real.answers import FIRST_RUN, SECOND_RUN, said_in
 from tests.real.guides import run_guide
 from tests.real.proxy.strict.server import serving
 
@@ -44,10 +47,14 @@ def turns(count: int) -> list[list[dict[str, object]]]:
     return [*([call] for call in calls), [{"text": "Done."}]]
 
 
-async def run(runner: InMemoryRunner, session: str, text: str) -> list[str]:
+async def run(
+    runner: InMemoryRunner, session: str, text: str, mode: StreamingMode = StreamingMode.NONE
+) -> list[str]:
     said = []
-    message = types.UserContent(text)
-    async for event in runner.run_async(user_id="me", session_id=session, new_message=message):
+    message, config = types.UserContent(text), RunConfig(streaming_mode=mode)
+    async for event in runner.run_async(
+        user_id="me", session_id=session, new_message=message, run_config=config
+    ):
         said += [part.text for part in event.content.parts if part.text]
     return said
 
@@ -105,6 +112,56 @@ def test_what_fits_goes_out_as_it_came(tmp_path):
             asyncio.run(main(upstream.url))
         sent.append([one.body for one in upstream.requests])
     assert sent[0] == sent[1]
+
+
+@pytest.mark.parametrize("has_ids", [False, True])
+@pytest.mark.parametrize("mode", [StreamingMode.NONE, StreamingMode.SSE])
+def test_an_answer_is_in_the_log_when_it_comes_and_once(mode, has_ids, tmp_path):
+    place = f"sqlite:{tmp_path}/a.db"
+    plugin = RefoldPlugin(store=place)
+    calls = [
+        {"name": "read", "args": {"path": "a.py"}} | ({"id": id} if has_ids else {}) for id in "ab"
+    ]
+    plays = [
+        [{"functionCall": calls[0]}],
+        [{"text": "The clock."}],
+        [{"functionCall": calls[1]}],
+        [{"text": "Yes."}],
+    ]
+
+    async def main(url: str) -> None:
+        runner = runner_at(url, plugin)
+        service = runner.session_service
+        session = await service.create_session(app_name="fixing", user_id="me", session_id="s1")
+        await run(runner, session.id, "Why?", mode)
+        assert said_in(place) == FIRST_RUN
+        await run(runner, session.id, "Sure?", mode)
+        assert said_in(place) == FIRST_RUN + SECOND_RUN
+        await runner.close()
+
+    with serving(*plays) as upstream:
+        asyncio.run(main(upstream.url))
+    assert upstream.refusals == []
+
+
+@pytest.mark.parametrize("manages", [False, True])
+def test_that_the_app_compacts_as_well_is_said_once(manages, caplog):
+    plugin = RefoldPlugin(store="memory:")
+    compacts = EventsCompactionConfig(compaction_interval=99, overlap_size=1) if manages else None
+
+    async def main(url: str) -> None:
+        agent = LlmAgent(name="fixer", model=Gemini(model=MODEL, base_url=url), tools=[read])
+        app = App(
+            name="fixing", root_agent=agent, plugins=[plugin], events_compaction_config=compacts
+        )
+        runner = InMemoryRunner(app=app)
+        session = await runner.session_service.create_session(app_name="fixing", user_id="me")
+        await run(runner, session.id, "Fix it")
+        await runner.close()
+
+    with serving(*turns(3)) as upstream:
+        asyncio.run(main(upstream.url))
+    assert caplog.text.count("EventsCompactionConfig of the app shortens") == manages
 
 
 def test_the_guide_runs_as_pasted(tmp_path, monkeypatch, capsys):

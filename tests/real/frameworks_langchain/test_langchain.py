@@ -8,6 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import (
+    ClearToolUsesEdit,
+    ContextEditingMiddleware,
+    SummarizationMiddleware,
+)
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.utils import convert_to_openai_messages
@@ -17,6 +22,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 import refold
 from refold.dialects import dialect
 from refold.edges.adapters.langchain import RefoldMiddleware
+from tests.real.answers import FIRST_RUN, SECOND_RUN, said_in
 from tests.real.guides import run_guide
 
 USAGE = {"input_tokens": 900, "output_tokens": 20, "total_tokens": 920}
@@ -130,6 +136,57 @@ def test_threads_are_conversations_of_their_own_and_go_on(tmp_path):
     middleware.close()
     there = refold.conversations.list(place)
     assert sorted(one.names for one in there) == [("langchain/a",), ("langchain/b",)]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("streams", [False, True])
+def test_an_answer_is_in_the_log_when_it_comes_and_once(is_async, streams, tmp_path):
+    place = f"sqlite:{tmp_path}/a.db"
+    call = {"name": "read", "args": {"path": "a.py"}}
+    answers = [
+        AIMessage("", tool_calls=[{**call, "id": "c1"}], usage_metadata=USAGE),
+        AIMessage("The clock.", usage_metadata=USAGE),
+        AIMessage("", tool_calls=[{**call, "id": "c2"}], usage_metadata=USAGE),
+        AIMessage("Yes.", usage_metadata=USAGE),
+    ]
+    middleware = RefoldMiddleware(store=place)
+    model = Scripted(messages=iter(answers), sent=[])
+    agent = create_agent(model, [read], middleware=[middleware], checkpointer=InMemorySaver())
+    config = {"configurable": {"thread_id": "t"}}
+
+    async def run(text: str) -> None:
+        given = {"messages": [HumanMessage(text)]}
+        if is_async and streams:
+            async for _ in agent.astream(given, config, stream_mode="values"):
+                pass
+        elif is_async:
+            await agent.ainvoke(given, config)
+        elif streams:
+            list(agent.stream(given, config, stream_mode="values"))
+        else:
+            agent.invoke(given, config)
+
+    asyncio.run(run("Why?"))
+    assert said_in(place) == FIRST_RUN
+    asyncio.run(run("Sure?"))
+    assert said_in(place) == FIRST_RUN + SECOND_RUN
+    middleware.close()
+
+
+@pytest.mark.parametrize("manages", [False, True])
+def test_that_another_middleware_shortens_as_well_is_said_once(manages, caplog):
+    summaries = GenericFakeChatModel(messages=iter([AIMessage("It reads files.")] * 20))
+    others = [
+        SummarizationMiddleware(summaries, trigger=("messages", 6), keep=("messages", 2)),
+        ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=1, keep=0)]),
+    ]
+    middleware = RefoldMiddleware(store="memory:")
+    model = Scripted(messages=calls(8), sent=[])
+    chain = [*others, middleware] if manages else [middleware]
+    create_agent(model, [read], middleware=chain).invoke({"messages": [HumanMessage("Fix it")]})
+    for name in ("SummarizationMiddleware", "ContextEditingMiddleware"):
+        assert caplog.text.count(f"{name} shortens") == manages
+    middleware.close()
 
 
 def test_the_guide_runs_as_pasted(tmp_path, monkeypatch, capsys):

@@ -8,9 +8,11 @@ import json
 
 import litellm
 import pytest
+from litellm.integrations.compression_interception.handler import CompressionInterceptionLogger
 
 import refold
 from refold.edges.adapters.litellm import RefoldCallback
+from tests.real.answers import FIRST_RUN, SECOND_RUN, said_in
 from tests.real.guides import run_guide
 from tests.real.proxy.strict.server import serving
 
@@ -115,6 +117,109 @@ def test_a_list_that_cannot_be_read_is_the_providers_to_refuse(callback):
             )
         )
     assert len(upstream.requests) == 1
+
+
+SAYS = {"role": "assistant", "content": "The clock."}
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("repeats", ["object", "dump", "by hand"])
+def test_an_answer_is_in_the_log_when_it_comes_and_once(callback, tmp_path, streams, repeats):
+    place = f"sqlite:{tmp_path}/a.db"
+
+    async def asked(url: str, messages: list[object]) -> list[object]:
+        given = {"api_base": f"{url}/v1", "api_key": "none", "stream": streams, "tools": [TOOL]}
+        if streams:
+            given["stream_options"] = {"include_usage": True}
+        answer = await litellm.acompletion(model="openai/gpt-4o", messages=messages, **given)
+        if streams:
+            answer = litellm.stream_chunk_builder([chunk async for chunk in answer])
+            await asyncio.sleep(0.5)  # LiteLLM tells of the end of a stream some time after it
+        said = answer.choices[0].message
+        if repeats == "by hand" and not said.tool_calls:
+            return [*messages, {"role": "assistant", "content": said.content}]
+        return [*messages, said if repeats == "object" else said.model_dump(exclude_none=True)]
+
+    async def main(url: str) -> None:
+        result = {"role": "tool", "content": "the lines"}
+        messages = await asked(url, [{"role": "user", "content": "Why?"}])
+        messages = await asked(url, [*messages, {**result, "tool_call_id": "c0"}])
+        assert said_in(place) == FIRST_RUN
+        messages = await asked(url, [*messages, {"role": "user", "content": "Sure?"}])
+        await asked(url, [*messages, {**result, "tool_call_id": "c1"}])
+        assert said_in(place) == FIRST_RUN + SECOND_RUN
+
+    plays = [called(0), SAYS, called(1), {**SAYS, "content": "Yes."}]
+    with serving(*plays) as upstream:
+        asyncio.run(main(upstream.url))
+    assert upstream.refusals == []
+    [about] = refold.conversations.list(place)
+    with refold.open(about.id, store=place, read_only=True) as context:
+        assert context.view.totals.input
+
+
+def test_an_answer_of_anthropics_route_is_in_the_log_when_it_comes(callback, tmp_path):
+    """Not streamed: for that, this route wants the packages of LiteLLM's proxy."""
+    place = f"sqlite:{tmp_path}/a.db"
+
+    async def main(url: str) -> None:
+        await litellm.anthropic_messages(
+            model="anthropic/claude-sonnet-5-5",
+            messages=[{"role": "user", "content": "Why?"}],
+            max_tokens=100,
+            api_base=url,
+            api_key="none",
+        )
+
+    with serving([{"type": "text", "text": "The clock."}]) as upstream:
+        asyncio.run(main(upstream.url))
+    assert said_in(place) == [FIRST_RUN[0], FIRST_RUN[-1]]
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_an_answer_of_the_responses_api_is_in_the_log_when_it_comes(callback, tmp_path, streams):
+    place = f"sqlite:{tmp_path}/a.db"
+
+    async def main(url: str) -> None:
+        response = await litellm.aresponses(
+            model="openai/gpt-4o",
+            input=[{"role": "user", "content": "Why?"}],
+            api_base=f"{url}/v1",
+            api_key="none",
+            stream=streams,
+        )
+        if streams:
+            [chunk async for chunk in response]
+        await asyncio.sleep(0.5)
+
+    content = [{"type": "output_text", "text": "The clock.", "annotations": []}]
+    item = {"type": "message", "role": "assistant", "content": content}
+    with serving([item]) as upstream:
+        asyncio.run(main(upstream.url))
+    assert said_in(place) == [FIRST_RUN[0], FIRST_RUN[-1]]
+
+
+@pytest.mark.parametrize("manages", [False, True])
+def test_that_litellm_shortens_as_well_is_said_once(callback, caplog, manages):
+    if manages:
+        litellm.callbacks.append(CompressionInterceptionLogger())
+
+    async def main(url: str) -> None:
+        given = {"context_management": {"edits": []}} if manages else {}
+        for _ in range(2):
+            await litellm.anthropic_messages(
+                model="anthropic/claude-sonnet-5-5",
+                messages=[{"role": "user", "content": "Why?"}],
+                max_tokens=100,
+                api_base=url,
+                api_key="none",
+                **given,
+            )
+
+    with serving(*[[{"type": "text", "text": "The clock."}]] * 2) as upstream:
+        asyncio.run(main(upstream.url))
+    for name in ("CompressionInterceptionLogger", "`context_management` of the call"):
+        assert caplog.text.count(f"{name} shortens") == manages
 
 
 def test_the_guide_runs_as_pasted(tmp_path, monkeypatch, capsys):

@@ -9,6 +9,7 @@ import json
 import pytest
 from agents import (
     Agent,
+    ModelSettings,
     OpenAIResponsesModel,
     RunConfig,
     Runner,
@@ -24,6 +25,7 @@ from openai import AsyncOpenAI
 import refold
 from refold.dialects import dialect
 from refold.edges.adapters.openai_agents import RefoldSession
+from tests.real.answers import FIRST_RUN, SECOND_RUN, said_in
 from tests.real.guides import run_guide
 from tests.servers import Play, serving
 
@@ -194,6 +196,78 @@ def test_the_next_run_goes_on_where_the_last_one_ended(tmp_path):
         sent = json.dumps(server.seen[-1][2]["input"])
     assert all(text in sent for text in ("Why?", "The clock.", "Are you sure?"))
     assert len(refold.conversations.list(f"sqlite:{tmp_path}/a.db")) == 1
+
+
+@pytest.mark.parametrize("has_session", [False, True])
+def test_an_answer_is_in_the_log_when_it_comes_and_once(has_session, tmp_path):
+    place = f"sqlite:{tmp_path}/a.db"
+    session = RefoldSession("fix", store=place, model="gpt-5")
+    plays = [called(1), said("The clock."), called(2), said("Yes.", "msg_2")]
+    given = {
+        "run_config": RunConfig(call_model_input_filter=session.fold),
+        "hooks": session.hooks,
+        "session": session if has_session else None,
+    }
+    with serving(*map(answer, plays)) as server:
+        agent = agent_at(server.url)
+        first = asyncio.run(Runner.run(agent, "Why?", **given))
+        assert said_in(place) == FIRST_RUN
+        question = {"role": "user", "content": "Sure?"}
+        again = "Sure?" if has_session else [*first.to_input_list(), question]
+        asyncio.run(Runner.run(agent, again, **given))
+    assert said_in(place) == FIRST_RUN + SECOND_RUN
+    session.close()
+    [about] = refold.conversations.list(place)
+    with refold.open(about.id, store=place, read_only=True) as context:
+        assert context.view.totals.input == 200
+
+
+def test_an_answer_that_is_streamed_is_in_the_log_when_it_comes(tmp_path):
+    place = f"sqlite:{tmp_path}/a.db"
+    session = RefoldSession("fix", store=place, model="gpt-5")
+    config = RunConfig(call_model_input_filter=session.fold)
+    item = said("The clock.")
+    response = json.loads(answer(item).body)
+    events = [
+        {"type": "response.created", "sequence_number": 0, "response": {**response, "output": []}},
+        {
+            "type": "response.output_item.done",
+            "sequence_number": 1,
+            "output_index": 0,
+            "item": item,
+        },
+        {"type": "response.completed", "sequence_number": 2, "response": response},
+    ]
+    body = "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in events)
+    play = Play(body.encode(), content_type="text/event-stream")
+
+    async def main(url: str) -> None:
+        streaming = Runner.run_streamed(
+            agent_at(url), "Why?", session=session, run_config=config, hooks=session.hooks
+        )
+        async for _ in streaming.stream_events():
+            pass
+
+    with serving(play) as server:
+        asyncio.run(main(server.url))
+    assert said_in(place) == [FIRST_RUN[0], FIRST_RUN[-1]]
+    session.close()
+
+
+@pytest.mark.parametrize("manages", [False, True])
+def test_that_the_provider_compacts_as_well_is_said_once(manages, caplog):
+    session = RefoldSession("fix", store="memory:", model="gpt-5")
+    config = RunConfig(call_model_input_filter=session.fold)
+    managed = [{"type": "compaction", "compact_threshold": 9_000}]
+    items = [{"type": "compaction", "encrypted_content": "x"}, {"role": "user", "content": "Why?"}]
+    with serving(answer(called(1)), answer(said("The clock."))) as server:
+        agent = agent_at(server.url)
+        if manages:
+            agent.model_settings = ModelSettings(context_management=managed)
+        asyncio.run(Runner.run(agent, items if manages else "Why?", run_config=config))
+    assert caplog.text.count("`context_management` of the model settings shortens") == manages
+    assert caplog.text.count("which is in the input, shortens") == manages
+    session.close()
 
 
 def test_the_guide_runs_as_pasted(tmp_path, monkeypatch, capsys):

@@ -3,8 +3,12 @@ objects are sent."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+
 import pytest
 from pydantic_ai import Agent, ModelRetry
+from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import (
     BinaryContent,
     ModelMessage,
@@ -16,14 +20,21 @@ from pydantic_ai.messages import (
     ToolCallPart,
     ToolReturnPart,
 )
-from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 from pydantic_ai.usage import RequestUsage, UsageLimits
 
 import refold
 from refold.dialects import dialect
 from refold.edges.adapters.pydantic_ai import RefoldCapability
 from refold.edges.adapters.pydantic_ai_messages import wire_of
+from tests.real.answers import FIRST_RUN, SECOND_RUN, said_in
 from tests.real.guides import run_guide
+
+# pydantic-ai leaves the event loop of `run_sync` to the collector.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 LIMITS = UsageLimits(request_limit=200)
 IMAGE = BinaryContent(b"\x89PNG", media_type="image/png")
@@ -115,6 +126,81 @@ def test_a_second_run_goes_on_in_the_same_conversation(tmp_path):
     assert len(refold.conversations.list(place)) == 1
     said = [part.content for one in model.sent[-1] for part in one.parts]
     assert said == ["You fix tests.", "Why?", "Done.", "Are you sure?"]
+
+
+class Answering:
+    """A model that answers in turn, streamed if it is asked to."""
+
+    def __init__(self) -> None:
+        call = ToolCallPart("read", {"path": "a.py"}, "c1")
+        self.answers = [
+            [call],
+            [TextPart("The clock.")],
+            [ToolCallPart("read", {"path": "a.py"}, "c2")],
+            [TextPart("Yes.")],
+        ]
+
+    def __call__(self, messages: list[ModelMessage], info: object) -> ModelResponse:
+        usage = RequestUsage(input_tokens=900, output_tokens=20)
+        return ModelResponse(self.answers.pop(0), usage=usage)
+
+    async def stream(self, messages: list[ModelMessage], info: object):
+        for part in self.answers.pop(0):
+            if isinstance(part, TextPart):
+                for piece in part.content:
+                    yield piece
+            else:
+                args = json.dumps(part.args)
+                yield {0: DeltaToolCall(part.tool_name, args, tool_call_id=part.tool_call_id)}
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_an_answer_is_in_the_log_when_it_comes_and_once(streams, tmp_path):
+    place = f"sqlite:{tmp_path}/a.db"
+    capability, model = RefoldCapability(store=place), Answering()
+    agent = Agent(FunctionModel(model, stream_function=model.stream), capabilities=[capability])
+
+    @agent.tool_plain
+    def read(path: str) -> str:
+        return f"the lines of {path}"
+
+    async def run(text: str, history: list[ModelMessage]) -> list[ModelMessage]:
+        given = {"message_history": history, "conversation_id": "c"}
+        if not streams:
+            return (await agent.run(text, **given)).all_messages()
+        async with agent.run_stream(text, **given) as result:
+            await result.get_output()
+            return result.all_messages()
+
+    history = asyncio.run(run("Why?", []))
+    assert said_in(place) == FIRST_RUN
+    asyncio.run(run("Sure?", history))
+    assert said_in(place) == FIRST_RUN + SECOND_RUN
+    capability.close()
+
+
+class SummarizingCompaction(AbstractCapability):
+    """Named like one of `pydantic-ai-harness`."""
+
+
+class ClearToolResults(AbstractCapability):
+    """Another one of its names."""
+
+
+@pytest.mark.parametrize("manages", [False, True])
+def test_that_another_capability_shortens_as_well_is_said_once(manages, caplog):
+    capability, model = RefoldCapability(store="memory:"), Scripted(3)
+    others = [ClearToolResults(), SummarizingCompaction()] if manages else []
+    agent = Agent(FunctionModel(model), capabilities=[capability, *others])
+
+    @agent.tool_plain
+    def read(path: str) -> str:
+        return f"the lines of {path}"
+
+    agent.run_sync("Fix it")
+    for name in ("ClearToolResults", "SummarizingCompaction"):
+        assert caplog.text.count(f"{name} shortens") == manages
+    capability.close()
 
 
 def test_the_guide_runs_as_pasted(tmp_path, monkeypatch, capsys):

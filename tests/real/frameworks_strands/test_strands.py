@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from itertools import pairwise
 
@@ -15,6 +16,7 @@ from strands.types.exceptions import ContextWindowOverflowException
 import refold
 from refold.edges.adapters.strands import RefoldConversationManager
 from refold.edges.adapters.strands_messages import from_wire, to_wire
+from tests.real.answers import FIRST_RUN, SECOND_RUN, said_in
 from tests.real.guides import run_guide
 from tests.real.proxy.strict.script import Failure
 from tests.real.proxy.strict.server import serving
@@ -185,6 +187,41 @@ BLOCKS = PLAIN | RESULTS | CALLS | THOUGHTS | HIDDEN | IMAGES | OTHERS | SIGNED
 def test_messages_come_back_as_they_went(role, blocks):
     message = {"role": role, "content": blocks}
     assert from_wire(to_wire(message)) == message
+
+
+def test_an_answer_is_in_the_log_when_it_comes_and_once(tmp_path):
+    place = f"sqlite:{tmp_path}/a.db"
+    manager = RefoldConversationManager("fix", store=place)
+    call = {"type": "tool_use", "name": "read", "input": {"path": "a.py"}}
+    plays = [
+        [{**call, "id": "t1"}],
+        [{"type": "text", "text": "The clock."}],
+        [{**call, "id": "t2"}],
+        [{"type": "text", "text": "Yes."}],
+    ]
+
+    async def main(url: str) -> None:
+        agent = agent_at(url, manager)
+        await agent.invoke_async("Why?")
+        assert said_in(place) == FIRST_RUN
+        await agent.invoke_async("Sure?")
+        assert said_in(place) == FIRST_RUN + SECOND_RUN
+
+    with serving(*plays) as upstream:
+        asyncio.run(main(upstream.url))
+    manager.close()
+
+
+def test_that_strands_ignores_the_manager_beside_its_own_is_said_by_strands(tmp_path):
+    manager = RefoldConversationManager("fix", store=f"sqlite:{tmp_path}/a.db")
+    with pytest.warns(UserWarning, match="ignoring co-provided conversation_manager"):
+        Agent(
+            model=model_at("http://127.0.0.1:9"),
+            conversation_manager=manager,
+            context_manager="auto",
+            callback_handler=None,
+        )
+    manager.close()
 
 
 def test_the_guide_runs_as_pasted(tmp_path, monkeypatch, capsys):

@@ -3,8 +3,9 @@
     client = Anthropic(middleware=[RefoldMiddleware("fix-login", store="sqlite:work.db")])
 
 The loop stays yours: you send the whole list of messages at every call, and what goes over the wire
-is folded once it has to be. System, tools and every other field go out as they came. Neighbour:
-`folding`.
+is folded once it has to be. System, tools and every other field go out as they came. An answer is
+read as it passes, streamed or not, byte for byte the same. Neighbours: `guest`, `anthropic_body`
+listens to answers.
 """
 
 from __future__ import annotations
@@ -14,10 +15,16 @@ from typing import Any
 
 from anthropic import Middleware
 
-from refold.edges.adapters.folding import folded
-from refold.edges.adapters.sessions import Place, Sessions
+from refold.edges.adapters.anthropic_body import Listener, listened, listened_async
+from refold.edges.adapters.folding import Sent, Wire
+from refold.edges.adapters.guest import Guest
+from refold.edges.adapters.sessions import Place
+from refold.edges.proxy.reply import reply_of
+from refold.edges.proxy.usage import UsageReader
 
 HOST, DIALECT, PATH = "anthropic", "anthropic", "/v1/messages"
+READABLE = "gzip, deflate"  # how an answer may be packed
+MANAGERS = ("context_management", "compaction")  # what has the provider shorten the list
 
 
 class RefoldMiddleware(Middleware):  # type: ignore[misc]
@@ -25,46 +32,55 @@ class RefoldMiddleware(Middleware):  # type: ignore[misc]
     goes on in a fork of it. `settings` are those of `refold.open`: `window`, `writer`, …"""
 
     def __init__(self, name: str = "agent", *, store: Place = None, **settings: Any) -> None:
-        self._name, self._window = f"{HOST}/{name}", settings.get("window")
-        self._sessions = Sessions(store, settings)
+        self._name = f"{HOST}/{name}"
+        self._guest = Guest(DIALECT, store, settings)
 
     def handle(self, request: Any, call_next: Any) -> Any:
-        response = call_next(self._folded(request))
-        if _is_whole(request, response):
-            self._record(response.parse())
+        if not _is_message(request):
+            return call_next(request)
+        sent = self._folded(request.json)
+        response = call_next(_with(request, sent.shown))
+        if response.status_code == 200:
+            listened(response.http_response, self._listener(sent, response))
         return response
 
     async def handle_async(self, request: Any, call_next: Any) -> Any:
-        response = await call_next(await asyncio.to_thread(self._folded, request))
-        if _is_whole(request, response):
-            await asyncio.to_thread(self._record, await response.parse())
+        if not _is_message(request):
+            return await call_next(request)
+        sent = await asyncio.to_thread(self._folded, request.json)
+        response = await call_next(_with(request, sent.shown))
+        if response.status_code == 200:
+            await listened_async(response.http_response, self._listener(sent, response))
         return response
 
     def close(self) -> None:
         """Lets go of the conversation, and of the store if it was opened here."""
-        self._sessions.close()
+        self._guest.close()
 
-    def _folded(self, request: Any) -> Any:
-        """The request with folded messages; any other call as it is."""
-        body = request.json
-        if not _is_message(request) or not isinstance(body.get("messages"), list):
-            return request
-        with self._sessions.session(self._name) as context:
-            context.update(model=body.get("model"), window=self._window)
-            shown = folded(
-                context,
-                body["messages"],
-                _same,
-                _same,
-                dialect=DIALECT,
-                system=body.get("system"),
-                tools=body.get("tools"),
-            )
-        return request.copy(body={**body, "messages": shown})
+    def _folded(self, body: Wire) -> Sent[Any]:
+        self._guest.warn_of(f"`{name}` of the call" for name in MANAGERS if body.get(name))
+        return self._guest.fold(
+            self._name,
+            body["messages"],
+            _same,
+            _same,
+            model=body.get("model"),
+            system=body.get("system"),
+            tools=body.get("tools"),
+        )
 
-    def _record(self, message: Any) -> None:
-        with self._sessions.session(self._name) as context:
-            context.record(usage=message.usage)
+    def _listener(self, sent: Sent[Any], response: Any) -> Listener:
+        headers = dict(response.headers)
+        if response.http_response.is_closed:
+            headers.pop("content-encoding", None)  # it was read, and unpacked, before
+        reader = UsageReader(DIALECT, headers)
+
+        def end() -> None:
+            usage, copy = reader.usage, reader.copy
+            reply = None if copy is None else reply_of(copy, DIALECT)
+            self._guest.take(sent, reply.messages if reply else [], usage)
+
+        return Listener(reader.feed, end)
 
 
 def _same(message: Any) -> Any:
@@ -74,9 +90,13 @@ def _same(message: Any) -> Any:
 def _is_message(request: Any) -> bool:
     address: str = request.url
     is_call = request.method == "post" and address.partition("?")[0] == PATH
-    return is_call and isinstance(request.json, dict)
+    body = request.json
+    return is_call and isinstance(body, dict) and isinstance(body.get("messages"), list)
 
 
-def _is_whole(request: Any, response: Any) -> bool:
-    """Whether the answer has its usage: a stream is its caller's to read."""
-    return _is_message(request) and not request.stream and response.status_code == 200
+def _with(request: Any, messages: list[Any]) -> Any:
+    """The request with other messages, and an answer that can be read on its way."""
+    given = {name.lower() for name in request.headers}
+    headers = {} if "accept-encoding" in given else {"accept-encoding": READABLE}
+    body = {**request.json, "messages": messages}
+    return request.copy(body=body, headers={**request.headers, **headers})

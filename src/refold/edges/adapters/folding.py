@@ -4,14 +4,16 @@ The list is mirrored, the request decides whether a compaction is due, and what 
 is given as places in the framework's list, or as messages of ours where an edit stands. As long as
 nothing was folded, the framework is told so and sends what it has. Neighbours: `engine.mirror`
 follows the list, `Context.page` names the seqs, the adapters turn messages of ours into objects of
-their framework.
+their framework, `guest` keeps what is answered.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
 
 import refold
 
@@ -19,6 +21,18 @@ Own = TypeVar("Own")
 Wire = dict[str, Any]
 
 log = logging.getLogger("refold.adapters")
+
+
+class Sent(Struct, Generic[Own], frozen=True, kw_only=True):
+    """A call under way: what is sent for it, and where its list ends in the log. `conversation` is
+    empty for a list that is not in the log."""
+
+    shown: list[Own]
+    session: str = ""
+    wires: list[Any] = []
+    conversation: str = ""
+    last: int = 0  # the seq of the newest message
+    head: int = 0
 
 
 def folded(
@@ -30,7 +44,7 @@ def folded(
     dialect: str,
     system: Any = None,
     tools: list[Any] | None = None,
-) -> list[Own]:
+) -> Sent[Own]:
     """What to send instead of these messages. `wire` gives a message of the framework in the
     dialect, `made` makes one of it. A list that cannot be read is sent as it is, and logged: what
     is wrong with it, its provider says better."""
@@ -39,11 +53,38 @@ def folded(
         mirrored = context.mirror(wires, system=system, tools=tools)
         context.request(dialect)
     except (refold.Invalid, ValueError, TypeError) as error:
-        log.warning("the messages are sent as they are, not folded: %s", error)
-        return list(messages)
-    if not any(slot.edits or slot.summary for slot in context.view.slots):
-        return list(messages)
-    shown, untouched = [], _untouched(context, mirrored.seqs)
+        return sent_as_they_are(messages, error)
+    view = context.view
+    if any(slot.edits or slot.summary for slot in view.slots):
+        shown = _shown(context, messages, wires, made, dialect, mirrored.seqs)
+    else:
+        shown = list(messages)
+    return Sent(
+        shown=shown, wires=wires, conversation=context.id, last=newest(view), head=view.head
+    )
+
+
+def sent_as_they_are(messages: Sequence[Own], error: Exception) -> Sent[Own]:
+    """The very list, and a warning that says why."""
+    log.warning("the messages are sent as they are, not folded: %s", error)
+    return Sent(shown=list(messages))
+
+
+def newest(view: refold.View) -> int:
+    """The seq of the newest message on the page."""
+    return view.slots[-1].last if view.slots else 0
+
+
+def _shown(
+    context: refold.Context,
+    messages: Sequence[Own],
+    wires: Sequence[Any],
+    made: Callable[[Wire], Own],
+    dialect: str,
+    seqs: Sequence[tuple[int, ...]],
+) -> list[Own]:
+    """The page, in the framework's own messages wherever no edit is on them."""
+    shown, untouched = [], _untouched(context, seqs)
     for one in context.page(dialect):
         place = untouched.get(one.seqs)
         if place is None or (_thinks(wires[place]) and one.message != wires[place]):

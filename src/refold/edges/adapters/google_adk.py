@@ -4,7 +4,7 @@
 
 The events of the session stay as they are; only what a call sends is folded. Every agent of a
 session has a conversation of its own, because each reads another list. Unfolded contents are sent
-as the very objects. Neighbour: `folding`.
+as the very objects. Neighbour: `guest`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from typing import Any
 from google.adk.plugins import BasePlugin
 from google.genai import types
 
-from refold.edges.adapters.folding import folded
-from refold.edges.adapters.sessions import Place, Sessions
+from refold.edges.adapters.folding import Sent
+from refold.edges.adapters.guest import Guest, Waiting
+from refold.edges.adapters.sessions import Place
 
 HOST, DIALECT = "adk", "gemini"
+OWN_ID = "adk-"  # how the id of a call begins that the ADK made
 
 Wire = dict[str, Any]
 
@@ -29,41 +31,41 @@ class RefoldPlugin(BasePlugin):  # type: ignore[misc]
 
     def __init__(self, *, store: Place = None, **settings: Any) -> None:
         super().__init__(name="refold")
-        self._sessions = Sessions(store, settings)
-        self._asks_model, self._window = "model" not in settings, settings.get("window")
+        self._guest = Guest(DIALECT, store, settings)
+        self._waiting: Waiting[types.Content] = Waiting()  # by invocation and agent
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
-        name = _name(callback_context)
-        llm_request.contents = await asyncio.to_thread(self._folded, name, llm_request)
+        if _compacts(callback_context):
+            self._guest.warn_of(["EventsCompactionConfig of the app"])
+        sent = await asyncio.to_thread(self._folded, _name(callback_context), llm_request)
+        self._waiting.add(_call(callback_context), sent)
+        llm_request.contents = sent.shown
 
     async def after_model_callback(self, *, callback_context: Any, llm_response: Any) -> None:
-        usage = llm_response.usage_metadata
-        if usage is not None and not llm_response.partial:
-            billed = _wire(usage)
-            await asyncio.to_thread(self._record, _name(callback_context), billed)
+        if llm_response.partial:
+            return
+        sent = self._waiting.pop(_call(callback_context))
+        if sent is not None:
+            usage, content = llm_response.usage_metadata, llm_response.content
+            answers = [_repeated(_wire(content))] if content and content.parts else []
+            billed = None if usage is None else _wire(usage)
+            await asyncio.to_thread(self._guest.take, sent, answers, billed)
 
     async def close(self) -> None:
         """Lets go of the conversations, and of the store if it was opened here."""
-        self._sessions.close()
+        self._guest.close()
 
-    def _folded(self, name: str, asked: Any) -> list[types.Content]:
+    def _folded(self, name: str, asked: Any) -> Sent[types.Content]:
         config = _wire(asked.config) if asked.config else {}
-        with self._sessions.session(name) as context:
-            if self._asks_model:
-                context.update(model=asked.model, window=self._window)
-            return folded(
-                context,
-                asked.contents,
-                _wire,
-                types.Content.model_validate,
-                dialect=DIALECT,
-                system=config.get("systemInstruction"),
-                tools=config.get("tools"),
-            )
-
-    def _record(self, name: str, usage: Wire) -> None:
-        with self._sessions.session(name) as context:
-            context.record(usage=usage)
+        return self._guest.fold(
+            name,
+            asked.contents,
+            _wire,
+            types.Content.model_validate,
+            model=asked.model,
+            system=config.get("systemInstruction"),
+            tools=config.get("tools"),
+        )
 
 
 def _wire(value: Any) -> Wire:
@@ -72,6 +74,25 @@ def _wire(value: Any) -> Wire:
     dumped: Wire
     dumped = value.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=unsayable)
     return dumped
+
+
+def _compacts(context: Any) -> bool:
+    """Whether the app compacts its events; the ADK has no public way to ask."""
+    invocation = getattr(context, "_invocation_context", None)
+    return getattr(invocation, "events_compaction_config", None) is not None
+
+
+def _repeated(answer: Wire) -> Wire:
+    """An answer as the ADK repeats it: without the ids that it gave to calls itself."""
+    for part in answer["parts"]:
+        call = part.get("functionCall", {})
+        if call.get("id", "").startswith(OWN_ID):
+            del call["id"]
+    return answer
+
+
+def _call(context: Any) -> str:
+    return f"{context.invocation_id} {context.agent_name}"
 
 
 def _name(context: Any) -> str:

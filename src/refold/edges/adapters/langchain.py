@@ -4,13 +4,13 @@
 
 The agent's state stays as it is; only what a call sends is folded. A thread is a conversation: the
 one of its `thread_id`, or the name that the middleware was given. Unfolded messages are sent as the
-very objects that the state holds. Neighbour: `folding`.
+very objects that the state holds. Neighbour: `guest`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest
@@ -20,8 +20,9 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.config import get_config
 
 import refold
-from refold.edges.adapters.folding import folded
-from refold.edges.adapters.sessions import Place, Sessions
+from refold.edges.adapters.folding import Sent
+from refold.edges.adapters.guest import Guest
+from refold.edges.adapters.sessions import Place
 
 HOST, DIALECT = "langchain", "openai_chat"
 
@@ -33,27 +34,26 @@ class RefoldMiddleware(AgentMiddleware):  # type: ignore[misc]
 
     def __init__(self, *, name: str = "agent", store: Place = None, **settings: Any) -> None:
         super().__init__()
-        self._sessions = Sessions(store, settings)
-        self._asks_model, self._window = "model" not in settings, settings.get("window")
+        self._guest = Guest(DIALECT, store, settings)
         self._unnamed = name
 
     def wrap_model_call(self, request: ModelRequest, handler: Callable[[ModelRequest], Any]) -> Any:
-        name = self._name()
-        response = handler(self._fold(name, request))
-        self._record(name, response)
+        sent = self._fold(self._name(), request)
+        response = handler(request.override(messages=sent.shown))
+        self._take(sent, response)
         return response
 
     async def awrap_model_call(
         self, request: ModelRequest, handler: Callable[[ModelRequest], Awaitable[Any]]
     ) -> Any:
-        name = self._name()
-        response = await handler(await asyncio.to_thread(self._fold, name, request))
-        await asyncio.to_thread(self._record, name, response)
+        sent = await asyncio.to_thread(self._fold, self._name(), request)
+        response = await handler(request.override(messages=sent.shown))
+        await asyncio.to_thread(self._take, sent, response)
         return response
 
     def close(self) -> None:
         """Lets go of the conversations, and of the store if it was opened here."""
-        self._sessions.close()
+        self._guest.close()
 
     def _name(self) -> str:
         try:
@@ -62,26 +62,21 @@ class RefoldMiddleware(AgentMiddleware):  # type: ignore[misc]
             thread = None
         return f"{HOST}/{self._unnamed if thread is None else thread}"
 
-    def _fold(self, name: str, request: ModelRequest) -> ModelRequest:
-        with self._sessions.session(name) as context:
-            if self._asks_model:
-                context.update(model=_model_name(request.model), window=self._window)
-            shown = folded(
-                context,
-                request.messages,
-                convert_to_openai_messages,
-                _made,
-                dialect=DIALECT,
-                system=str(request.system_prompt) if request.system_prompt else None,
-                tools=[convert_to_openai_tool(tool) for tool in request.tools] or None,
-            )
-        return request.override(messages=shown)
+    def _fold(self, name: str, request: ModelRequest) -> Sent[BaseMessage]:
+        self._guest.warn_of(_managers(request.messages))
+        return self._guest.fold(
+            name,
+            request.messages,
+            convert_to_openai_messages,
+            _made,
+            model=_model_name(request.model),
+            system=str(request.system_prompt) if request.system_prompt else None,
+            tools=[convert_to_openai_tool(tool) for tool in request.tools] or None,
+        )
 
-    def _record(self, name: str, response: Any) -> None:
-        usage = _usage(response)
-        if usage is not None:
-            with self._sessions.session(name) as context:
-                context.record(usage=usage)
+    def _take(self, sent: Sent[BaseMessage], response: Any) -> None:
+        answers = _answers(response)
+        self._guest.take(sent, convert_to_openai_messages(answers), _usage(answers))
 
 
 def _made(wire: dict[str, Any]) -> BaseMessage:
@@ -89,16 +84,29 @@ def _made(wire: dict[str, Any]) -> BaseMessage:
     return message
 
 
+def _managers(messages: Iterable[BaseMessage]) -> Iterator[str]:
+    """The middlewares that left their mark on a message."""
+    for message in messages:
+        if message.additional_kwargs.get("lc_source") == "summarization":
+            yield "SummarizationMiddleware"
+        if message.response_metadata.get("context_editing"):
+            yield "ContextEditingMiddleware"
+
+
 def _model_name(model: Any) -> str | None:
     names = (getattr(model, field, None) for field in ("model_name", "model"))
     return next((name for name in names if isinstance(name, str) and name), None)
 
 
-def _usage(response: Any) -> refold.Usage | None:
-    """What the call was billed; None if nobody said."""
+def _answers(response: Any) -> list[BaseMessage]:
+    """The messages that the agent adds to its state."""
     answer = getattr(response, "model_response", response)
-    messages = [answer] if isinstance(answer, BaseMessage) else answer.result
-    billed = next((one.usage_metadata for one in messages if isinstance(one, AIMessage)), None)
+    return [answer] if isinstance(answer, BaseMessage) else answer.result
+
+
+def _usage(answers: Sequence[BaseMessage]) -> refold.Usage | None:
+    """What the call was billed; None if nobody said."""
+    billed = next((one.usage_metadata for one in answers if isinstance(one, AIMessage)), None)
     if not billed:
         return None
     details = billed.get("input_token_details") or {}

@@ -6,24 +6,27 @@
 The messages of chat completions and of Anthropic's route, and the input of the Responses API, are
 folded after a deployment was chosen, so that its window counts. A call that names its session
 (`litellm_session_id`) is that conversation; any other is found by what it says. LiteLLM calls this
-for asynchronous calls only. Neighbours: `folding`, `conversations.recognition`.
+for asynchronous calls only. Neighbours: `guest`, `conversations.recognition`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import litellm
 from litellm.integrations.custom_logger import CustomLogger
 from litellm.types.utils import CallTypes
+from pydantic import BaseModel
 
 import refold
 from refold.conversations.recognition import Recognised
-from refold.edges.adapters.folding import folded
-from refold.edges.adapters.sessions import Place, Sessions
+from refold.edges.adapters.folding import Sent
+from refold.edges.adapters.guest import Guest, Waiting
+from refold.edges.adapters.sessions import Place
+from refold.edges.proxy.reply import reply_in
 
 HOST = "litellm"
 # The call → the dialect of its list, and where the list stands.
@@ -32,7 +35,6 @@ CALLS = {
     CallTypes.anthropic_messages: ("anthropic", "messages"),
     CallTypes.aresponses: ("openai_responses", "input"),
 }
-WAITING_MAX = 1_000  # calls whose answer never came are forgotten at some time
 SYSTEM = {"anthropic": "system", "openai_responses": "instructions"}
 
 Call = dict[str, Any]
@@ -44,45 +46,61 @@ class RefoldCallback(CustomLogger):  # type: ignore[misc]
 
     def __init__(self, *, store: Place = None, **settings: Any) -> None:
         super().__init__()
-        self._sessions = Sessions(store, settings)
-        self._asks_model, self._window = "model" not in settings, settings.get("window")
-        self._waiting: OrderedDict[str, str] = OrderedDict()  # calls → their conversations
+        self._guest = Guest("", store, settings)
+        self._waiting: Waiting[Any] = Waiting()
 
     async def async_pre_call_deployment_hook(self, kwargs: Call, call_type: Any) -> Call | None:
         dialect, field = CALLS.get(call_type, ("", ""))
         if not isinstance(kwargs.get(field), list):
             return None
-        shown = await asyncio.to_thread(self._folded, kwargs, dialect, field)
-        return {**kwargs, field: shown}
+        self._guest.warn_of(_managers(kwargs))
+        sent = await asyncio.to_thread(self._folded, kwargs, dialect, field)
+        self._waiting.add(_id(kwargs), sent)
+        return {**kwargs, field: sent.shown}
+
+    async def async_post_call_success_deployment_hook(
+        self, request_data: Call, response: Any, call_type: Any
+    ) -> None:
+        await self._take(request_data, response, call_type)
 
     async def async_log_success_event(
         self, kwargs: Call, response_obj: Any, start_time: Any, end_time: Any
     ) -> None:
-        name = self._waiting.pop(str(kwargs.get("litellm_call_id")), "")
-        usage = getattr(response_obj, "usage", None)
-        if name and usage:
-            await asyncio.to_thread(self._record, name, usage)
+        """A stream has come to its end; any other answer was kept before."""
+        await self._take(kwargs, response_obj, kwargs.get("call_type"))
+
+    async def async_log_failure_event(
+        self, kwargs: Call, response_obj: Any, start_time: Any, end_time: Any
+    ) -> None:
+        self._waiting.pop(_id(kwargs))
 
     def close(self) -> None:
         """Lets go of the conversations, and of the store if it was opened here."""
-        self._sessions.close()
+        self._guest.close()
 
-    def _folded(self, call: Call, dialect: str, field: str) -> list[Any]:
+    def _folded(self, call: Call, dialect: str, field: str) -> Sent[Any]:
         messages = call[field]
-        name = self._name(call, messages, dialect)
-        self._wait(str(call.get("litellm_call_id")), name)
-        with self._sessions.session(name) as context:
-            if self._asks_model:
-                context.update(model=call.get("model"), window=self._window)
-            return folded(
-                context,
-                messages,
-                _same,
-                _same,
-                dialect=dialect,
-                system=call.get(SYSTEM.get(dialect, "")),
-                tools=call.get("tools"),
-            )
+        return self._guest.fold(
+            self._name(call, messages, dialect),
+            messages,
+            _same,
+            _same,
+            dialect=dialect,
+            model=call.get("model"),
+            system=call.get(SYSTEM.get(dialect, "")),
+            tools=call.get("tools"),
+        )
+
+    async def _take(self, call: Call, response: Any, call_type: Any) -> None:
+        """Keeps an answer, once it is whole."""
+        said = _plain(response)
+        sent = self._waiting.pop(_id(call)) if said else None
+        if sent is not None:
+            # The end of a stream of another route may be told in the form of chat completions.
+            dialect, _ = CALLS[CallTypes.acompletion if "choices" in said else call_type]
+            reply = reply_in(said, dialect)
+            answers = reply.messages if reply else []
+            await asyncio.to_thread(self._guest.take, sent, answers, _usage(said))
 
     def _name(self, call: Call, messages: list[Any], dialect: str) -> str:
         """The name of the session; that of the conversation which begins as the list does, if the
@@ -91,7 +109,9 @@ class RefoldCallback(CustomLogger):  # type: ignore[misc]
         if session:
             return f"{HOST}/{session}"
         try:
-            found = refold.conversations.recognise(self._sessions.store, messages, dialect=dialect)
+            found = refold.conversations.recognise(
+                self._guest.sessions.store, messages, dialect=dialect
+            )
         except refold.Invalid:
             found = None  # `folded` says what is wrong with the list
         return self._known(found) or f"{HOST}/{uuid.uuid4().hex}"
@@ -104,17 +124,36 @@ class RefoldCallback(CustomLogger):  # type: ignore[misc]
             if own:
                 return own[0]
             parent = about.parent
-            about = refold.conversations.find(self._sessions.store, parent) if parent else None
+            about = (
+                refold.conversations.find(self._guest.sessions.store, parent) if parent else None
+            )
         return ""
 
-    def _wait(self, call: str, name: str) -> None:
-        self._waiting[call] = name
-        while len(self._waiting) > WAITING_MAX:
-            self._waiting.popitem(last=False)
 
-    def _record(self, name: str, usage: Any) -> None:
-        with self._sessions.session(name) as context:
-            context.record(usage=usage)
+def _managers(call: Call) -> Iterator[str]:
+    """What shortens the list of this call besides refold."""
+    if call.get("context_management"):
+        yield "`context_management` of the call"
+    names = (type(callback).__name__ for callback in litellm.callbacks)
+    yield from (name for name in names if name == "CompressionInterceptionLogger")
+
+
+def _id(call: Mapping[str, Any]) -> str:
+    return str(call.get("litellm_call_id"))
+
+
+def _plain(response: Any) -> Call:
+    """A response as its JSON; empty for a stream, which is its caller's to read."""
+    if isinstance(response, BaseModel):
+        plain: Call = response.model_dump(mode="json", exclude_none=True)
+        return plain
+    return response if isinstance(response, dict) else {}
+
+
+def _usage(response: Call) -> Any:
+    """What the call was billed; None if nobody said: LiteLLM then puts zeros."""
+    usage = response.get("usage") or {}
+    return usage if usage.get("prompt_tokens") or usage.get("input_tokens") else None
 
 
 def _session(call: Mapping[str, Any]) -> str:

@@ -2,27 +2,29 @@
 
     session = RefoldSession("fix-login", store="sqlite:work.db", model="gpt-5")
     config = RunConfig(call_model_input_filter=session.fold)
-    await Runner.run(agent, "Why does it fail?", session=session, run_config=config)
+    await Runner.run(agent, "Why?", session=session, run_config=config, hooks=session.hooks)
 
 A session gives back what it was given, whatever that is: each item is a note, and so is that the
 last one was taken off, or all. What the model reads is mirrored from the items, and folded when the
-filter asks. Both are of one conversation, through two contexts: a mirror may go on in a fork, the
-session may not. Neighbours: `folding`, `log.notes`.
+filter asks; what it answered, and was billed, the hooks keep. Both are of one conversation, through
+two contexts: a mirror may go on in a fork, the session may not. Neighbours: `guest`, `log.notes`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
+from agents import ModelResponse, RunHooks
 from agents.memory import SessionSettings
 from agents.run_config import CallModelData, ModelInputData
 
 import refold
-from refold.edges.adapters.folding import folded, log
+from refold.edges.adapters.folding import Sent, log
+from refold.edges.adapters.guest import Guest
 from refold.edges.adapters.sessions import Place, Sessions
 
 HOST, DIALECT = "openai-agents", "openai_responses"
@@ -49,11 +51,17 @@ class RefoldSession:
         self._name = f"{HOST}/{session_id}"
         self._items: list[Item] = []  # what the notes come to, as far as they were read
         self._head = 0
+        self._sent: Sent[Item] | None = None  # the call that is under way
 
     @cached_property
-    def _read(self) -> Sessions:
+    def _read(self) -> Guest:
         """The same conversation as the model reads it."""
-        return Sessions(self._kept.store, self._settings)
+        return Guest(DIALECT, self._kept.store, self._settings)
+
+    @cached_property
+    def hooks(self) -> RunHooks[Any]:
+        """The hooks of a run: they keep each answer when it comes, and what it was billed."""
+        return _Hooks(self)
 
     async def get_items(self, limit: int | None = None) -> list[Item]:
         """All items, or the newest of them, as they were added."""
@@ -73,8 +81,18 @@ class RefoldSession:
     async def fold(self, data: CallModelData[Any]) -> ModelInputData:
         """The `call_model_input_filter`: the same input, shorter if it has to be."""
         tools = [_tool(one) for one in data.agent.tools if hasattr(one, "params_json_schema")]
-        shown = await asyncio.to_thread(self._folded, data.model_data, tools)
-        return ModelInputData(input=shown, instructions=data.model_data.instructions)
+        self._read.warn_of(_managers(data))
+        name = _model_name(data.agent.model)
+        self._sent = await asyncio.to_thread(self._folded, data.model_data, tools, name)
+        shown, instructions = self._sent.shown, data.model_data.instructions
+        return ModelInputData(input=shown, instructions=instructions)
+
+    async def take(self, response: ModelResponse) -> None:
+        """Keeps what the model answered to the input that was folded last."""
+        sent, self._sent = self._sent, None
+        if sent is not None:
+            answers, usage = response.to_input_items(), _usage(response.usage)
+            await asyncio.to_thread(self._read.take, sent, answers, usage)
 
     def close(self) -> None:
         """Lets go of the conversation, and of the store if it was opened here."""
@@ -113,7 +131,7 @@ class RefoldSession:
                 context.note(ITEM, item, by=HOST)
             context.flush()
         try:
-            with self._read.session(self._name) as context:
+            with self._read.sessions.session(self._name) as context:
                 context.mirror(self._standing())
         except refold.Invalid as error:
             log.info("%s: the items are kept, but cannot be searched: %s", self._name, error)
@@ -130,17 +148,48 @@ class RefoldSession:
         self._note(POP)
         return items[-1]
 
-    def _folded(self, given: ModelInputData, tools: list[Any]) -> list[Item]:
-        with self._read.session(self._name) as context:
-            return folded(
-                context,
-                given.input,
-                _same,
-                _same,
-                dialect=DIALECT,
-                system=given.instructions,
-                tools=tools or None,
-            )
+    def _folded(self, given: ModelInputData, tools: list[Any], model: str | None) -> Sent[Item]:
+        return self._read.fold(
+            self._name,
+            given.input,
+            _same,
+            _same,
+            model=model,
+            system=given.instructions,
+            tools=tools or None,
+        )
+
+
+class _Hooks(RunHooks[Any]):  # type: ignore[misc]
+    def __init__(self, session: RefoldSession) -> None:
+        self._session = session
+
+    async def on_llm_end(self, context: Any, agent: Any, response: ModelResponse) -> None:
+        await self._session.take(response)
+
+
+def _managers(data: CallModelData[Any]) -> Iterator[str]:
+    """What shortens this input besides refold."""
+    if data.agent.model_settings.context_management:
+        yield "`context_management` of the model settings"
+    if any(
+        isinstance(item, dict) and item.get("type") == "compaction"
+        for item in data.model_data.input
+    ):
+        yield "A compaction of the provider's, which is in the input,"
+
+
+def _usage(billed: Any) -> refold.Usage | None:
+    """What the call was billed; None if nobody said."""
+    if not billed.input_tokens:
+        return None
+    cached = billed.input_tokens_details.cached_tokens or 0
+    return refold.Usage(input=billed.input_tokens, output=billed.output_tokens, cache_read=cached)
+
+
+def _model_name(model: Any) -> str | None:
+    name = model if isinstance(model, str) else getattr(model, "model", None)
+    return name if isinstance(name, str) else None
 
 
 def _same(item: Item) -> Item:

@@ -4,7 +4,7 @@
 
 The history of a run stays as it is; only what a call sends is folded, in the hook that there is for
 it. A conversation of pydantic-ai is one of refold. Unfolded messages are sent as the very objects.
-Neighbours: `folding`, `pydantic_ai_messages`.
+Neighbours: `guest`, `pydantic_ai_messages`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from pydantic_ai import messages as said
 from pydantic_ai.capabilities import AbstractCapability
 
 import refold
-from refold.edges.adapters.folding import folded
+from refold.edges.adapters.folding import Sent
+from refold.edges.adapters.guest import Guest, Waiting
 from refold.edges.adapters.pydantic_ai_messages import (
     Maker,
     instructions_of,
@@ -25,9 +26,11 @@ from refold.edges.adapters.pydantic_ai_messages import (
     wire_of,
     with_prompts,
 )
-from refold.edges.adapters.sessions import Place, Sessions
+from refold.edges.adapters.sessions import Place
 
 HOST, DIALECT = "pydantic-ai", "anthropic"
+# Capabilities of `pydantic-ai-harness` that shorten a history; the others have it in their names.
+SHORTENING = frozenset({"ClampOversizedMessages", "ClearToolResults", "DeduplicateFileReads"})
 
 
 class RefoldCapability(AbstractCapability[Any]):  # type: ignore[misc]
@@ -35,55 +38,67 @@ class RefoldCapability(AbstractCapability[Any]):  # type: ignore[misc]
     `window`, `writer`, …; without `model`, the name of the agent's own model counts."""
 
     def __init__(self, *, store: Place = None, **settings: Any) -> None:
-        self._sessions = Sessions(store, settings)
-        self._asks_model, self._window = "model" not in settings, settings.get("window")
+        self._guest = Guest(DIALECT, store, settings)
+        self._waiting: Waiting[Any] = Waiting()  # by run: one call of it is under way
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
         return None
 
     async def prepare_model_request(self, ctx: Any, request_context: Any) -> Any:
-        shown = await asyncio.to_thread(self._folded, _name(ctx), request_context)
+        self._guest.warn_of(_managers(ctx))
+        sent = await asyncio.to_thread(self._folded, _name(ctx), request_context)
+        self._waiting.add(str(ctx.run_id), sent)
+        shown = with_prompts(sent.shown, request_context.messages)
         return replace(request_context, messages=shown)
 
     async def after_model_request(
         self, ctx: Any, *, request_context: Any, response: said.ModelResponse
     ) -> said.ModelResponse:
-        if response.usage.input_tokens:
-            await asyncio.to_thread(self._record, _name(ctx), response.usage)
+        sent = self._waiting.pop(str(ctx.run_id))
+        if sent is not None:
+            answers = [wire_of(response)] if response.parts else []
+            await asyncio.to_thread(self._guest.take, sent, answers, _usage(response.usage))
         return response
 
     def close(self) -> None:
         """Lets go of the conversations, and of the store if it was opened here."""
-        self._sessions.close()
+        self._guest.close()
 
-    def _folded(self, name: str, asked: Any) -> list[Any]:
+    def _folded(self, name: str, asked: Any) -> Sent[Any]:
         messages, parameters = asked.messages, asked.model_request_parameters
         system = "\n\n".join(instructions_of(messages, parameters))
         tools = [tool_definition(one) for one in parameters.tool_defs.values()]
-        with self._sessions.session(name) as context:
-            if self._asks_model:
-                context.update(model=asked.model.model_name, window=self._window)
-            shown = folded(
-                context,
-                messages,
-                wire_of,
-                Maker(messages).message,
-                dialect=DIALECT,
-                system=system or None,
-                tools=tools or None,
-            )
-        return with_prompts(shown, messages)
-
-    def _record(self, name: str, usage: Any) -> None:
-        billed = refold.Usage(
-            input=usage.input_tokens,
-            output=usage.output_tokens,
-            cache_read=usage.cache_read_tokens,
-            cache_write=usage.cache_write_tokens,
+        return self._guest.fold(
+            name,
+            messages,
+            wire_of,
+            Maker(messages).message,
+            model=asked.model.model_name,
+            system=system or None,
+            tools=tools or None,
         )
-        with self._sessions.session(name) as context:
-            context.record(usage=billed)
+
+
+def _managers(ctx: Any) -> list[str]:
+    """The capabilities of this run that compact its history: by name, because most of them are of
+    other packages."""
+    names: list[str] = []
+    if ctx.root_capability is not None:
+        ctx.root_capability.apply(lambda one: names.append(type(one).__name__))
+    return [name for name in names if "Compact" in name or name in SHORTENING]
+
+
+def _usage(usage: Any) -> refold.Usage | None:
+    """What the call was billed; None if nobody said."""
+    if not usage.input_tokens:
+        return None
+    return refold.Usage(
+        input=usage.input_tokens,
+        output=usage.output_tokens,
+        cache_read=usage.cache_read_tokens,
+        cache_write=usage.cache_write_tokens,
+    )
 
 
 def _name(ctx: Any) -> str:

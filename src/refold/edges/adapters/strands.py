@@ -5,7 +5,7 @@
 
 Before a call the page stands in the agent's list, after it the list is as it was: Strands sends
 what the list holds, and has no other place for a page. So sessions, hooks and the agent itself keep
-every message. Neighbours: `folding`, `strands_messages`.
+every message. Neighbours: `guest`, `strands_messages`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from strands.agent.conversation_manager import ConversationManager
 from strands.hooks import AfterModelCallEvent, BeforeModelCallEvent, HookRegistry
 
 import refold
-from refold.edges.adapters.folding import folded, log
-from refold.edges.adapters.sessions import Place, Sessions
+from refold.edges.adapters.folding import Sent, log
+from refold.edges.adapters.guest import Guest
+from refold.edges.adapters.sessions import Place
 from refold.edges.adapters.strands_messages import Wire, from_wire, to_wire
 
 HOST, DIALECT = "strands", "anthropic"
@@ -31,9 +32,10 @@ class RefoldConversationManager(ConversationManager):  # type: ignore[misc]
 
     def __init__(self, name: str = "agent", *, store: Place = None, **settings: Any) -> None:
         super().__init__()
-        self._name, self._settings = f"{HOST}/{name}", settings
-        self._sessions = Sessions(store, settings)
+        self._name = f"{HOST}/{name}"
+        self._guest = Guest(DIALECT, store, settings)
         self._whole: list[Any] | None = None  # the agent's list, while the page stands in it
+        self._sent: Sent[Wire] | None = None  # the call that is under way
 
     def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:
         super().register_hooks(registry, **kwargs)
@@ -51,7 +53,7 @@ class RefoldConversationManager(ConversationManager):  # type: ignore[misc]
             raise e
 
     def _is_shortened(self, refusal: Exception) -> bool:
-        with self._sessions.session(self._name) as context:
+        with self._guest.sessions.session(self._name) as context:
             try:
                 return context.recover(refusal)
             except refold.OverBudget as error:
@@ -60,44 +62,42 @@ class RefoldConversationManager(ConversationManager):  # type: ignore[misc]
 
     def close(self) -> None:
         """Lets go of the conversation, and of the store if it was opened here."""
-        self._sessions.close()
+        self._guest.close()
 
     # --- around a call ---
 
     def _before_call(self, event: BeforeModelCallEvent) -> None:
         agent = event.agent
         self._put_back(agent)
-        with self._sessions.session(self._name) as context:
-            self._name_model(context, agent)
-            shown = folded(
-                context,
-                agent.messages,
-                to_wire,
-                from_wire,
-                dialect=DIALECT,
-                system=agent.system_prompt,
-                tools=[_tool(one) for one in agent.tool_registry.get_all_tool_specs()] or None,
-            )
+        self._sent = self._guest.fold(
+            self._name,
+            agent.messages,
+            to_wire,
+            from_wire,
+            model=_model_name(agent),
+            system=agent.system_prompt,
+            tools=[_tool(one) for one in agent.tool_registry.get_all_tool_specs()] or None,
+        )
         self._whole = list(agent.messages)
-        agent.messages[:] = _alternating(shown)
+        agent.messages[:] = _alternating(self._sent.shown)
 
     def _after_call(self, event: AfterModelCallEvent) -> None:
         self._put_back(event.agent)
-        usage = _usage(event)
-        if usage is not None:
-            with self._sessions.session(self._name) as context:
-                context.record(usage=usage)
+        sent, self._sent = self._sent, None
+        message = event.stop_response.message if event.stop_response else None
+        if sent is not None and message is not None:
+            answers = [to_wire(message)] if message["content"] else []
+            self._guest.take(sent, answers, _usage(message))
 
     def _put_back(self, agent: Any) -> None:
         if self._whole is not None:
             agent.messages[:] = self._whole
             self._whole = None
 
-    def _name_model(self, context: refold.Context, agent: Any) -> None:
-        if "model" not in self._settings:
-            config = agent.model.get_config() or {}
-            name = config.get("model_id") if isinstance(config, dict) else None
-            context.update(model=name, window=self._settings.get("window"))
+
+def _model_name(agent: Any) -> str | None:
+    config = agent.model.get_config() or {}
+    return config.get("model_id") if isinstance(config, dict) else None
 
 
 def _alternating(messages: Iterable[Wire]) -> list[Wire]:
@@ -119,10 +119,9 @@ def _tool(spec: Wire) -> Wire:
     return {**described, "input_schema": schema.get("json", schema)}
 
 
-def _usage(event: AfterModelCallEvent) -> refold.Usage | None:
+def _usage(message: Wire) -> refold.Usage | None:
     """What the call was billed; None if nobody said. Whether `inputTokens` has the cached ones in
     it differs by provider; the total has them."""
-    message = event.stop_response.message if event.stop_response else {}
     billed = message.get("metadata", {}).get("usage")
     if not billed or not billed.get("totalTokens"):
         log.debug("the call has no usage")

@@ -40,9 +40,17 @@ def reply_of(copy: Copy, dialect: str) -> Reply | None:
     """What the model said; None if it did not come to its end, or cannot be read."""
     try:
         response = _response(copy)
+    except (RefoldError, msgspec.DecodeError, LookupError, TypeError, AttributeError):
+        return None
+    return reply_in(response, dialect)
+
+
+def reply_in(response: Any, dialect: str) -> Reply | None:
+    """The same for a response that is read already: the provider's object as plain JSON."""
+    try:
         messages = _MESSAGES[dialect](response)
         return Reply(messages, bool(tool_calls(response))) if messages else None
-    except (RefoldError, msgspec.DecodeError, LookupError, TypeError, AttributeError):
+    except (RefoldError, LookupError, TypeError, AttributeError, ValueError):
         return None
 
 
