@@ -1,9 +1,9 @@
 """A file as lines, whatever it is packed in: plain, gzip, or zstd where the extra is installed.
 
-Nothing is held but one line, or a small file whole, so that it is unpacked once. A line that is too long is told and passed over; a file that unpacks
-to far more than it has is told and left; one that ends in the middle gives what it has. A line
-that is no JSON object is told. Neighbours: `entry.Unread` is how it is told, importers walk the
-lines.
+Nothing is held but one line, or a small file whole, so that it is unpacked once. A line that is
+too long is told and passed over; a file that unpacks to far more than it has is told and left; one
+that ends in the middle gives what it has. A line that is no JSON object is told. Neighbours:
+`entry.Unread` is how it is told, importers walk the lines.
 """
 
 from __future__ import annotations
