@@ -19,7 +19,16 @@ from msgspec.structs import replace
 from refold.core.codec import decode
 from refold.core.model import Event, Message, Note, Usage
 from refold.core.switches import switches
-from refold.edges.importers.entry import About, Billed, Entry, Noted, Said, Summed, Unread
+from refold.edges.importers.entry import (
+    LEFT_BRANCH,
+    About,
+    Billed,
+    Entry,
+    Noted,
+    Said,
+    Summed,
+    Unread,
+)
 from refold.edges.importers.lines import digest
 from refold.engine.batch import Batch
 from refold.engine.context import Context
@@ -47,6 +56,7 @@ class Follower:
         self._passed: set[str] = set()  # the keys of the notes that the file has had so far
         self._is_new = False  # whether the message that was read last is
         self.messages = self.new = self.restored = 0
+        self.left = 0  # messages of branches that the session left
         self.left_at = 0  # the seq at which the log was before it was taken back
         self.unread: list[Unread] = []
 
@@ -169,6 +179,7 @@ class Follower:
 
     def _note(self, noted: Noted) -> None:
         self._passed.add(noted.key)
+        self.left += noted.kind == LEFT_BRANCH
         if noted.key not in self._notes:
             self._batch.note(noted.kind, noted.data, self._by, _stamp(noted))
 
