@@ -218,12 +218,11 @@ def _show_report(report: Report, store: str, screen: Screen) -> None:
         place = f"{one.conversation} in {store}"
         screen.line(f"{report.file} is now {place} ({counted}{new}).")
         _show_way(one, screen)
-        if one.left and len(report.sessions) == 1:
+        if one.left:
             again = screen.call("import", report.file, "--branches")
             left = number(one.left, "message")
-            screen.line(
-                ("dim", f"{left} of branches that were left are notes; {again} forks them.")
-            )
+            said = f"{left} of branches that were left: only notes. As forks: {again}"
+            screen.line(("dim", said))
     if not report.sessions:
         screen.line(f"{report.file} has no messages.")
     for unread in report.unread[:LINES_SHOWN]:

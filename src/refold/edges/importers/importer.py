@@ -43,7 +43,7 @@ class Session(Struct, frozen=True, kw_only=True):
     """A conversation that follows a session: its messages in the file, how many of them were new,
     how many a rewound session took back, and how many the file no longer has. To restore `left_at`
     gives the branch that was left, alone; `left` are the messages of branches that were left in
-    the file itself, which are notes."""
+    the file itself, which are notes and nothing else."""
 
     conversation: str
     title: str
@@ -93,8 +93,7 @@ def import_file(
             with _collecting_rarely():
                 place = _Place(store, config, path, found, id or own, own)
                 report = _followed(place, advance)
-                forks = _followed_branches(place) if branches else []
-                return replace(report, sessions=[*report.sessions, *forks])
+                return _with_branches(place, report) if branches else report
         except Overtaken as error:
             overtaken = error
     raise overtaken
@@ -152,10 +151,11 @@ def _followed(place: _Place, advance: Advance | None) -> Report:
     )
 
 
-def _followed_branches(place: _Place) -> list[Session]:
-    """The branches that the session left, as forks of its conversation, the newest first."""
+def _with_branches(place: _Place, report: Report) -> Report:
+    """The same, after the branches that the session left became forks of its conversation, the
+    newest first."""
     find = place.found.branches
-    sessions: list[Session] = []
+    sessions = [replace(session, left=0) for session in report.sessions]
     for branch in find(Lines(place.path), BRANCHES_MAX) if find is not None else ():
         if not _forked(place, branch):
             continue
@@ -165,7 +165,7 @@ def _followed_branches(place: _Place) -> list[Session]:
                 follower.take(entry)
             follower.finish()
         sessions.append(_session(place.store, follower))
-    return sessions
+    return replace(report, sessions=sessions)
 
 
 def _forked(place: _Place, branch: Branch) -> bool:
