@@ -19,8 +19,8 @@ from refold.config import Config
 from refold.core import codec
 from refold.core.model import Event, Message, Text, ToolCall, ToolResult
 from refold.edges.importers.importer import import_file
-from refold.engine.batch import EVENTS_MAX
 from refold.engine.context import Context
+from refold.log.draft import RUN_EVENTS_MAX
 from refold.stores.protocol import Store
 
 PARTS = ("encode", "hash", "count", "insert")
@@ -52,7 +52,7 @@ def _parts_of(conversation: str, store: Store, clock: Clock) -> dict[str, float]
 
 def _events(store: Store, conversation: str) -> Iterator[Event]:
     after = 0
-    while page := store.read(conversation, after=after, limit=EVENTS_MAX):
+    while page := store.read(conversation, after=after, limit=RUN_EVENTS_MAX):
         yield from page
         after = page[-1].seq
 
@@ -77,5 +77,5 @@ def _hash(events: list[Event]) -> None:
 
 
 def _insert(store: Store, conversation: str, events: list[Event]) -> None:
-    for first in range(0, len(events), EVENTS_MAX):
-        store.append(conversation, events[first : first + EVENTS_MAX], expect=first)
+    for first in range(0, len(events), RUN_EVENTS_MAX):
+        store.append(conversation, events[first : first + RUN_EVENTS_MAX], expect=first)

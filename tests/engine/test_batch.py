@@ -59,8 +59,16 @@ def said(context: Context) -> list[tuple[Any, ...]]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(lists, st.sampled_from(MODELS), st.integers(1, 9))
-def test_a_batch_writes_what_single_appends_write(kinds: list[Any], model: str, size: int):
+@given(lists, st.sampled_from(MODELS), st.integers(1, 9), st.sampled_from([1, 500, 4 << 20]))
+def test_a_batch_writes_what_single_appends_write(
+    kinds: list[Any], model: str, size: int, most: int
+):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batches, "RUN_BYTES_MAX", most)
+        check_batch(kinds, model, size)
+
+
+def check_batch(kinds: list[Any], model: str, size: int) -> None:
     whole, single = opened(model), opened(model)
     batch = Batch(whole)
     for at, message in enumerate(messages_of(kinds)):

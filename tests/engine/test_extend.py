@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import refold
+from refold.log import draft
 
 
 def turn(at: int) -> list[dict[str, Any]]:
@@ -50,3 +51,12 @@ def test_a_list_with_something_else_in_it_is_refused_whole_and_says_where():
         context.extend([{"role": "user", "content": "x"}, 5, {"role": "user", "content": "y"}])
     assert context.view.slots == ()
     assert context.extend([]) == []
+
+
+@pytest.mark.parametrize("limit", ["RUN_EVENTS_MAX", "RUN_BYTES_MAX"])
+def test_a_list_that_is_larger_than_one_write_goes_in_several(limit, monkeypatch):
+    monkeypatch.setattr(draft, limit, 2)
+    context = refold.open("long", store="memory:")
+    events = context.extend([message for at in range(5) for message in turn(at)])
+    assert [event.seq for event in events] == list(range(1, 16))
+    assert [slot.seq for slot in context.view.slots] == list(range(1, 16))

@@ -9,17 +9,17 @@ appends, `edges.importers` fills batches.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from refold.core.model import Event, Message, Note, Usage
 from refold.engine.context import Context
-from refold.log.draft import Draft
+from refold.log.draft import RUN_BYTES_MAX, RUN_EVENTS_MAX, Draft
 from refold.log.keys import Stamp
 from refold.stores.protocol import Overtaken
 
-EVENTS_MAX, BYTES_MAX = 1_000, 4 << 20
 HELD_BYTES_MAX = 16 << 20  # of what was written, until the page is let go
 
 
@@ -31,7 +31,7 @@ class Batch:
         self._recorder = context._recorder
         self._held = 0
         # Where checkpoints are set every so many messages, each is to stand in its place.
-        self._events_max = 1 if context.config.checkpoint_every else EVENTS_MAX
+        self._events_max = 1 if context.config.checkpoint_every else RUN_EVENTS_MAX
         self._forget()
 
     def _forget(self) -> None:
@@ -42,14 +42,15 @@ class Batch:
 
     @property
     def is_full(self) -> bool:
-        return len(self._drafts) >= self._events_max or self._size >= BYTES_MAX
+        return len(self._drafts) >= self._events_max or self._size >= RUN_BYTES_MAX
 
     def message(self, message: Any, stamp: Stamp) -> bool:
         """Takes a message in any provider's shape. False if there is nothing in it."""
         parsed = self._recorder.parse(message, self._ahead)
         parsed = [replace(one, key=stamp.key) for one in parsed]
+        before = len(self._ahead)
         drafts = self._recorder.drafts_after(self._ahead, parsed, None, stamp)
-        self._take(drafts)
+        self._take(drafts, self._ahead[before:])
         return bool(drafts)
 
     def note(self, kind: str, data: Any, by: str, stamp: Stamp) -> None:
@@ -62,15 +63,19 @@ class Batch:
         response = usage.response
         if response and (response in self._responses or response in self._log.sums.responses):
             return
-        self._responses.add(response)
         billed = self._model.received(usage, upto=0, replied=False)
         self._take([self._log.draft(billed, by="model", at_ms=at_ms)])
+        self._responses.add(response)
 
-    def _take(self, drafts: list[Draft]) -> None:
+    def _take(self, drafts: list[Draft], said: Sequence[Message] = ()) -> None:
+        size = sum([len(draft.encoded) for draft in drafts])
+        if self._drafts and self._size + size > RUN_BYTES_MAX:
+            self.write()
+            self._ahead += said
         if not self._drafts:
             self._head = self._log.sums.head
         self._drafts += drafts
-        self._size += sum(len(draft.encoded) for draft in drafts)
+        self._size += size
 
     def write(self) -> list[Event]:
         """Appends what was taken. Overtaken, and nothing written, if the log has grown since."""

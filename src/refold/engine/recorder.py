@@ -26,7 +26,7 @@ from refold.dialects.streams import CHUNKS_MAX, CUT_OFF, is_stream, take_chunk
 from refold.dialects.usage import read_usage
 from refold.display import suggestion
 from refold.errors import Invalid
-from refold.log.draft import Draft, message_checked
+from refold.log.draft import Draft, message_checked, runs_of
 from refold.log.keys import NOW, Keys, Stamp, append_once
 from refold.log.log import message_of
 from refold.log.open_log import OpenLog
@@ -52,11 +52,11 @@ class Recorder:
             return append_once(self._log, self.keys, stamp, lambda: self._drafts([parsed], by))
 
     def extend(self, messages: Sequence[Any], by: str | None) -> list[Event]:
-        """Appends a list in one write."""
+        """Appends a list in few writes, none of them larger than a store takes."""
         given = [self._parsed_at(messages, place) for place in range(len(messages))]
         with self._log.guard:
-            drafts = self._drafts(given, by)
-            return self._log.append(drafts) if drafts else []
+            runs = runs_of(self._drafts(given, by))
+            return [event for run in runs for event in self._log.append(run)]
 
     def _parsed_at(self, messages: Sequence[Any], place: int) -> list[Message]:
         try:

@@ -7,6 +7,7 @@ field where that fails. Neighbours: `core.codec` encodes and decodes, `log` seal
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 import msgspec
@@ -29,6 +30,7 @@ from refold.errors import Invalid
 from refold.log.surrogates import encode_shielded
 from refold.log.unchanged import check_unchanged
 
+RUN_EVENTS_MAX, RUN_BYTES_MAX = 1_000, 4 << 20  # of what is appended together
 _TOKENS_MAX = 1 << 53
 _Envelope = tuple[str, Annotated[int, msgspec.Meta(gt=-_TOKENS_MAX, lt=_TOKENS_MAX)], str]
 _FORM_LEVELS = 2  # what a dialect may put around a message that it keeps as it came
@@ -90,6 +92,19 @@ def _check_envelope(draft: Draft) -> None:
         said = str(error).replace("$[0]", "by").replace("$[1]", "tokens").replace("$[2]", "counter")
         hint = "by and counter are texts, tokens a whole number"
         raise Invalid(f"the event cannot be kept: {said}", hint=hint) from error
+
+
+def runs_of(drafts: Iterable[Draft]) -> Iterator[list[Draft]]:
+    """The drafts in runs that go into a log together."""
+    run, size = list[Draft](), 0
+    for draft in drafts:
+        size += len(draft.encoded)
+        if run and (len(run) >= RUN_EVENTS_MAX or size > RUN_BYTES_MAX):
+            yield run
+            run, size = [], len(draft.encoded)
+        run.append(draft)
+    if run:
+        yield run
 
 
 def message_checked(message: Message) -> Message:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+import msgspec
 from msgspec import Struct
 
-from refold.core.codec import decode
-from refold.core.model import Event, Message, Note
+from refold.core.codec import REPAIR, digest_of
+from refold.core.model import Event
 from refold.core.switches import REACHING, switches
-from refold.errors import Invalid
+from refold.errors import Corrupt, Invalid
 from refold.log.draft import Draft
 from refold.log.log import Log
 from refold.log.open_log import OpenLog
@@ -63,13 +64,32 @@ class Keys:
         self._head = head
 
 
+class Name(Struct, frozen=True):
+    """The key of a message or note, and the kind of a note."""
+
+    key: str = ""
+    kind: str = ""
+
+
+_NAMES = msgspec.json.Decoder(Name)
+
+
+def name_of(event: Event) -> Name:
+    """The key of an event without the rest of what it says; empty if it has none, or is erased.
+    Corrupt if the body is not the one that was sealed."""
+    # Most that have no key are told apart without being read.
+    if event.kind not in _KEYED or _MARK not in event.body or event.erased:
+        return Name()
+    if digest_of(event.salt, event.body) != event.digest:
+        raise Corrupt(f"event {event.seq}: its body does not match its digest", hint=REPAIR)
+    return _NAMES.decode(event.body)
+
+
 def keyed(events: Iterable[Event]) -> Iterable[tuple[int, str]]:
     """The seqs of the events that have a key, with it."""
     for event in events:
-        if event.kind in _KEYED and _MARK in event.body:
-            body = decode(event)
-            if isinstance(body, Message | Note) and body.key:
-                yield event.seq, body.key
+        if key := name_of(event).key:
+            yield event.seq, key
 
 
 class Stamp(Struct, frozen=True):

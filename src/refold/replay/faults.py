@@ -29,16 +29,20 @@ def _order_faults(prompt: list[Message]) -> list[str]:
     waiting: set[str] = set()
     user_spoke = False
     for message in prompt:
-        if message["role"] == "tool":
-            found += [] if message.get("tool_call_id") in waiting else ["orphaned result"]
-            waiting.discard(message.get("tool_call_id", ""))
+        role = message["role"]
+        if role == "tool":
+            call = message.get("tool_call_id", "")
+            if call not in waiting:
+                found.append("orphaned result")
+            waiting.discard(call)
             continue
-        found += ["unanswered call"] if waiting else []
-        waiting = {call["id"] for call in message.get("tool_calls") or ()}
-        user_spoke = user_spoke or message["role"] == "user"
-        found += (
-            ["assistant before user"] if message["role"] == "assistant" and not user_spoke else []
-        )
+        if waiting:
+            found.append("unanswered call")
+        calls = message.get("tool_calls")
+        waiting = {call["id"] for call in calls} if calls else set()
+        user_spoke = user_spoke or role == "user"
+        if role == "assistant" and not user_spoke:
+            found.append("assistant before user")
     return found
 
 

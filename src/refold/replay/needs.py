@@ -108,19 +108,18 @@ class Recall:
     parts: list[float] = field(default_factory=list)  # rich per session
 
     def weigh(self, prompt: Prompt, need: Need) -> None:
-        there = need.name in prompt.text
         if need.fresh:
             self.fresh += 1
-            self.fresh_met += there
+            # It was said lately, so it stands near the end.
+            self.fresh_met += prompt.text.rfind(need.name) >= 0
             return
         self.needed += 1
         self.tellable += bool(need.telling)
-        self.ref += there
-        if there:
-            self._weigh_lines(prompt, need)
+        if holding := prompt.holding(need.name):
+            self.ref += 1
+            self._weigh_lines(prompt, need, holding)
 
-    def _weigh_lines(self, prompt: Prompt, need: Need) -> None:
-        holding = prompt.holding(need.name)
+    def _weigh_lines(self, prompt: Prompt, need: Need, holding: str) -> None:
         met = [piece for piece in need.held if piece in holding]
         self.line += bool(met)
         self.rich += any(piece in holding for piece in need.telling)

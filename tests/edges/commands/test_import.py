@@ -44,6 +44,21 @@ def test_the_branch_that_a_rewound_session_left_is_a_command_away(url: str, tmp_
         assert "three" in shown and "four" not in shown
 
 
+def test_branches_that_were_left_before_are_a_command_away_too(url: str, tmp_path: Path) -> None:
+    lines = [
+        transcripts.user("u1", None, "Begin."),
+        transcripts.user("u2", "u1", "The way that was left."),
+        transcripts.user("u3", "u1", "The way that was taken."),
+    ]
+    file = str(write(tmp_path / "s.jsonl", lines))
+    said = " ".join(run("import", file).stdout.split())
+    assert "1 message of branches that were left: only notes. As forks: refold import" in said
+    again = run("import", file, "--branches")
+    assert again.exit_code == 0 and "only notes" not in again.stdout
+    shown = run("show", f"claude-code-{SESSION}-left-u2").stdout
+    assert "Begin." in shown and "The way that was left." in shown and "taken" not in shown
+
+
 def test_a_session_goes_through_a_pipe(url: str, tmp_path: Path) -> None:
     content = write(tmp_path / "s.jsonl", transcripts.parallel()).read_bytes()
     assert "standard input is now mine" in run("import", "-", "--id", "mine", input=content).stdout

@@ -239,7 +239,7 @@ def test_a_file_that_is_larger_than_memory_gives_the_same(
     """With a page that is let go after every event, in batches of one, and again after that."""
     file, usual, lean = tmp_path / "a.jsonl", open_store("memory:"), open_store("memory:")
     imported(usual, write(file, lines))
-    monkeypatch.setattr(batch, "EVENTS_MAX", 1)
+    monkeypatch.setattr(batch, "RUN_EVENTS_MAX", 1)
     monkeypatch.setattr(batch, "HELD_BYTES_MAX", 0)
     monkeypatch.setattr(log, "KEPT_SLOTS", 1)
     for length in (len(lines) // 2, len(lines), len(lines)):
@@ -249,6 +249,54 @@ def test_a_file_that_is_larger_than_memory_gives_the_same(
         with Context(usual, about.id) as one, Context(lean, about.id) as other:
             assert one.view.totals == other.view.totals
             assert [note.key for note in one.log.notes()] == [n.key for n in other.log.notes()]
+
+
+def branch_texts(lines: list[Any], leaf: str) -> list[str]:
+    parents = {line["uuid"]: line["parentUuid"] for line in lines}
+    path: list[str] = []
+    while leaf:
+        path.insert(0, leaf)
+        leaf = parents[leaf] or ""
+    return path
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.data())
+def test_each_branch_that_was_left_becomes_a_fork(tmp_path: Path, data: Any) -> None:
+    """A tree that grows anywhere, imported at any moment with its branches: every leaf has its
+    conversation, which shares the log up to where it left, and goes on when the branch does."""
+    store, lines, file = open_store("memory:"), list[Any](), tmp_path / "a.jsonl"
+    for number in range(data.draw(st.integers(2, 10))):
+        parent = data.draw(st.sampled_from(["", *(line["uuid"] for line in lines)]))
+        uuid = f"n{number:03}-of-a-tree"
+        lines.append(user(uuid, parent or None, uuid))
+        if data.draw(st.booleans()):
+            import_file(store, Config(), write(file, lines), branches=True)
+    report = import_file(store, Config(), write(file, lines), branches=True)
+    inner = {line["parentUuid"] for line in lines}
+    leaves = {line["uuid"] for line in lines} - inner - {uuid}
+    forks = {one.conversation: one for one in report.sessions[1:]}
+    assert {texts(store, id)[-1] for id in forks} == leaves
+    for id in forks:
+        assert texts(store, id) == branch_texts(lines, texts(store, id)[-1])
+    again = import_file(store, Config(), file, branches=True)
+    assert [one.new for one in again.sessions] == [0] * len(again.sessions)
+    assert texts(store, CLAUDE) == branch_texts(lines, uuid)
+
+
+def test_a_fork_that_was_begun_and_not_finished_is_gone_on_with(
+    store: Store, tmp_path: Path
+) -> None:
+    file = write(tmp_path / "a.jsonl", branched())
+    imported(store, file)
+    with Context(store, CLAUDE) as main:
+        main.fork(f"{CLAUDE[:64]}-left-u2"[:64], at=2).close()
+    sessions = import_file(store, Config(), file, branches=True).sessions
+    [fork] = [one for one in sessions if "left" in one.conversation]
+    assert texts(store, fork.conversation)[-1] == "The way that was left."
+    assert imported(store, file).sessions[0].left == 1
 
 
 # --- Codex ---

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -38,6 +39,9 @@ FILES = Meta(
 ID = Meta(description="The id that it gets; by default the one it had.", extra={"metavar": "NEW"})
 SCAN = Meta(description="Find the sessions of agents on this machine, and ask.")
 LIST = Meta(description="List what can be read.")
+BRANCHES = Meta(
+    description="Make each branch that a session left a conversation of its own: a fork."
+)
 YES = Meta(description="Import what --scan finds without asking.")
 
 
@@ -47,6 +51,7 @@ class ImportArguments(Arguments, frozen=True, kw_only=True):
     scan: Annotated[bool, SCAN] = False
     list: Annotated[bool, LIST] = False
     yes: Annotated[bool, YES] = False
+    branches: Annotated[bool, BRANCHES] = False
 
 
 class Readable(Struct, frozen=True, kw_only=True):
@@ -88,9 +93,9 @@ def run(session: Session, arguments: ImportArguments) -> Imported:
         raise Invalid("no file is named", hint="name a PATH, or find sessions with --scan")
     paths = _expanded(arguments)
     if len(arguments.files) == 1 and paths == [Path(arguments.files[0])]:
-        return _result(session, [_one(session, paths[0], arguments.id)], {})
+        return _result(session, [_one(session, paths[0], arguments)], {})
     in_folders = {path for path in paths if str(path) not in arguments.files}
-    return _all(session, paths, in_folders)
+    return _all(session, paths, in_folders, arguments)
 
 
 def _readable(name: str, source: Source) -> Readable:
@@ -117,7 +122,7 @@ def _scanned(session: Session, arguments: ImportArguments) -> Imported:
         return Imported(found=found)
     if not arguments.yes and not _is_wanted(session, found):
         return Imported(found=found, asked=True)
-    return replace(_all(session, paths, set(paths)), found=found)
+    return replace(_all(session, paths, set(paths), arguments), found=found)
 
 
 def _is_wanted(session: Session, found: tuple[Found, ...]) -> bool:
@@ -128,23 +133,27 @@ def _is_wanted(session: Session, found: tuple[Found, ...]) -> bool:
     return session.ask(f"Import {count} into {session.target.url}?")
 
 
-def _all(session: Session, paths: list[Path], in_folders: set[Path]) -> Imported:
+def _all(
+    session: Session, paths: list[Path], in_folders: set[Path], arguments: ImportArguments
+) -> Imported:
     """Imports file after file. What was not named itself and is no session is passed over."""
     reports: list[Report] = []
     failed: dict[str, str] = {}
     for path in paths:
         try:
-            reports.append(_one(session, path))
+            reports.append(_one(session, path, arguments))
         except RefoldError as error:
             if path not in in_folders or not isinstance(error, Invalid):
                 failed[str(path)] = str(error)
     return _result(session, reports, failed)
 
 
-def _one(session: Session, path: Path, id: str | None = None) -> Report:
+def _one(session: Session, path: Path, arguments: ImportArguments) -> Report:
+    import_ = partial(import_file, session.target, session.config, branches=arguments.branches)
+    id = arguments.id if len(arguments.files) == 1 else None
     if str(path) == STDIN:
         with _kept_stdin(session) as kept:
-            return _named(import_file(session.target, session.config, kept, id=id))
+            return replace(import_(kept, id=id), file=STDIN_NAME)
     with session.progress(path.name) as shown:
         size = path.stat().st_size if shown is not None and path.exists() else 0
 
@@ -152,11 +161,7 @@ def _one(session: Session, path: Path, id: str | None = None) -> Report:
             if shown is not None:
                 shown(path.name, done, size)
 
-        return import_file(session.target, session.config, path, id=id, advance=advance)
-
-
-def _named(report: Report) -> Report:
-    return replace(report, file=STDIN_NAME)
+        return import_(path, id=id, advance=advance)
 
 
 @contextmanager
@@ -213,6 +218,11 @@ def _show_report(report: Report, store: str, screen: Screen) -> None:
         place = f"{one.conversation} in {store}"
         screen.line(f"{report.file} is now {place} ({counted}{new}).")
         _show_way(one, screen)
+        if one.left:
+            again = screen.call("import", report.file, "--branches")
+            left = number(one.left, "message")
+            said = f"{left} of branches that were left: only notes. As forks: {again}"
+            screen.line(("dim", said))
     if not report.sessions:
         screen.line(f"{report.file} has no messages.")
     for unread in report.unread[:LINES_SHOWN]:

@@ -12,6 +12,7 @@ branch, `entry`, `lines`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,11 +20,22 @@ from msgspec.structs import replace
 from refold.conversations.listing import FOLDER
 from refold.core.model import Usage
 from refold.dialects.usage import read_usage
-from refold.edges.importers.claude_tree import SPOKEN, live_branch
-from refold.edges.importers.entry import About, Entry, Noted, Said, Summed, Unread, Where
+from refold.edges.importers.claude_tree import SPOKEN, left_branches, live_branch
+from refold.edges.importers.entry import (
+    LEFT_BRANCH,
+    About,
+    Branch,
+    Entry,
+    Noted,
+    Said,
+    Summed,
+    Unread,
+    Where,
+)
 from refold.edges.importers.lines import Lines, digest, happened, told
 from refold.errors import Invalid
 
+LEFT = "left"  # how the conversation of a branch that was left is called after its session
 SYNTHETIC = "<synthetic>"  # the model of a line that no model wrote, such as an error
 _TITLES = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle"}
 
@@ -45,7 +57,22 @@ def session_of(lines: Lines) -> str:
 
 def entries(lines: Lines) -> Iterator[Entry]:
     """The session and its side chains, in the order of the file."""
-    live = live_branch(lines)
+    return _walk(lines, live_branch(lines))
+
+
+def branches(lines: Lines, most: int) -> Iterator[Branch]:
+    """The branches that were left, newest first: what was said in each, from the beginning on."""
+    for leaf, uuids in left_branches(lines, most):
+        yield Branch(f"{LEFT}-{leaf[:8]}", partial(_said_in, lines, uuids))
+
+
+def _said_in(lines: Lines, branch: set[str]) -> Iterator[Entry]:
+    for entry in _walk(lines, branch):
+        if not entry.session and isinstance(entry, Said | Summed | About):
+            yield entry
+
+
+def _walk(lines: Lines, live: set[str]) -> Iterator[Entry]:
     answers: dict[str, _Answer] = {}
     chains: dict[str, str] = {}
     placed: set[str] = set()  # those whose folder was told
@@ -60,7 +87,7 @@ def entries(lines: Lines) -> Iterator[Entry]:
             yield from told(_beside(line, key, where), where)
             continue
         if not session and key not in live:
-            yield Noted(kind="left-branch", data=line, key=f"left:{key}", **where)
+            yield Noted(kind=LEFT_BRANCH, data=line, key=f"left:{key}", **where)
             continue
         answer = answers.setdefault(session, _Answer())
         if line["type"] == "assistant":

@@ -56,9 +56,41 @@ def _ids_of(head: _Head) -> _Ids:
     return _Ids(head.id, calls, answered)
 
 
+class _Tree(NamedTuple):
+    """The parent of each line, what ties messages to others, and the last message."""
+
+    parents: dict[str, str | None]
+    heads: dict[str, _Ids]
+    leaf: str | None
+
+
 def live_branch(lines: Lines) -> set[str]:
     """The uuids of the lines that the session consists of: the last message and all before it, and
     the rest of the responses and results that the tree tells apart from them."""
+    return _branch_of(_tree(lines))
+
+
+def left_branches(lines: Lines, most: int) -> list[tuple[str, set[str]]]:
+    """The branches that were left, newest first, at most so many: the last message of each, and
+    the uuids of its lines from the beginning on."""
+    tree = _tree(lines)
+    known = _branch_of(tree)
+    found: list[tuple[str, set[str]]] = []
+    for uuid in reversed(tree.heads):
+        if len(found) == most:
+            break
+        if uuid not in known:
+            branch = _branch_of(tree._replace(leaf=uuid))
+            found.append((uuid, branch))
+            known |= branch
+    return found
+
+
+def _branch_of(tree: _Tree) -> set[str]:
+    return _with_parallels(_back_from(tree.leaf, tree.parents), tree.heads)
+
+
+def _tree(lines: Lines) -> _Tree:
     parents: dict[str, str | None] = {}
     heads: dict[str, _Ids] = {}
     leaf = before = None
@@ -75,7 +107,7 @@ def live_branch(lines: Lines) -> set[str]:
         before = line.uuid
         if line.type in SPOKEN and line.message is not None:
             heads[line.uuid], leaf = _ids_of(line.message), line.uuid
-    return _with_parallels(_back_from(leaf, parents), heads)
+    return _Tree(parents, heads, leaf)
 
 
 def _back_from(leaf: str | None, parents: dict[str, str | None]) -> set[str]:

@@ -9,11 +9,14 @@ stays the same when the file grows. Neighbours: importers make entries, `follow`
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypedDict
 
 from msgspec import Struct
 
 from refold.core.model import Usage
+
+LEFT_BRANCH = "left-branch"  # the kind of a note that is a message of a branch that was left
 
 
 class Entry(Struct, frozen=True, kw_only=True):
@@ -73,3 +76,11 @@ class Unread(Entry, frozen=True, kw_only=True):
     """A line that was not understood, and why."""
 
     reason: str
+
+
+class Branch(NamedTuple):
+    """A branch of a session that was left: its name, and what was said in it from the beginning
+    on. Its first entries are those of the session itself."""
+
+    name: str
+    entries: Callable[[], Iterator[Entry]]

@@ -16,20 +16,27 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from refold.core.codec import decode
-from refold.core.model import Event, Message, Note, Usage
-from refold.core.switches import switches
-from refold.edges.importers.entry import About, Billed, Entry, Noted, Said, Summed, Unread
+from refold.core.model import Event, Usage
+from refold.core.switches import CONTROLS, switches
+from refold.edges.importers.entry import (
+    LEFT_BRANCH,
+    About,
+    Billed,
+    Entry,
+    Noted,
+    Said,
+    Summed,
+    Unread,
+)
 from refold.edges.importers.lines import digest
 from refold.engine.batch import Batch
 from refold.engine.context import Context
 from refold.errors import Invalid
-from refold.log.keys import KEY_CHARS_MAX, Stamp
+from refold.log.keys import KEY_CHARS_MAX, Name, Stamp, name_of
 
 ADOPTED = "adopted-compaction"  # the note that says which summary of the file was taken over
 UNREAD = "unread"  # the note in the place of a message that is none
 NOT_AGAIN = -1  # the seq of what stands twice in the file
-_MARK = b'"key":"'
 _PAGE_EVENTS = 500
 
 
@@ -47,6 +54,7 @@ class Follower:
         self._passed: set[str] = set()  # the keys of the notes that the file has had so far
         self._is_new = False  # whether the message that was read last is
         self.messages = self.new = self.restored = 0
+        self.left = 0  # messages of branches that the session left
         self.left_at = 0  # the seq at which the log was before it was taken back
         self.unread: list[Unread] = []
 
@@ -169,6 +177,7 @@ class Follower:
 
     def _note(self, noted: Noted) -> None:
         self._passed.add(noted.key)
+        self.left += noted.kind == LEFT_BRANCH
         if noted.key not in self._notes:
             self._batch.note(noted.kind, noted.data, self._by, _stamp(noted))
 
@@ -203,20 +212,24 @@ def key_of(entry: Entry) -> str:
 def known_keys(context: Context) -> tuple[list[tuple[str, int]], set[str]]:
     """The keys of the messages and adopted summaries that stand in the log, in their order, with
     their seqs; and the keys of its notes."""
-    off = switches(events_of(context)).off
-    places: list[tuple[str, int]] = []
-    notes: set[str] = set()
-    seen: set[str] = set()  # a message may be several events
+    controls: list[Event] = []
+    named: list[tuple[int, Name]] = []
     for event in events_of(context):
-        if event.seq in off or event.kind not in ("message", "note") or _MARK not in event.body:
+        if event.kind in CONTROLS:
+            controls.append(event)
+        elif (name := name_of(event)).key:
+            named.append((event.seq, name))
+    off = switches(controls).off
+    places: dict[str, int] = {}  # a message may be several events: the first counts
+    notes: set[str] = set()
+    for seq, name in named:
+        if seq in off:
             continue
-        body = decode(event)
-        if isinstance(body, Note) and body.kind not in (ADOPTED, UNREAD):
-            notes.add(body.key)
-        elif isinstance(body, Message | Note) and body.key not in seen:
-            seen.add(body.key)
-            places.append((body.key, event.seq))
-    return places, notes
+        if name.kind and name.kind not in (ADOPTED, UNREAD):
+            notes.add(name.key)
+        else:
+            places.setdefault(name.key, seq)
+    return list(places.items()), notes
 
 
 def events_of(context: Context) -> Iterator[Event]:

@@ -12,24 +12,28 @@ import gc
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.config import Config
 from refold.conversations.importer import import_document, read_document
 from refold.edges.importers import REFOLD
-from refold.edges.importers.entry import Unread
-from refold.edges.importers.follow import Follower
+from refold.edges.importers.entry import Branch, Said, Summed, Unread
+from refold.edges.importers.follow import Follower, key_of, known_keys
 from refold.edges.importers.lines import Advance, Lines, digest
 from refold.edges.importers.owner import IMPORTED, SESSION, goes_on, is_own, taken
 from refold.edges.importers.recognition import Recognised, recognised
 from refold.engine.context import Context
+from refold.errors import NotFound
 from refold.stores.protocol import Overtaken, Store
 
 ID_CHARS_MAX = 64
 UNREAD_SHOWN = 50
+BRANCHES_MAX = 50
 GARBAGE_VALUES = 50_000
 TRIES_MAX = 5  # where somebody else writes to the same conversation
 _PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -38,7 +42,8 @@ _PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 class Session(Struct, frozen=True, kw_only=True):
     """A conversation that follows a session: its messages in the file, how many of them were new,
     how many a rewound session took back, and how many the file no longer has. To restore `left_at`
-    gives the branch that was left, alone."""
+    gives the branch that was left, alone; `left` are the messages of branches that were left in
+    the file itself, which are notes and nothing else."""
 
     conversation: str
     title: str
@@ -48,6 +53,7 @@ class Session(Struct, frozen=True, kw_only=True):
     restored: int = 0
     left_at: int = 0
     missing: int = 0
+    left: int = 0
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -69,9 +75,11 @@ def import_file(
     *,
     id: str | None = None,
     advance: Advance | None = None,
+    branches: bool = False,
 ) -> Report:
     """Lets conversations of the store follow the sessions in the file. `id` is that of the
-    session itself, if it is to have another."""
+    session itself, if it is to have another. With `branches`, those that the session left become
+    forks of its conversation."""
     found = recognised(path)
     if found is None:
         about = import_document(store, read_document(str(path)), id=id, name=str(path))
@@ -83,7 +91,9 @@ def import_file(
     for _ in range(TRIES_MAX):
         try:
             with _collecting_rarely():
-                return _followed(_Place(store, config, path, found, id or own, own), advance)
+                place = _Place(store, config, path, found, id or own, own)
+                report = _followed(place, advance)
+                return _with_branches(place, report) if branches else report
         except Overtaken as error:
             overtaken = error
     raise overtaken
@@ -141,6 +151,53 @@ def _followed(place: _Place, advance: Advance | None) -> Report:
     )
 
 
+def _with_branches(place: _Place, report: Report) -> Report:
+    """The same, after the branches that the session left became forks of its conversation, the
+    newest first."""
+    find = place.found.branches
+    sessions = [replace(session, left=0) for session in report.sessions]
+    for branch in find(Lines(place.path), BRANCHES_MAX) if find is not None else ():
+        if not _forked(place, branch):
+            continue
+        follower = _follower(place, branch.name)
+        with follower.context:
+            for entry in branch.entries():
+                follower.take(entry)
+            follower.finish()
+        sessions.append(_session(place.store, follower))
+    return replace(report, sessions=sessions)
+
+
+def _forked(place: _Place, branch: Branch) -> bool:
+    """Whether there is a conversation for the branch: a fork where it leaves the session. False
+    if the branch says nothing of its own."""
+    said = (key_of(entry) for entry in branch.entries() if isinstance(entry, Said | Summed))
+    keys = list(dict.fromkeys(said))
+    id = _part(place.main, branch.name)
+    with Context(place.store, place.main, config=place.config) as main:
+        places, _ = known_keys(main)
+        pairs = zip(keys, places)
+        shared = [seq for _, (_, seq) in takewhile(lambda pair: pair[0] == pair[1][0], pairs)]
+        if len(shared) == len(keys):
+            return False
+        inherited = main.view.metadata.get(SESSION)
+        if shared and not _is_there(place.store, id):
+            main.fork(id, at=shared[-1]).close()
+    with Context(place.store, id, config=place.config) as fork:
+        if fork.view.metadata.get(SESSION, inherited) == inherited:
+            own = _part(place.own, branch.name)
+            fork.update(metadata={**fork.view.metadata, SESSION: own})
+    return True
+
+
+def _is_there(store: Store, id: str) -> bool:
+    try:
+        store.conversation(id)
+    except NotFound:
+        return False
+    return True
+
+
 def _follower(place: _Place, session: str) -> Follower:
     context = _opened(place, session)
     metadata = {SESSION: _part(place.own, session), **context.view.metadata}
@@ -183,6 +240,7 @@ def _session(store: Store, follower: Follower) -> Session:
         restored=follower.restored,
         left_at=follower.left_at,
         missing=follower.missing,
+        left=follower.left,
     )
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from refold.conversations.exporter import FORMAT
 from refold.edges.importers import REFOLD, SOURCES
-from refold.edges.importers.entry import Entry
+from refold.edges.importers.entry import Branch, Entry
 from refold.edges.importers.lines import HINT, UNREADABLE, Lines, document
 from refold.errors import Invalid
 
@@ -25,12 +25,14 @@ SNIFFED_BYTES = 4_096
 
 class Recognised(NamedTuple):
     """The source of a file, the id of its session, and the walk through it. An empty id: all
-    sessions of the file have ids of their own. `unit` is what the numbers of its entries count."""
+    sessions of the file have ids of their own. `unit` is what the numbers of its entries count.
+    `branches` finds those that were left, where the source keeps them."""
 
     source: str
     session: str | None
     entries: Callable[[Lines], Iterator[Entry]]
     unit: str = "line"
+    branches: Callable[[Lines, int], Iterator[Branch]] | None = None
 
 
 def recognised(path: Path) -> Recognised | None:
@@ -86,7 +88,9 @@ def _of_lines(path: Path, values: list[dict[str, Any]]) -> Recognised | None:
         module = import_module(f"{__package__}.{source.module}")
         if hasattr(module, "is_mine") and module.is_mine(values):
             of = getattr(module, "session_of", None)
-            return Recognised(name, of(Lines(path)) if of else None, module.entries)
+            session = of(Lines(path)) if of else None
+            branches = getattr(module, "branches", None)
+            return Recognised(name, session, module.entries, branches=branches)
     return None
 
 
