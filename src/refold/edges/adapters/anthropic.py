@@ -11,13 +11,14 @@ listens to answers.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from anthropic import Middleware
 
 from refold.edges.adapters.anthropic_body import Listener, listened, listened_async
 from refold.edges.adapters.folding import Sent, Wire
-from refold.edges.adapters.guest import Guest
+from refold.edges.adapters.guest import Answered, Guest
 from refold.edges.adapters.sessions import Place
 from refold.edges.proxy.reply import reply_of
 from refold.edges.proxy.usage import UsageReader
@@ -75,12 +76,12 @@ class RefoldMiddleware(Middleware):  # type: ignore[misc]
             headers.pop("content-encoding", None)  # it was read, and unpacked, before
         reader = UsageReader(DIALECT, headers)
 
-        def end() -> None:
+        def answered() -> Answered:
             usage, copy = reader.usage, reader.copy
             reply = None if copy is None else reply_of(copy, DIALECT)
-            self._guest.take(sent, reply.messages if reply else [], usage)
+            return reply.messages if reply else [], usage
 
-        return Listener(reader.feed, end)
+        return Listener(reader.feed, partial(self._guest.take, sent, answered))
 
 
 def _same(message: Any) -> Any:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import litellm
@@ -24,7 +25,7 @@ from pydantic import BaseModel
 import refold
 from refold.conversations.recognition import Recognised
 from refold.edges.adapters.folding import Sent
-from refold.edges.adapters.guest import Guest, Waiting
+from refold.edges.adapters.guest import Answered, Guest, Waiting
 from refold.edges.adapters.sessions import Place
 from refold.edges.proxy.reply import reply_in
 
@@ -96,11 +97,7 @@ class RefoldCallback(CustomLogger):  # type: ignore[misc]
         said = _plain(response)
         sent = self._waiting.pop(_id(call)) if said else None
         if sent is not None:
-            # The end of a stream of another route may be told in the form of chat completions.
-            dialect, _ = CALLS[CallTypes.acompletion if "choices" in said else call_type]
-            reply = reply_in(said, dialect)
-            answers = reply.messages if reply else []
-            await asyncio.to_thread(self._guest.take, sent, answers, _usage(said))
+            await asyncio.to_thread(self._guest.take, sent, partial(_answered, said, call_type))
 
     def _name(self, call: Call, messages: list[Any], dialect: str) -> str:
         """The name of the session; that of the conversation which begins as the list does, if the
@@ -148,6 +145,13 @@ def _plain(response: Any) -> Call:
         plain: Call = response.model_dump(mode="json", exclude_none=True)
         return plain
     return response if isinstance(response, dict) else {}
+
+
+def _answered(response: Call, call_type: Any) -> Answered:
+    # The end of a stream of another route may be told in the form of chat completions.
+    dialect, _ = CALLS[CallTypes.acompletion if "choices" in response else call_type]
+    reply = reply_in(response, dialect)
+    return reply.messages if reply else [], _usage(response)
 
 
 def _usage(response: Call) -> Any:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from agents import ModelResponse, RunHooks
@@ -23,8 +23,8 @@ from agents.memory import SessionSettings
 from agents.run_config import CallModelData, ModelInputData
 
 import refold
-from refold.edges.adapters.folding import Sent, log
-from refold.edges.adapters.guest import Guest
+from refold.edges.adapters.folding import Sent, definitions, log
+from refold.edges.adapters.guest import Answered, Guest
 from refold.edges.adapters.sessions import Place, Sessions
 
 HOST, DIALECT = "openai-agents", "openai_responses"
@@ -80,7 +80,7 @@ class RefoldSession:
 
     async def fold(self, data: CallModelData[Any]) -> ModelInputData:
         """The `call_model_input_filter`: the same input, shorter if it has to be."""
-        tools = [_tool(one) for one in data.agent.tools if hasattr(one, "params_json_schema")]
+        tools = definitions(data.agent.tools, _tool)
         self._read.warn_of(_managers(data))
         name = _model_name(data.agent.model)
         self._sent = await asyncio.to_thread(self._folded, data.model_data, tools, name)
@@ -91,8 +91,7 @@ class RefoldSession:
         """Keeps what the model answered to the input that was folded last."""
         sent, self._sent = self._sent, None
         if sent is not None:
-            answers, usage = response.to_input_items(), _usage(response.usage)
-            await asyncio.to_thread(self._read.take, sent, answers, usage)
+            await asyncio.to_thread(self._read.take, sent, partial(_answered, response))
 
     def close(self) -> None:
         """Lets go of the conversation, and of the store if it was opened here."""
@@ -148,7 +147,9 @@ class RefoldSession:
         self._note(POP)
         return items[-1]
 
-    def _folded(self, given: ModelInputData, tools: list[Any], model: str | None) -> Sent[Item]:
+    def _folded(
+        self, given: ModelInputData, tools: list[Any] | None, model: str | None
+    ) -> Sent[Item]:
         return self._read.fold(
             self._name,
             given.input,
@@ -156,7 +157,7 @@ class RefoldSession:
             _same,
             model=model,
             system=given.instructions,
-            tools=tools or None,
+            tools=tools,
         )
 
 
@@ -177,6 +178,10 @@ def _managers(data: CallModelData[Any]) -> Iterator[str]:
         for item in data.model_data.input
     ):
         yield "A compaction of the provider's, which is in the input,"
+
+
+def _answered(response: ModelResponse) -> Answered:
+    return response.to_input_items(), _usage(response.usage)
 
 
 def _usage(billed: Any) -> refold.Usage | None:
