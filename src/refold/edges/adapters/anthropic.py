@@ -17,7 +17,7 @@ from typing import Any
 from anthropic import Middleware
 
 from refold.edges.adapters.anthropic_body import Listener, listened, listened_async
-from refold.edges.adapters.folding import Sent, Wire
+from refold.edges.adapters.folding import Sent, Wire, same
 from refold.edges.adapters.guest import Answered, Guest
 from refold.edges.adapters.sessions import Place
 from refold.edges.proxy.reply import reply_of
@@ -63,8 +63,8 @@ class RefoldMiddleware(Middleware):  # type: ignore[misc]
         return self._guest.fold(
             self._name,
             body["messages"],
-            _same,
-            _same,
+            same,
+            same,
             model=body.get("model"),
             system=body.get("system"),
             tools=body.get("tools"),
@@ -82,10 +82,6 @@ class RefoldMiddleware(Middleware):  # type: ignore[misc]
             return reply.messages if reply else [], usage
 
         return Listener(reader.feed, partial(self._guest.take, sent, answered))
-
-
-def _same(message: Any) -> Any:
-    return message
 
 
 def _is_message(request: Any) -> bool:

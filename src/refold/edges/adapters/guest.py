@@ -89,10 +89,14 @@ class Guest:
 
     def warn_of(self, managers: Iterable[str]) -> None:
         """Says, once of each, that the host shortens the same history itself."""
-        for manager in managers:
-            if manager not in self._told:
-                self._told.add(manager)
-                log.warning(BESIDE, manager)
+        try:
+            found = set(managers) - self._told
+        except UNREADABLE as error:
+            log.debug("whether the host shortens the history is not known: %s", error)
+            return
+        self._told |= found
+        for manager in sorted(found):
+            log.warning(BESIDE, manager)
 
     @contextmanager
     def _conversation(self, sent: Sent[Own]) -> Iterator[refold.Context]:

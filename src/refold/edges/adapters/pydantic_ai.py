@@ -10,6 +10,7 @@ Neighbours: `guest`, `pydantic_ai_messages`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -79,13 +80,13 @@ class RefoldCapability(AbstractCapability[Any]):  # type: ignore[misc]
         )
 
 
-def _managers(ctx: Any) -> list[str]:
+def _managers(ctx: Any) -> Iterator[str]:
     """The capabilities of this run that compact its history: by name, because most of them are of
     other packages."""
     names: list[str] = []
     if ctx.root_capability is not None:
         ctx.root_capability.apply(lambda one: names.append(type(one).__name__))
-    return [name for name in names if "Compact" in name or name in SHORTENING]
+    yield from (name for name in names if "Compact" in name or name in SHORTENING)
 
 
 def _answered(response: said.ModelResponse) -> Answered:
