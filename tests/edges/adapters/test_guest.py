@@ -8,7 +8,7 @@ from hypothesis import strategies as some
 
 import refold
 from refold.edges.adapters import guest as guests
-from refold.edges.adapters.folding import Sent
+from refold.edges.adapters.folding import Sent, definitions
 from refold.edges.adapters.guest import Guest, Waiting
 
 
@@ -26,6 +26,10 @@ def same(message):
 
 def fold(guest, messages, name="s"):
     return guest.fold(name, messages, same, same)
+
+
+def take(guest, sent, answers, usage=None):
+    guest.take(sent, lambda: (answers, usage))
 
 
 def said(guest, name="s"):
@@ -47,7 +51,7 @@ def guest():
 
 def test_an_answer_is_kept_and_its_repetition_known(guest):
     sent = fold(guest, [user("a")])
-    guest.take(sent, [answer("b")], {"prompt_tokens": 9, "completion_tokens": 2})
+    take(guest, sent, [answer("b")], {"prompt_tokens": 9, "completion_tokens": 2})
     assert said(guest) == ["a", "b"]
     fold(guest, [user("a"), answer("b"), user("c")])
     assert said(guest) == ["a", "b", "c"]
@@ -55,7 +59,7 @@ def test_an_answer_is_kept_and_its_repetition_known(guest):
 
 
 def test_an_answer_that_is_repeated_in_other_words_is_amended(guest):
-    guest.take(fold(guest, [user("a")]), [answer("b")])
+    take(guest, fold(guest, [user("a")]), [answer("b")])
     fold(guest, [user("a"), answer("B!"), user("c")])
     assert said(guest) == ["a", "B!", "c"]
 
@@ -63,7 +67,7 @@ def test_an_answer_that_is_repeated_in_other_words_is_amended(guest):
 def test_an_answer_that_comes_after_the_list_went_on_takes_nothing_back(guest):
     sent = fold(guest, [user("a")])
     fold(guest, [user("a"), answer("b"), user("c")])
-    guest.take(sent, [answer("b")], {"prompt_tokens": 9, "completion_tokens": 2})
+    take(guest, sent, [answer("b")], {"prompt_tokens": 9, "completion_tokens": 2})
     assert said(guest) == ["a", "b", "c"]
     assert "revert" not in kinds(guest)
 
@@ -71,13 +75,13 @@ def test_an_answer_that_comes_after_the_list_went_on_takes_nothing_back(guest):
 def test_an_answer_that_is_told_twice_is_kept_once(guest):
     sent = fold(guest, [user("a")])
     for _ in range(3):
-        guest.take(sent, [answer("b")])
+        take(guest, sent, [answer("b")])
     assert said(guest) == ["a", "b"]
 
 
 def test_an_answer_that_is_dropped_and_asked_for_again_is_taken_back(guest):
-    guest.take(fold(guest, [user("a")]), [answer("b")])
-    guest.take(fold(guest, [user("a")]), [answer("c")])
+    take(guest, fold(guest, [user("a")]), [answer("b")])
+    take(guest, fold(guest, [user("a")]), [answer("c")])
     assert said(guest) == ["a", "c"]
 
 
@@ -86,8 +90,8 @@ def test_answers_of_two_lists_in_one_session_are_kept_in_their_branches(guest):
     long = [user("a"), answer("b"), user("c"), answer("d"), user("e")]
     first = fold(guest, long)
     second = fold(guest, [user("x")])
-    guest.take(first, [answer("f")])
-    guest.take(second, [answer("y")])
+    take(guest, first, [answer("f")])
+    take(guest, second, [answer("y")])
     assert said(guest) == ["x", "y"]
     fold(guest, [*long, answer("f"), user("g")])
     assert said(guest) == ["a", "b", "c", "d", "e", "f", "g"]
@@ -103,12 +107,30 @@ def test_a_store_that_fails_costs_the_agent_nothing(guest, monkeypatch, caplog):
 
     for method in ("mirror", "record"):
         monkeypatch.setattr(refold.Context, method, fail)
-    guest.take(sent, [answer("b")], {"prompt_tokens": 9, "completion_tokens": 2})
+    take(guest, sent, [answer("b")], {"prompt_tokens": 9, "completion_tokens": 2})
     shown = fold(guest, [*messages, answer("b")])
     assert shown.shown == [*messages, answer("b")]
     assert not shown.conversation
-    guest.take(shown, [answer("c")])
+    take(guest, shown, [answer("c")])
     assert caplog.text.count("the server is away") == 2
+
+
+@pytest.mark.parametrize(
+    "error", [AttributeError("role"), KeyError("content"), TypeError("int"), IndexError(0)]
+)
+def test_an_answer_or_a_list_of_another_make_costs_the_agent_nothing(guest, error, caplog):
+    def unreadable(*_):
+        raise error
+
+    guest.take(fold(guest, [user("a")]), unreadable)
+    assert said(guest) == ["a"]
+    assert guest.fold("s", [user("b")], unreadable, same).shown == [user("b")]
+    assert len(caplog.records) == 2
+
+
+def test_a_tool_that_cannot_be_read_is_left_out_of_the_count():
+    assert definitions(["read", 7, "write"], str.upper) == ["READ", "WRITE"]
+    assert definitions([7], str.upper) is None
 
 
 def test_settings_that_are_wrong_are_said_at_once():
@@ -148,10 +170,10 @@ def test_whatever_comes_between_every_list_is_there_once_and_in_its_order(steps)
         messages = lists[who]
         sent = fold(guest, messages)
         for waiting in late:
-            guest.take(*waiting)
+            take(guest, *waiting)
         late = []
         if told == "kept":
-            guest.take(sent, [answer(text)])
+            take(guest, sent, [answer(text)])
         elif told == "late":
             late.append((sent, [answer(text)]))
         lists[who] = [*messages, answer(text), user(f"{len(messages)}")]

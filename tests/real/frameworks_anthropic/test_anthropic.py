@@ -321,6 +321,35 @@ def test_a_store_that_fails_when_the_answer_comes_costs_the_caller_nothing(
     middleware.close()
 
 
+@pytest.mark.parametrize("way", ["create", "stream"])
+def test_a_long_loop_that_thinks_is_folded_and_never_refused(way, tmp_path):
+    """What a model thought is bound to what it read: a page that changes under it is refused."""
+    place = f"sqlite:{tmp_path}/a.db"
+    thought = {"type": "thinking", "thinking": "Which file next?"}
+    plays = [[thought, {**CALL, "id": f"t{n}", "input": {"path": f"f{n}.py"}}] for n in range(25)]
+    thinking = {"type": "enabled", "budget_tokens": 1_024}
+    call = {"model": MODEL, "max_tokens": 2_000, "tools": [TOOL], "thinking": thinking}
+    middleware = RefoldMiddleware(store=place, window=16_000)
+    messages: list[object] = [{"role": "user", "content": "Fix the login test"}]
+    with (
+        strictly_serving(*plays, [TEXT]) as upstream,
+        client_at(upstream.url, middleware) as client,
+    ):
+        for _ in range(26):
+            if way == "create":
+                response = client.messages.create(**call, messages=messages)
+            else:
+                with client.messages.stream(**call, messages=messages) as stream:
+                    response = stream.get_final_message()
+            messages.append({"role": "assistant", "content": response.content})
+            messages.append({"role": "user", "content": results(response)})
+    middleware.close()
+    assert upstream.refusals == []
+    assert len(upstream.requests[-1].body["messages"]) < 30
+    assert said_in(place)[-1] == "assistant: The clock."
+    assert len(said_in(place)) == 52
+
+
 @pytest.mark.parametrize("manages", [False, True])
 def test_that_the_provider_shortens_as_well_is_said_once(manages, caplog):
     edits = {"edits": [{"type": "clear_tool_uses_20250919"}]}

@@ -189,6 +189,15 @@ def test_that_another_middleware_shortens_as_well_is_said_once(manages, caplog):
     middleware.close()
 
 
+def test_a_tool_of_the_provider_that_langchain_cannot_describe_is_sent():
+    middleware = RefoldMiddleware(store="memory:")
+    model = Scripted(messages=calls(0), sent=[])
+    agent = create_agent(model, [{"google_search": {}}], middleware=[middleware])
+    done = agent.invoke({"messages": [HumanMessage("Fix it")]})
+    assert done["messages"][-1].content == "Done."
+    middleware.close()
+
+
 def test_the_guide_runs_as_pasted(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     run_guide("langchain.md")

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from agent_framework import ChatContext, ChatMiddleware, ChatResponse, Message
 
 import refold
 from refold.edges.adapters.agent_framework_messages import apart, from_wire, to_wire
-from refold.edges.adapters.folding import Sent, Wire
-from refold.edges.adapters.guest import Guest
+from refold.edges.adapters.folding import Sent, Wire, definitions
+from refold.edges.adapters.guest import Answered, Guest
 from refold.edges.adapters.sessions import Place
 
 HOST, DIALECT = "agent-framework", "anthropic"
@@ -62,8 +63,7 @@ class RefoldMiddleware(ChatMiddleware):  # type: ignore[misc]
             from_wire,
             model=options.get("model") or getattr(context.client, "model", None),
             system=options.get("instructions"),
-            tools=[_tool(one) for one in options.get("tools") or () if hasattr(one, "parameters")]
-            or None,
+            tools=definitions(options.get("tools") or (), _tool),
         )
 
     def _name(self, context: ChatContext) -> str:
@@ -74,8 +74,7 @@ class RefoldMiddleware(ChatMiddleware):  # type: ignore[misc]
         """Keeps the answer: at once, or once its stream has been read to the end."""
 
         async def take(response: ChatResponse[Any]) -> None:
-            answers = [to_wire(one) for one in response.messages if one.contents]
-            await asyncio.to_thread(self._guest.take, sent, answers, _usage(response))
+            await asyncio.to_thread(self._guest.take, sent, partial(_answered, response))
 
         if isinstance(context.result, ChatResponse):
             await take(context.result)
@@ -86,6 +85,11 @@ class RefoldMiddleware(ChatMiddleware):  # type: ignore[misc]
 def _tool(tool: Any) -> Wire:
     schema = tool.parameters()
     return {"name": tool.name, "description": tool.description or "", "input_schema": schema}
+
+
+def _answered(response: ChatResponse[Any]) -> Answered:
+    answers = [to_wire(one) for one in response.messages if one.contents]
+    return answers, _usage(response)
 
 
 def _usage(response: ChatResponse[Any]) -> refold.Usage | None:

@@ -40,11 +40,15 @@ def apart(messages: Iterable[Message]) -> list[Message]:
 
 
 def _parted(message: Message) -> Iterator[Message]:
-    others = [one for one in message.contents if one.type != "function_result"]
-    if message.role != "tool" or not others:
+    if not isinstance(message, Message) or message.role != "tool":
         yield message
         return
-    yield Message("tool", [one for one in message.contents if one.type == "function_result"])
+    results = [one for one in message.contents if one.type == "function_result"]
+    others = [one for one in message.contents if one.type != "function_result"]
+    if not others:
+        yield message
+        return
+    yield Message("tool", results)
     yield Message("user", others)
 
 

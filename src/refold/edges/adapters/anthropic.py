@@ -11,13 +11,14 @@ listens to answers.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from anthropic import Middleware
 
 from refold.edges.adapters.anthropic_body import Listener, listened, listened_async
-from refold.edges.adapters.folding import Sent, Wire
-from refold.edges.adapters.guest import Guest
+from refold.edges.adapters.folding import Sent, Wire, same
+from refold.edges.adapters.guest import Answered, Guest
 from refold.edges.adapters.sessions import Place
 from refold.edges.proxy.reply import reply_of
 from refold.edges.proxy.usage import UsageReader
@@ -62,8 +63,8 @@ class RefoldMiddleware(Middleware):  # type: ignore[misc]
         return self._guest.fold(
             self._name,
             body["messages"],
-            _same,
-            _same,
+            same,
+            same,
             model=body.get("model"),
             system=body.get("system"),
             tools=body.get("tools"),
@@ -75,16 +76,12 @@ class RefoldMiddleware(Middleware):  # type: ignore[misc]
             headers.pop("content-encoding", None)  # it was read, and unpacked, before
         reader = UsageReader(DIALECT, headers)
 
-        def end() -> None:
+        def answered() -> Answered:
             usage, copy = reader.usage, reader.copy
             reply = None if copy is None else reply_of(copy, DIALECT)
-            self._guest.take(sent, reply.messages if reply else [], usage)
+            return reply.messages if reply else [], usage
 
-        return Listener(reader.feed, end)
-
-
-def _same(message: Any) -> Any:
-    return message
+        return Listener(reader.feed, partial(self._guest.take, sent, answered))
 
 
 def _is_message(request: Any) -> bool:

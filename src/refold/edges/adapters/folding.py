@@ -10,7 +10,7 @@ their framework, `guest` keeps what is answered.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
@@ -21,6 +21,8 @@ Own = TypeVar("Own")
 Wire = dict[str, Any]
 
 log = logging.getLogger("refold.adapters")
+# What is raised where an object of a framework is not what it usually is.
+UNREADABLE = (refold.Invalid, ValueError, TypeError, LookupError, AttributeError)
 
 
 class Sent(Struct, Generic[Own], frozen=True, kw_only=True):
@@ -52,7 +54,7 @@ def folded(
         wires = [wire(one) for one in messages]
         mirrored = context.mirror(wires, system=system, tools=tools)
         context.request(dialect)
-    except (refold.Invalid, ValueError, TypeError) as error:
+    except UNREADABLE as error:
         return sent_as_they_are(messages, error)
     view = context.view
     if any(slot.edits or slot.summary for slot in view.slots):
@@ -68,6 +70,23 @@ def sent_as_they_are(messages: Sequence[Own], error: Exception) -> Sent[Own]:
     """The very list, and a warning that says why."""
     log.warning("the messages are sent as they are, not folded: %s", error)
     return Sent(shown=list(messages))
+
+
+def same(message: Own) -> Own:
+    """For a framework whose messages are those of a dialect."""
+    return message
+
+
+def definitions(tools: Iterable[Any], wire: Callable[[Any], Any]) -> list[Any] | None:
+    """The tools in the dialect; None if there are none. One that cannot be read is left out: the
+    framework sends it, here it would only be counted."""
+    read = []
+    for tool in tools:
+        try:
+            read.append(wire(tool))
+        except UNREADABLE as error:
+            log.info("a tool is not counted: %s", error)
+    return read or None
 
 
 def newest(view: refold.View) -> int:

@@ -10,13 +10,14 @@ as the very objects. Neighbour: `guest`.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from google.adk.plugins import BasePlugin
 from google.genai import types
 
 from refold.edges.adapters.folding import Sent
-from refold.edges.adapters.guest import Guest, Waiting
+from refold.edges.adapters.guest import Answered, Guest, Waiting
 from refold.edges.adapters.sessions import Place
 
 HOST, DIALECT = "adk", "gemini"
@@ -46,10 +47,7 @@ class RefoldPlugin(BasePlugin):  # type: ignore[misc]
             return
         sent = self._waiting.pop(_call(callback_context))
         if sent is not None:
-            usage, content = llm_response.usage_metadata, llm_response.content
-            answers = [_repeated(_wire(content))] if content and content.parts else []
-            billed = None if usage is None else _wire(usage)
-            await asyncio.to_thread(self._guest.take, sent, answers, billed)
+            await asyncio.to_thread(self._guest.take, sent, partial(_answered, llm_response))
 
     async def close(self) -> None:
         """Lets go of the conversations, and of the store if it was opened here."""
@@ -80,6 +78,12 @@ def _compacts(context: Any) -> bool:
     """Whether the app compacts its events; the ADK has no public way to ask."""
     invocation = getattr(context, "_invocation_context", None)
     return getattr(invocation, "events_compaction_config", None) is not None
+
+
+def _answered(response: Any) -> Answered:
+    usage, content = response.usage_metadata, response.content
+    answers = [_repeated(_wire(content))] if content and content.parts else []
+    return answers, None if usage is None else _wire(usage)
 
 
 def _repeated(answer: Wire) -> Wire:

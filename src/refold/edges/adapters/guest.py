@@ -18,10 +18,21 @@ from typing import Any, Generic
 from msgspec.structs import replace
 
 import refold
-from refold.edges.adapters.folding import Own, Sent, Wire, folded, log, newest, sent_as_they_are
+from refold.edges.adapters.folding import (
+    UNREADABLE,
+    Own,
+    Sent,
+    Wire,
+    folded,
+    log,
+    newest,
+    sent_as_they_are,
+)
 from refold.edges.adapters.sessions import Place, Sessions
 
 WAITING_MAX = 1_000  # calls whose answer never came are forgotten at some time
+# The answers of a call in the dialect, and what it was billed: None if nobody said.
+Answered = tuple[Sequence[Any], Any]
 BESIDE = "%s shortens this history as well as refold: one is enough, leave the other out"
 
 
@@ -60,26 +71,32 @@ class Guest:
         except (refold.Unavailable, refold.Conflict) as error:
             return sent_as_they_are(messages, error)
 
-    def take(self, sent: Sent[Own], answers: Sequence[Any], usage: Any = None) -> None:
-        """Keeps what a call was billed, and its answers unless the list went on meanwhile."""
+    def take(self, sent: Sent[Own], read: Callable[[], Answered]) -> None:
+        """Keeps what `read` says a call was billed, and its answers unless the list went on
+        meanwhile."""
         if not sent.conversation:
             return
         try:
+            answers, usage = read()
             with self._conversation(sent) as context:
                 if usage is not None:
                     context.record(usage=usage, upto=sent.head)
                 if answers and newest(context.view) == sent.last:
                     context.mirror([*sent.wires, *answers])
-        except (refold.RefoldError, ValueError, TypeError) as error:
+        except (refold.RefoldError, *UNREADABLE) as error:
             said = "%s: the answer is not kept before it is repeated: %s"
             log.warning(said, sent.session, error)
 
     def warn_of(self, managers: Iterable[str]) -> None:
         """Says, once of each, that the host shortens the same history itself."""
-        for manager in managers:
-            if manager not in self._told:
-                self._told.add(manager)
-                log.warning(BESIDE, manager)
+        try:
+            found = set(managers) - self._told
+        except UNREADABLE as error:
+            log.debug("whether the host shortens the history is not known: %s", error)
+            return
+        self._told |= found
+        for manager in sorted(found):
+            log.warning(BESIDE, manager)
 
     @contextmanager
     def _conversation(self, sent: Sent[Own]) -> Iterator[refold.Context]:

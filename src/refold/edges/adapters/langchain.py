@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest
@@ -20,8 +21,8 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.config import get_config
 
 import refold
-from refold.edges.adapters.folding import Sent
-from refold.edges.adapters.guest import Guest
+from refold.edges.adapters.folding import Sent, definitions
+from refold.edges.adapters.guest import Answered, Guest
 from refold.edges.adapters.sessions import Place
 
 HOST, DIALECT = "langchain", "openai_chat"
@@ -40,7 +41,7 @@ class RefoldMiddleware(AgentMiddleware):  # type: ignore[misc]
     def wrap_model_call(self, request: ModelRequest, handler: Callable[[ModelRequest], Any]) -> Any:
         sent = self._fold(self._name(), request)
         response = handler(request.override(messages=sent.shown))
-        self._take(sent, response)
+        self._guest.take(sent, partial(_answered, response))
         return response
 
     async def awrap_model_call(
@@ -48,7 +49,7 @@ class RefoldMiddleware(AgentMiddleware):  # type: ignore[misc]
     ) -> Any:
         sent = await asyncio.to_thread(self._fold, self._name(), request)
         response = await handler(request.override(messages=sent.shown))
-        await asyncio.to_thread(self._take, sent, response)
+        await asyncio.to_thread(self._guest.take, sent, partial(_answered, response))
         return response
 
     def close(self) -> None:
@@ -71,12 +72,8 @@ class RefoldMiddleware(AgentMiddleware):  # type: ignore[misc]
             _made,
             model=_model_name(request.model),
             system=str(request.system_prompt) if request.system_prompt else None,
-            tools=[convert_to_openai_tool(tool) for tool in request.tools] or None,
+            tools=definitions(request.tools, convert_to_openai_tool),
         )
-
-    def _take(self, sent: Sent[BaseMessage], response: Any) -> None:
-        answers = _answers(response)
-        self._guest.take(sent, convert_to_openai_messages(answers), _usage(answers))
 
 
 def _made(wire: dict[str, Any]) -> BaseMessage:
@@ -98,10 +95,11 @@ def _model_name(model: Any) -> str | None:
     return next((name for name in names if isinstance(name, str) and name), None)
 
 
-def _answers(response: Any) -> list[BaseMessage]:
+def _answered(response: Any) -> Answered:
     """The messages that the agent adds to its state."""
     answer = getattr(response, "model_response", response)
-    return [answer] if isinstance(answer, BaseMessage) else answer.result
+    messages = [answer] if isinstance(answer, BaseMessage) else answer.result
+    return convert_to_openai_messages(messages), _usage(messages)
 
 
 def _usage(answers: Sequence[BaseMessage]) -> refold.Usage | None:

@@ -6,38 +6,35 @@
 The messages of chat completions and of Anthropic's route, and the input of the Responses API, are
 folded after a deployment was chosen, so that its window counts. A call that names its session
 (`litellm_session_id`) is that conversation; any other is found by what it says. LiteLLM calls this
-for asynchronous calls only. Neighbours: `guest`, `conversations.recognition`.
+for asynchronous calls only. Neighbours: `guest`, `litellm_calls`, `conversations.recognition`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
-import litellm
 from litellm.integrations.custom_logger import CustomLogger
-from litellm.types.utils import CallTypes
-from pydantic import BaseModel
 
 import refold
 from refold.conversations.recognition import Recognised
-from refold.edges.adapters.folding import Sent
+from refold.edges.adapters.folding import Sent, same
 from refold.edges.adapters.guest import Guest, Waiting
+from refold.edges.adapters.litellm_calls import (
+    CALLS,
+    SYSTEM,
+    Call,
+    answered,
+    id_of,
+    managers_of,
+    plain,
+    session_of,
+)
 from refold.edges.adapters.sessions import Place
-from refold.edges.proxy.reply import reply_in
 
 HOST = "litellm"
-# The call → the dialect of its list, and where the list stands.
-CALLS = {
-    CallTypes.acompletion: ("openai_chat", "messages"),
-    CallTypes.anthropic_messages: ("anthropic", "messages"),
-    CallTypes.aresponses: ("openai_responses", "input"),
-}
-SYSTEM = {"anthropic": "system", "openai_responses": "instructions"}
-
-Call = dict[str, Any]
 
 
 class RefoldCallback(CustomLogger):  # type: ignore[misc]
@@ -53,9 +50,9 @@ class RefoldCallback(CustomLogger):  # type: ignore[misc]
         dialect, field = CALLS.get(call_type, ("", ""))
         if not isinstance(kwargs.get(field), list):
             return None
-        self._guest.warn_of(_managers(kwargs))
+        self._guest.warn_of(managers_of(kwargs))
         sent = await asyncio.to_thread(self._folded, kwargs, dialect, field)
-        self._waiting.add(_id(kwargs), sent)
+        self._waiting.add(id_of(kwargs), sent)
         return {**kwargs, field: sent.shown}
 
     async def async_post_call_success_deployment_hook(
@@ -72,7 +69,7 @@ class RefoldCallback(CustomLogger):  # type: ignore[misc]
     async def async_log_failure_event(
         self, kwargs: Call, response_obj: Any, start_time: Any, end_time: Any
     ) -> None:
-        self._waiting.pop(_id(kwargs))
+        self._waiting.pop(id_of(kwargs))
 
     def close(self) -> None:
         """Lets go of the conversations, and of the store if it was opened here."""
@@ -83,8 +80,8 @@ class RefoldCallback(CustomLogger):  # type: ignore[misc]
         return self._guest.fold(
             self._name(call, messages, dialect),
             messages,
-            _same,
-            _same,
+            same,
+            same,
             dialect=dialect,
             model=call.get("model"),
             system=call.get(SYSTEM.get(dialect, "")),
@@ -93,19 +90,15 @@ class RefoldCallback(CustomLogger):  # type: ignore[misc]
 
     async def _take(self, call: Call, response: Any, call_type: Any) -> None:
         """Keeps an answer, once it is whole."""
-        said = _plain(response)
-        sent = self._waiting.pop(_id(call)) if said else None
+        said = plain(response)
+        sent = self._waiting.pop(id_of(call)) if said else None
         if sent is not None:
-            # The end of a stream of another route may be told in the form of chat completions.
-            dialect, _ = CALLS[CallTypes.acompletion if "choices" in said else call_type]
-            reply = reply_in(said, dialect)
-            answers = reply.messages if reply else []
-            await asyncio.to_thread(self._guest.take, sent, answers, _usage(said))
+            await asyncio.to_thread(self._guest.take, sent, partial(answered, said, call_type))
 
     def _name(self, call: Call, messages: list[Any], dialect: str) -> str:
         """The name of the session; that of the conversation which begins as the list does, if the
         call names none; else a new one."""
-        session = _session(call)
+        session = session_of(call)
         if session:
             return f"{HOST}/{session}"
         try:
@@ -128,40 +121,3 @@ class RefoldCallback(CustomLogger):  # type: ignore[misc]
                 refold.conversations.find(self._guest.sessions.store, parent) if parent else None
             )
         return ""
-
-
-def _managers(call: Call) -> Iterator[str]:
-    """What shortens the list of this call besides refold."""
-    if call.get("context_management"):
-        yield "`context_management` of the call"
-    names = (type(callback).__name__ for callback in litellm.callbacks)
-    yield from (name for name in names if name == "CompressionInterceptionLogger")
-
-
-def _id(call: Mapping[str, Any]) -> str:
-    return str(call.get("litellm_call_id"))
-
-
-def _plain(response: Any) -> Call:
-    """A response as its JSON; empty for a stream, which is its caller's to read."""
-    if isinstance(response, BaseModel):
-        plain: Call = response.model_dump(mode="json", exclude_none=True)
-        return plain
-    return response if isinstance(response, dict) else {}
-
-
-def _usage(response: Call) -> Any:
-    """What the call was billed; None if nobody said: LiteLLM then puts zeros."""
-    usage = response.get("usage") or {}
-    return usage if usage.get("prompt_tokens") or usage.get("input_tokens") else None
-
-
-def _session(call: Mapping[str, Any]) -> str:
-    """How the call names its session; empty if it does not."""
-    metadata = call.get("litellm_metadata") or call.get("metadata") or {}
-    named = call.get("litellm_session_id") or metadata.get("session_id")
-    return named if isinstance(named, str) else ""
-
-
-def _same(message: Any) -> Any:
-    return message

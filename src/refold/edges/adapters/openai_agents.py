@@ -4,18 +4,17 @@
     config = RunConfig(call_model_input_filter=session.fold)
     await Runner.run(agent, "Why?", session=session, run_config=config, hooks=session.hooks)
 
-A session gives back what it was given, whatever that is: each item is a note, and so is that the
-last one was taken off, or all. What the model reads is mirrored from the items, and folded when the
-filter asks; what it answered, and was billed, the hooks keep. Both are of one conversation, through
-two contexts: a mirror may go on in a fork, the session may not. Neighbours: `guest`, `log.notes`.
+A session gives back what it was given, whatever that is. What the model reads is mirrored from the
+items, and folded when the filter asks; what it answered, and was billed, the hooks keep. Both are
+of one conversation, through two contexts: a mirror may go on in a fork, the session may not.
+Neighbours: `guest`, `openai_agents_items`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from agents import ModelResponse, RunHooks
@@ -23,14 +22,12 @@ from agents.memory import SessionSettings
 from agents.run_config import CallModelData, ModelInputData
 
 import refold
-from refold.edges.adapters.folding import Sent, log
-from refold.edges.adapters.guest import Guest
+from refold.edges.adapters.folding import Sent, definitions, log, same
+from refold.edges.adapters.guest import Answered, Guest
+from refold.edges.adapters.openai_agents_items import HOST, Item, Items
 from refold.edges.adapters.sessions import Place, Sessions
 
-HOST, DIALECT = "openai-agents", "openai_responses"
-ITEM, POP, CLEAR = f"{HOST}-item", f"{HOST}-pop", f"{HOST}-clear"
-
-Item = Any  # the SDK's TResponseInputItem: a dict of one of some forty shapes
+DIALECT = "openai_responses"
 
 
 class RefoldSession:
@@ -49,8 +46,7 @@ class RefoldSession:
         self._settings = settings
         self._kept = Sessions(store)
         self._name = f"{HOST}/{session_id}"
-        self._items: list[Item] = []  # what the notes come to, as far as they were read
-        self._head = 0
+        self._items = Items(self._kept, self._name)
         self._sent: Sent[Item] | None = None  # the call that is under way
 
     @cached_property
@@ -65,7 +61,9 @@ class RefoldSession:
 
     async def get_items(self, limit: int | None = None) -> list[Item]:
         """All items, or the newest of them, as they were added."""
-        return await asyncio.to_thread(self._newest, limit)
+        if limit is None and self.session_settings is not None:
+            limit = self.session_settings.limit
+        return await asyncio.to_thread(self._items.newest, limit)
 
     async def add_items(self, items: Sequence[Item]) -> None:
         if items:
@@ -73,14 +71,14 @@ class RefoldSession:
 
     async def pop_item(self) -> Item | None:
         """Takes the newest item off, and gives it."""
-        return await asyncio.to_thread(self._pop)
+        return await asyncio.to_thread(self._items.pop)
 
     async def clear_session(self) -> None:
-        await asyncio.to_thread(self._note, CLEAR)
+        await asyncio.to_thread(self._items.clear)
 
     async def fold(self, data: CallModelData[Any]) -> ModelInputData:
         """The `call_model_input_filter`: the same input, shorter if it has to be."""
-        tools = [_tool(one) for one in data.agent.tools if hasattr(one, "params_json_schema")]
+        tools = definitions(data.agent.tools, _tool)
         self._read.warn_of(_managers(data))
         name = _model_name(data.agent.model)
         self._sent = await asyncio.to_thread(self._folded, data.model_data, tools, name)
@@ -91,8 +89,7 @@ class RefoldSession:
         """Keeps what the model answered to the input that was folded last."""
         sent, self._sent = self._sent, None
         if sent is not None:
-            answers, usage = response.to_input_items(), _usage(response.usage)
-            await asyncio.to_thread(self._read.take, sent, answers, usage)
+            await asyncio.to_thread(self._read.take, sent, partial(_answered, response))
 
     def close(self) -> None:
         """Lets go of the conversation, and of the store if it was opened here."""
@@ -102,61 +99,25 @@ class RefoldSession:
 
     # --- in a thread ---
 
-    def _standing(self) -> list[Item]:
-        """The items that stand: what the notes come to. Only what came since is read."""
-        with self._kept.session(self._name) as context:
-            view = context.view
-            if view.changed_at > self._head:  # somebody restored, or undid it
-                self._items, self._head = [], 0
-            notes = context.log.notes(after=self._head)
-            for note in notes:
-                if note.kind == ITEM:
-                    self._items.append(note.data)
-                elif note.kind == POP:
-                    del self._items[-1:]
-                elif note.kind == CLEAR:
-                    self._items.clear()
-            self._head = max([view.head, *(note.seq for note in notes[-1:])])
-            return self._items
-
-    def _newest(self, limit: int | None) -> list[Item]:
-        if limit is None and self.session_settings is not None:
-            limit = self.session_settings.limit
-        items = self._standing()
-        return copy.deepcopy(items if limit is None else items[max(0, len(items) - limit) :])
-
     def _add(self, items: Sequence[Item]) -> None:
-        with self._kept.session(self._name) as context:
-            for item in items:
-                context.note(ITEM, item, by=HOST)
-            context.flush()
+        self._items.add(items)
         try:
             with self._read.sessions.session(self._name) as context:
-                context.mirror(self._standing())
+                context.mirror(self._items.standing())
         except refold.Invalid as error:
             log.info("%s: the items are kept, but cannot be searched: %s", self._name, error)
 
-    def _note(self, kind: str) -> None:
-        with self._kept.session(self._name) as context:
-            context.note(kind, by=HOST)
-            context.flush()
-
-    def _pop(self) -> Item | None:
-        items = self._standing()
-        if not items:
-            return None
-        self._note(POP)
-        return items[-1]
-
-    def _folded(self, given: ModelInputData, tools: list[Any], model: str | None) -> Sent[Item]:
+    def _folded(
+        self, given: ModelInputData, tools: list[Any] | None, model: str | None
+    ) -> Sent[Item]:
         return self._read.fold(
             self._name,
             given.input,
-            _same,
-            _same,
+            same,
+            same,
             model=model,
             system=given.instructions,
-            tools=tools or None,
+            tools=tools,
         )
 
 
@@ -170,13 +131,15 @@ class _Hooks(RunHooks[Any]):  # type: ignore[misc]
 
 def _managers(data: CallModelData[Any]) -> Iterator[str]:
     """What shortens this input besides refold."""
-    if data.agent.model_settings.context_management:
+    if getattr(data.agent.model_settings, "context_management", None):
         yield "`context_management` of the model settings"
-    if any(
-        isinstance(item, dict) and item.get("type") == "compaction"
-        for item in data.model_data.input
-    ):
+    kinds = (item.get("type") for item in data.model_data.input if isinstance(item, dict))
+    if "compaction" in kinds:
         yield "A compaction of the provider's, which is in the input,"
+
+
+def _answered(response: ModelResponse) -> Answered:
+    return response.to_input_items(), _usage(response.usage)
 
 
 def _usage(billed: Any) -> refold.Usage | None:
@@ -190,10 +153,6 @@ def _usage(billed: Any) -> refold.Usage | None:
 def _model_name(model: Any) -> str | None:
     name = model if isinstance(model, str) else getattr(model, "model", None)
     return name if isinstance(name, str) else None
-
-
-def _same(item: Item) -> Item:
-    return item
 
 
 def _tool(tool: Any) -> dict[str, Any]:

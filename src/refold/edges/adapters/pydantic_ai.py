@@ -10,15 +10,17 @@ Neighbours: `guest`, `pydantic_ai_messages`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pydantic_ai import messages as said
 from pydantic_ai.capabilities import AbstractCapability
 
 import refold
-from refold.edges.adapters.folding import Sent
-from refold.edges.adapters.guest import Guest, Waiting
+from refold.edges.adapters.folding import Sent, definitions
+from refold.edges.adapters.guest import Answered, Guest, Waiting
 from refold.edges.adapters.pydantic_ai_messages import (
     Maker,
     instructions_of,
@@ -57,8 +59,7 @@ class RefoldCapability(AbstractCapability[Any]):  # type: ignore[misc]
     ) -> said.ModelResponse:
         sent = self._waiting.pop(str(ctx.run_id))
         if sent is not None:
-            answers = [wire_of(response)] if response.parts else []
-            await asyncio.to_thread(self._guest.take, sent, answers, _usage(response.usage))
+            await asyncio.to_thread(self._guest.take, sent, partial(_answered, response))
         return response
 
     def close(self) -> None:
@@ -68,7 +69,6 @@ class RefoldCapability(AbstractCapability[Any]):  # type: ignore[misc]
     def _folded(self, name: str, asked: Any) -> Sent[Any]:
         messages, parameters = asked.messages, asked.model_request_parameters
         system = "\n\n".join(instructions_of(messages, parameters))
-        tools = [tool_definition(one) for one in parameters.tool_defs.values()]
         return self._guest.fold(
             name,
             messages,
@@ -76,17 +76,21 @@ class RefoldCapability(AbstractCapability[Any]):  # type: ignore[misc]
             Maker(messages).message,
             model=asked.model.model_name,
             system=system or None,
-            tools=tools or None,
+            tools=definitions(parameters.tool_defs.values(), tool_definition),
         )
 
 
-def _managers(ctx: Any) -> list[str]:
+def _managers(ctx: Any) -> Iterator[str]:
     """The capabilities of this run that compact its history: by name, because most of them are of
     other packages."""
     names: list[str] = []
     if ctx.root_capability is not None:
         ctx.root_capability.apply(lambda one: names.append(type(one).__name__))
-    return [name for name in names if "Compact" in name or name in SHORTENING]
+    yield from (name for name in names if "Compact" in name or name in SHORTENING)
+
+
+def _answered(response: said.ModelResponse) -> Answered:
+    return [wire_of(response)] if response.parts else [], _usage(response.usage)
 
 
 def _usage(usage: Any) -> refold.Usage | None:

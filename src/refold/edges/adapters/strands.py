@@ -11,14 +11,15 @@ every message. Neighbours: `guest`, `strands_messages`.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from strands.agent.conversation_manager import ConversationManager
 from strands.hooks import AfterModelCallEvent, BeforeModelCallEvent, HookRegistry
 
 import refold
-from refold.edges.adapters.folding import Sent, log
-from refold.edges.adapters.guest import Guest
+from refold.edges.adapters.folding import Sent, definitions, log
+from refold.edges.adapters.guest import Answered, Guest
 from refold.edges.adapters.sessions import Place
 from refold.edges.adapters.strands_messages import Wire, from_wire, to_wire
 
@@ -76,7 +77,7 @@ class RefoldConversationManager(ConversationManager):  # type: ignore[misc]
             from_wire,
             model=_model_name(agent),
             system=agent.system_prompt,
-            tools=[_tool(one) for one in agent.tool_registry.get_all_tool_specs()] or None,
+            tools=definitions(agent.tool_registry.get_all_tool_specs(), _tool),
         )
         self._whole = list(agent.messages)
         agent.messages[:] = _alternating(self._sent.shown)
@@ -86,8 +87,7 @@ class RefoldConversationManager(ConversationManager):  # type: ignore[misc]
         sent, self._sent = self._sent, None
         message = event.stop_response.message if event.stop_response else None
         if sent is not None and message is not None:
-            answers = [to_wire(message)] if message["content"] else []
-            self._guest.take(sent, answers, _usage(message))
+            self._guest.take(sent, partial(_answered, message))
 
     def _put_back(self, agent: Any) -> None:
         if self._whole is not None:
@@ -117,6 +117,10 @@ def _tool(spec: Wire) -> Wire:
     schema = spec["inputSchema"]
     described = {"name": spec["name"], "description": spec["description"]}
     return {**described, "input_schema": schema.get("json", schema)}
+
+
+def _answered(message: Wire) -> Answered:
+    return [to_wire(message)] if message["content"] else [], _usage(message)
 
 
 def _usage(message: Wire) -> refold.Usage | None:
