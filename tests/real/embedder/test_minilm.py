@@ -15,6 +15,7 @@ from refold.memory.semantic import SemanticMemory
 from refold.search import embedders
 from refold.search.transformer import Transformer, units
 from refold.stores.memory import MemoryStore
+from tests.real.guides import run_guide
 
 PERSON = "That is a happy person"
 # The cosines that the model's page shows for its own example.
@@ -117,3 +118,10 @@ def test_a_change_stands_before_what_it_changed_and_before_nothing_else(question
     for days, content in enumerate(REMEMBERED):
         memory.store(content, at=start + timedelta(days=days))
     assert memory.retrieve(question)[0].content == REMEMBERED[answer]
+
+
+@pytest.mark.parametrize("guide", ["memory.md", "search.md"])
+def test_what_the_guides_show_works_with_this_embedder(guide, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = run_guide(f"../{guide}")
+    assert blocks["__name__"] == "guide"
