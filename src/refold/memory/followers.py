@@ -58,6 +58,7 @@ class Shared(Struct, frozen=True):
 
     asked: float
     rest: float
+    has_rest: bool = False
 
 
 class Followers:
@@ -159,7 +160,10 @@ def _shared(one: dict[str, float], other: dict[str, float], asked: frozenset[str
         return Shared(0.0, 0.0)
     lengths = _length(one) * _length(other)
     of_asked = sum(worth for word, worth in both.items() if word in asked)
-    return Shared(of_asked / lengths, (sum(both.values()) - of_asked) / lengths)
+    rest = both.keys() - asked
+    return Shared(
+        of_asked / lengths, (sum(both.values()) - of_asked) / lengths, bool(rest - _LITTLE)
+    )
 
 
 def _length(weights: dict[str, float]) -> float:

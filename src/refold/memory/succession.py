@@ -72,7 +72,7 @@ BY_SENTENCES = Evidence(
     name_gone=-0.45,
     kind_gone=-0.36,
 )
-UNFOUND_COSINE = 0.1  # less than the least that means something, for what was not found
+UNFOUND_COSINE = 0.2  # less than the least that means something, for what was not found
 
 
 class Likeness:
@@ -160,10 +160,10 @@ class Succession:
         worth = BY_WORDS if near is None else self._likeness.worth
         shared = self._entries.shared(run, later, self._asked.words)
         found = worth.asked * shared.asked + worth.rest * shared.rest
-        found += worth.has_rest * (shared.rest > 0)
+        found += worth.has_rest * shared.has_rest
         if tells_of_a_change(later.first.body.content):
             found += worth.change + worth.asked_of_change * shared.asked
-            found += worth.has_rest_of_change * (shared.rest > 0)
+            found += worth.has_rest_of_change * shared.has_rest
         if near is not None:
             found += worth.near * near + worth.nearer * self._nearer(run, later)
         return found + self._gone(run, later, worth)
