@@ -17,7 +17,7 @@ ID = re.compile(r"\b[MTYCGX]-\d{2,3}\b")
 LINE = re.compile(r"\| ([MTYCGX]-\d{2,3}) \| (\S.*) \| (\S.*) \|")
 NAMED = re.compile(r"`(tests/[^`]+\.py)::(test_\w+)`")
 ENDS = re.compile(r"; (?=settled otherwise: |not yet: |to come: )")
-LATER = {"memory", "terminal", "server", "sync", "sessions", "agents", "proxy", "page"}
+LATER = {"terminal", "server", "sync", "sessions", "agents", "proxy", "page"}
 
 
 def lines() -> list[tuple[str, str, str]]:

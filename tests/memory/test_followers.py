@@ -168,3 +168,21 @@ def test_vectors_show_that_two_sentences_speak_of_the_same() -> None:
             for days, content in enumerate(contents):
                 memory.store(content, at=BEGIN + timedelta(days=days))
             assert memory.retrieve("Where is my desk?")[0].content == first
+
+
+def test_a_change_of_the_same_thing_that_answers_worse_stands_behind() -> None:
+    """What two sentences share is the subject; the question says which of its sides is meant."""
+
+    def embedder(texts: list[str]) -> list[list[float]]:
+        sides = {"reads": [1.0, 0.5], "do": [1.0, 0.0], "handed": [0.1, 1.0]}
+        return [
+            next((side for word, side in sides.items() if word in text), [-0.5, 0.5])
+            for text in texts
+        ]
+
+    embedder.threshold = 0.3  # type: ignore[attr-defined]
+    contents = ("The Kelp pipeline reads sensors", *NOISE, "The Kelp pipeline was handed to Ed")
+    with SemanticMemory(MemoryStore(), embedder=embedder, user=MemoryStore) as memory:
+        for days, content in enumerate(contents):
+            memory.store(content, at=BEGIN + timedelta(days=days))
+        assert memory.retrieve("What does the Kelp pipeline do?")[0].content == contents[0]

@@ -55,6 +55,25 @@ def test_the_first_memory_is_shown_to_whoever_had_looked_in_vain(url, is_own):
         assert "port 6432" in say(context, "Connect to the staging database now")
 
 
+def test_counting_compaction_memory_and_checkpoints_work_together(url):
+    """G-95: all four phases of the designs in one conversation, and the next one knows of it."""
+    with opened(url, "first", window=8_000, config={"output_tokens": 500}) as context:
+        context.memory.store("Releases go out on Thursdays")
+        page = say(context, "When do releases go out?")
+        context.checkpoint("start")
+        assert "Thursdays" in page and context.stats().breakdown["memory"] > 0
+        for n in range(30):
+            context.append({"role": "assistant", "content": f"step {n} " + "word " * 300})
+            say(context, f"go on with {n}")
+            assert context.stats().current <= context.budget.window
+        assert context.compact().batch or context.view.undoable
+        assert "Thursdays" in say(context, "When do releases go out?")
+        context.restore("start")
+        assert str(context.request()["messages"]) == page
+    with opened(url, "second") as context:
+        assert "Thursdays" in say(context, "Which day do releases go out?")
+
+
 def test_they_are_shown_once_while_visible_and_never_in_a_tool_loop(url):
     with opened(url) as context:
         context.memory.store("The staging database is on port 6432")

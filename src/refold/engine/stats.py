@@ -16,7 +16,7 @@ from refold.compaction.trigger import Kind, kind_due
 from refold.conversations.listing import UNTITLED, title_of
 from refold.core.budget import Budget, Level, current_tokens
 from refold.core.fold import Fold
-from refold.core.model import Event, Slot, ToolResult, Totals, View
+from refold.core.model import Event, Slot, ToolResult, Totals, View, shows_memories
 from refold.log.open_log import OpenLog
 
 NOTHING = Totals()
@@ -24,11 +24,12 @@ NOTHING = Totals()
 
 class Stats(Struct, frozen=True, kw_only=True):
     """`breakdown` parts always sum to `current`; its `artifacts` are the messages that show
-    stubs of results which were moved out. `inherited` is the part of `billed` that a fork
-    brought from its parent. `due` is what the next request will do about the size of the page:
-    nothing, `prune` (below the trigger), `compact`, or `make-room` (the oldest messages leave,
-    because an undone compaction does not come back); `due_reason` says why it does nothing
-    although the page is full. Ages are in milliseconds; 0 messages have none."""
+    stubs of results which were moved out, its `memory` those that show what is remembered.
+    `inherited` is the part of `billed` that a fork brought from its parent. `due` is what the next
+    request will do about the size of the page: nothing, `prune` (below the trigger), `compact`, or
+    `make-room` (the oldest messages leave, because an undone compaction does not come back);
+    `due_reason` says why it does nothing although the page is full. Ages are in milliseconds; 0
+    messages have none."""
 
     conversation: str
     title: str
@@ -133,16 +134,21 @@ def _breakdown(view: View, current: int) -> dict[str, int]:
     """Our estimate of each part, scaled to the provider's number; the conversation takes the
     rounding."""
     scale = current / view.tokens if view.tokens else 0.0
-    summaries = sum(slot.tokens for slot in view.slots if slot.standin)
-    stubs = sum(slot.tokens for slot in view.slots if _shows_stub(slot))
-    parts = {
-        "system": round(view.system_tokens * scale),
-        "tools": round(view.tools_tokens * scale),
-        "summaries": round(summaries * scale),
-        "artifacts": round(stubs * scale),
-    }
+    sizes = {"system": view.system_tokens, "tools": view.tools_tokens}
+    sizes |= {"memory": 0, "summaries": 0, "artifacts": 0}
+    for slot in view.slots:
+        if part := _part(slot):
+            sizes[part] += slot.tokens
+    parts = {part: round(tokens * scale) for part, tokens in sizes.items()}
     return {**parts, "conversation": current - sum(parts.values())}
 
 
-def _shows_stub(slot: Slot) -> bool:
-    return any(isinstance(block, ToolResult) and block.artifact for block in slot.message.blocks)
+def _part(slot: Slot) -> str:
+    """Which part of the page a slot is; empty for the conversation itself."""
+    if slot.standin:
+        return "summaries"
+    if shows_memories(slot.message):
+        return "memory"
+    blocks = slot.message.blocks
+    is_stub = any(isinstance(block, ToolResult) and block.artifact for block in blocks)
+    return "artifacts" if is_stub else ""

@@ -1,13 +1,21 @@
-"""An entry of a memory as a caller sees it."""
+"""An entry of a memory as a caller sees it, and how its id is made."""
 
 from __future__ import annotations
 
+import secrets
 from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import Struct, field
 
 from refold.core.model import Trust
+
+ID_PREFIX, ID_BYTES = "mem-", 8
+
+
+def new_id() -> str:
+    """The id of a new entry."""
+    return f"{ID_PREFIX}{secrets.token_hex(ID_BYTES)}"
 
 
 class MemoryEntry(Struct, frozen=True, kw_only=True):

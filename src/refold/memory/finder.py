@@ -160,6 +160,11 @@ class Finder:
             vectors = self._vectors.wholes(index, list(ids.values()))
         return {seq: vectors[id] for seq, id in ids.items() if id in vectors}
 
+    @property
+    def adds_words(self) -> bool:
+        """Whether the vector of a text is only the mean of those of its words."""
+        return _is_additive(self._embedder)
+
     def least_near(self) -> float:
         """How near vectors must be to mean something."""
         with self._upkeep.index() as index:

@@ -19,7 +19,7 @@ from refold.core.model import Memory, Trust
 from refold.memory.bookmark import Bookmark, Loaded, Places, Row, packed
 from refold.memory.claim import Claim, claim_of, ends, telling_words
 from refold.memory.entry import MemoryEntry
-from refold.memory.followers import Followers
+from refold.memory.followers import Followers, Shared
 from refold.memory.seals import is_sealed
 from refold.memory.version import FOREVER_MS, Run, Version
 
@@ -266,9 +266,9 @@ class Entries:
             if later is not None and later.holds_at(at_ms):
                 yield later
 
-    def shared(self, one: Run, other: Run) -> float:
-        """How much two entries share of their words, from 0 to 1."""
-        return self._followers.shared(one.first, other.first)
+    def shared(self, one: Run, other: Run, asked: frozenset[str]) -> Shared:
+        """How much two entries share of these words, and of all others."""
+        return self._followers.shared(one.first, other.first, asked)
 
     def run_of(self, entry: str) -> Run | None:
         """The newest state of an entry, or of the one that it was merged into."""

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from math import sqrt
 
+from msgspec import Struct
+
 from refold.memory.bookmark import Loaded, Places, Row
 from refold.memory.claim import WORDS_MAX
 from refold.memory.version import Version
@@ -48,6 +50,15 @@ def tells_of_a_change(content: str) -> bool:
     if not CHANGE_WORDS.isdisjoint(words):
         return True
     return not CHANGE_PHRASE_WORDS.isdisjoint(words) and bool(_PHRASE.search(text))
+
+
+class Shared(Struct, frozen=True):
+    """How much two sentences share, as parts of the cosine of their words weighed by rarity: of
+    words that were asked for, and of the rest."""
+
+    asked: float
+    rest: float
+    has_rest: bool = False
 
 
 class Followers:
@@ -97,9 +108,9 @@ class Followers:
             if later.from_ms > version.from_ms and later.body.entry != version.body.entry:
                 yield later
 
-    def shared(self, one: Version, other: Version) -> float:
-        """How much two sentences share, as the cosine of their words weighed by rarity."""
-        return _cosine(self._weights(one), self._weights(other))
+    def shared(self, one: Version, other: Version, asked: frozenset[str]) -> Shared:
+        """How much two sentences share, of words that were asked for and of others."""
+        return _shared(self._weights(one), self._weights(other), asked)
 
     def rows(self) -> Iterator[Row]:
         """What a bookmark keeps of this."""
@@ -143,9 +154,16 @@ def telling_stems(said: str) -> frozenset[str]:
     return frozenset(said.split()) - _SILENT
 
 
-def _cosine(one: dict[str, float], other: dict[str, float]) -> float:
-    shared = sum(one[word] * other[word] for word in one.keys() & other.keys())
-    return shared / (_length(one) * _length(other)) if shared else 0.0
+def _shared(one: dict[str, float], other: dict[str, float], asked: frozenset[str]) -> Shared:
+    both = {word: one[word] * other[word] for word in one.keys() & other.keys()}
+    if not both:
+        return Shared(0.0, 0.0)
+    lengths = _length(one) * _length(other)
+    of_asked = sum(worth for word, worth in both.items() if word in asked)
+    rest = both.keys() - asked
+    return Shared(
+        of_asked / lengths, (sum(both.values()) - of_asked) / lengths, bool(rest - _LITTLE)
+    )
 
 
 def _length(weights: dict[str, float]) -> float:

@@ -73,7 +73,8 @@ def recall(journal: Journal, finder: Finder, asked: Asked, wanted: Wanted) -> li
     hits.sort(key=lambda hit: (hit[0].rank, _preference(hit[1], uses)), reverse=True)
     ordered = _preferred_first(_preferred_first(hits, _equal, uses), _rival, uses)
     likeness = Likeness(finder, journal.id)
-    succession = Succession(entries, likeness, asked.query, wanted.at_ms)
+    by_entry = {entry.id: found for found, entry in ordered}
+    succession = Succession(entries, likeness, asked.query, wanted.at_ms, by_entry)
     latest = _latest_first(ordered, entries, journal.scope, succession, wanted)
     return _falling([entry for _, entry in latest])[: wanted.limit]
 

@@ -16,7 +16,7 @@ from refold.errors import NotFound
 from refold.memory.finder import Finder
 from refold.memory.forgetting import Forgetter, Which
 from refold.memory.journal import AGENT, Journal, scope_checked
-from refold.memory.version import Run
+from refold.memory.version import Run, Version
 from refold.search.embedders import Embedder
 from refold.search.upkeep import Tell
 from refold.settings.sources import user_store
@@ -96,6 +96,15 @@ class Scopes:
                 yield journal, ids
         if id is not None and not found:
             raise _no_entry(id)
+
+    def ids(self, beginning: str) -> list[str]:
+        """The ids that begin so, wherever they are, also of what waits or was rejected."""
+
+        def begins(versions: Sequence[Version]) -> bool:
+            return versions[0].body.entry.startswith(beginning)
+
+        found = (id for journal in self.all() for id in journal.entries().chosen(begins))
+        return sorted(set(found))
 
     def opened(self) -> list[Journal]:
         """The journals that somebody asked for."""

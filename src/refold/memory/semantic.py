@@ -11,7 +11,6 @@ whenever somebody looks. Neighbours: `journal` has the logs, `recall` finds, `fo
 from __future__ import annotations
 
 import builtins
-import secrets
 import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -21,7 +20,7 @@ from refold.checked import checked
 from refold.core.model import Memory, Trust
 from refold.errors import Invalid
 from refold.memory.changes import MemoryChange, changes, revert
-from refold.memory.entry import Forgotten, MemoryEntry
+from refold.memory.entry import Forgotten, MemoryEntry, new_id
 from refold.memory.extraction import Taken
 from refold.memory.finder import Asked
 from refold.memory.forgetting import Which, stores_checked, which_checked
@@ -46,7 +45,6 @@ from refold.stores.protocol import Store
 from refold.system.moments import Moment, happened_ms
 
 HITS_MAX = 300
-ID_BYTES = 8
 
 
 class SemanticMemory:
@@ -96,7 +94,7 @@ class SemanticMemory:
         merged, and counted. `at` and `until` say from when to when it is true; `source` is where
         it was said: a seq of this conversation, or a conversation and a seq."""
         body = Memory(
-            entry=_new_id(),
+            entry=new_id(),
             content=content_checked(content),
             metadata=metadata or {},
             tags=tags_checked(tags),
@@ -220,7 +218,7 @@ class SemanticMemory:
             journal = self._scopes.journal()
             entries = journal.entries()
             new = taken_bodies(
-                entries, taken, conversation=self.conversation, waits=waits, new_id=_new_id
+                entries, taken, conversation=self.conversation, waits=waits, new_id=new_id
             )
             if left := too_many(entries, new, entries_max):
                 self._tell("memory-failed", f"{left} were not taken: memory_entries is reached")
@@ -290,6 +288,12 @@ class SemanticMemory:
             return [_entry(journal, one) for one in runs]
 
     @checked
+    def ids(self, beginning: str = "") -> builtins.list[str]:
+        """The ids that begin so, of whatever was not forgotten: for who has only part of one."""
+        with self._lock:
+            return self._scopes.ids(beginning)
+
+    @checked
     def log(self, scope: str | None = None, limit: int = 50) -> builtins.list[MemoryChange]:
         """What was written into the memory of a scope, the newest change first."""
         limit_checked(limit)
@@ -323,7 +327,7 @@ class SemanticMemory:
         read = read_lines(lines, name)
         with self._lock:
             journal = self._scopes.journal(scope)
-            return import_lines(journal, read, accepted=accepted, new_id=_new_id)
+            return import_lines(journal, read, accepted=accepted, new_id=new_id)
 
     @checked
     def reindex(self, progress: Progress | None = None) -> None:
@@ -393,7 +397,3 @@ class SemanticMemory:
 
 def _entry(journal: Journal, run: Run) -> MemoryEntry:
     return journal.entries().entry(run, journal.scope)
-
-
-def _new_id() -> str:
-    return f"mem-{secrets.token_hex(ID_BYTES)}"

@@ -18,6 +18,7 @@ from refold.checked import quoted
 from refold.core.codec import decode
 from refold.core.model import Memory, Trust
 from refold.errors import Invalid
+from refold.memory.entry import ID_PREFIX
 from refold.memory.given import content_checked, tags_checked
 from refold.memory.journal import Journal
 from refold.system.moments import HAPPENED_MS_MAX
@@ -205,8 +206,8 @@ def _is_known(journal: Journal, line: Line) -> bool:
 
 def _is_ours(id: str) -> bool:
     """Whether an id is one that a memory gives itself."""
-    digits = id.removeprefix("mem-")
-    return id.startswith("mem-") and len(digits) == 16 and set(digits) <= set("0123456789abcdef")
+    digits = id.removeprefix(ID_PREFIX)
+    return id.startswith(ID_PREFIX) and len(digits) == 16 and set(digits) <= set("0123456789abcdef")
 
 
 def _body(line: Line, entry: str, *, accepted: bool) -> Memory:

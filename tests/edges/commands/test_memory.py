@@ -9,7 +9,12 @@ import shlex
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from refold.edges.commands.memory import entry_meant
+from refold.edges.commands.session import Session
+from refold.errors import Invalid
 from tests.edges.cli.rooms import run
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "memory.md"
@@ -78,6 +83,100 @@ def test_forgetting_asks_and_names_what_it_means():
     assert "Forgotten: 1 event" in done("memory", "forget", "--tag", "infra", "--yes")
     assert entries("list") == []
     assert run("memory", "forget", "--yes").exit_code != 0
+
+
+# --- ids by how they begin ---
+
+
+@pytest.fixture
+def named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three entries with ids that are known, and one that waits."""
+    ids = iter(["mem-aa01", "mem-aa02", "mem-b003", "mem-c004"])
+    monkeypatch.setattr("refold.memory.semantic.new_id", lambda: next(ids))
+    done("memory", "add", "The port is 1")
+    done("memory", "add", "We ship on Mondays")
+    done("memory", "add", "Ida likes tea", "--scope", "user")
+    done("memory", "export", "user.jsonl", "--scope", "user")
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What a person would be asked; the answer is that of `--yes`."""
+    questions: list[str] = []
+    confirm = Session.confirm
+
+    def noted(session: Session, question: str, yes: bool) -> None:
+        questions.append(question)
+        confirm(session, question, yes)
+
+    monkeypatch.setattr(Session, "confirm", noted)
+    return questions
+
+
+@pytest.mark.parametrize("typed", ["mem-b", "mem-b0", "mem-b003"])
+def test_an_entry_is_named_by_how_its_id_begins(named, asked, typed):
+    assert "mem-b003 is version 2 now" in done("memory", "update", typed, "Ida likes coffee")
+    assert entries("history", typed) == ["Ida likes tea", "Ida likes coffee"]
+    assert run("memory", "forget", typed).exit_code == 2  # nobody is there to be asked
+    assert entries("list", "--scope", "user") == ["Ida likes coffee"]
+    done("memory", "forget", typed, "--yes")
+    assert asked[-1] == "Forget 'Ida likes coffee' (mem-b003) for good?"
+    assert entries("list", "--scope", "user") == []
+
+
+@pytest.mark.parametrize(
+    "words", [("update", "mem-aa0", "x"), ("forget", "mem-a", "--yes"), ("history", "mem-aa")]
+)
+def test_a_beginning_of_several_ids_is_refused_with_their_names(named, words):
+    refused = run("memory", *words)
+    assert refused.exit_code == 2 and "several entries begin with" in refused.output
+    assert "mem-aa01, mem-aa02" in refused.output and "mem-b003" not in refused.output
+    assert len(entries("list")) == 3
+
+
+@pytest.mark.parametrize("typed", ["m", "mem-", "mem-d", "aa01", "mem-aa011"])
+def test_what_begins_no_id_or_every_id_names_none(named, typed):
+    for words in (("update", typed, "x"), ("forget", typed, "--yes"), ("history", typed)):
+        refused = run("memory", *words)
+        assert refused.exit_code != 0 and "there is no entry" in refused.output
+    assert len(entries("list")) == 3
+
+
+@given(
+    ids=st.lists(st.text("ab", min_size=1, max_size=4), unique=True, min_size=1, max_size=6),
+    typed=st.text("ab", min_size=1, max_size=4),
+)
+def test_a_beginning_means_the_whole_id_or_the_only_one(ids, typed):
+    class Known:
+        def ids(self, beginning: str) -> list[str]:
+            return sorted(f"mem-{id}" for id in ids if f"mem-{id}".startswith(beginning))
+
+    meant = [id for id in ids if id.startswith(typed)]
+    if typed not in ids and len(meant) > 1:
+        with pytest.raises(Invalid, match="several entries"):
+            entry_meant(Known(), f"mem-{typed}")
+    else:
+        whole = typed if typed in ids or not meant else meant[0]
+        assert entry_meant(Known(), f"mem-{typed}") == f"mem-{whole}"
+
+
+def test_what_waits_or_was_rejected_is_named_and_forgotten_as_well(named, asked):
+    Path("other").mkdir()
+    there = ("--project", "other", "--scope", "agent.two")
+    done("memory", "import", "user.jsonl", *there)
+    [waiting] = json.loads(done("memory", "inbox", *there, "--json"))["entries"]
+    start = waiting["id"][:6]
+    done("memory", "inbox", "--reject", start, *there)
+    assert "Forgotten: " in done("memory", "forget", start, *there, "--yes")
+    assert asked == [f"Forget 'Ida likes tea' ({waiting['id']}) for good?"]
+    assert run("memory", "forget", start, *there, "--yes").exit_code != 0
+
+
+def test_what_was_taken_back_is_forgotten_by_its_id_alone(named, asked):
+    done("memory", "revert", "1")
+    assert entries("list", "--scope", "project") == ["We ship on Mondays"]
+    assert "Forgotten: " in done("memory", "forget", "mem-aa01", "--yes")
+    assert asked == ["Forget mem-aa01 for good?"]
 
 
 def test_an_import_waits_and_a_file_that_is_none_changes_nothing():

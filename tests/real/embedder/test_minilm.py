@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import socket
 import time
+from datetime import UTC, datetime, timedelta
 
 import numpy
 import pytest
 
 import refold
+from refold.memory.semantic import SemanticMemory
 from refold.search import embedders
 from refold.search.transformer import Transformer, units
+from refold.stores.memory import MemoryStore
+from tests.real.guides import run_guide
 
 PERSON = "That is a happy person"
 # The cosines that the model's page shows for its own example.
@@ -84,3 +88,40 @@ def test_a_message_of_talk_takes_less_than_a_tenth_of_a_second():
     began_s = time.process_time()
     reader.grouped(list(TALK) * 4)
     assert (time.process_time() - began_s) / (4 * len(TALK)) < 0.1
+
+
+REMEMBERED = (
+    "The list of passcodes is in the red folder in the pantry",
+    "Malin hopes to become a pilot",
+    "The lift inspection costs 4,100 euros a year",
+    "Quill is the parser that reads our invoices",
+    "Folder thrown out: the list of passcodes is in a vault on the office laptop",
+    "Malin thought it over, now she hopes to be a cook",
+    "Good news, the travel budget went up to 9,500 euros",
+    "Dana handed Quill over to Emre",
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Where is the list of passcodes kept?", 4),
+        ("What does Malin hope to become?", 5),
+        ("What does the lift inspection cost?", 2),
+        ("What does Quill read?", 3),
+        ("Who has Quill now?", 7),
+    ],
+)
+def test_a_change_stands_before_what_it_changed_and_before_nothing_else(question, answer):
+    memory = SemanticMemory(MemoryStore(), user=MemoryStore)
+    start = datetime(2025, 1, 1, tzinfo=UTC)
+    for days, content in enumerate(REMEMBERED):
+        memory.store(content, at=start + timedelta(days=days))
+    assert memory.retrieve(question)[0].content == REMEMBERED[answer]
+
+
+@pytest.mark.parametrize("guide", ["memory.md", "search.md"])
+def test_what_the_guides_show_works_with_this_embedder(guide, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = run_guide(f"../{guide}")
+    assert blocks["__name__"] == "guide"

@@ -13,17 +13,21 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from refold.checked import quoted
 from refold.display import cut, moment, one_line
 from refold.edges.commands.command import TEXT, Arguments, Result, Screen
 from refold.edges.commands.session import Session
 from refold.errors import Invalid, NotFound
-from refold.memory.entry import MemoryEntry
+from refold.memory.entry import ID_PREFIX, MemoryEntry
 from refold.memory.opening import settings_of
 from refold.memory.semantic import SemanticMemory
 from refold.settings.sources import project_store, user_store
 from refold.stores.protocol import Store
 
-ENTRY = Meta(description="The id of the entry.", extra={"positional": True, "metavar": "ENTRY"})
+ENTRY = Meta(
+    description="The id of the entry, or how it begins.",
+    extra={"positional": True, "metavar": "ENTRY"},
+)
 CONTENT = Meta(description="What it says.", extra=TEXT)
 SCOPE = Meta(description="Whose memory: project, user or agent.NAME.")
 TAG = Meta(description="A tag; may be given several times.")
@@ -32,6 +36,7 @@ AS_OF = Meta(
     description="What was true then: 2026-11-16, or 7d, 2w ago.", extra={"metavar": "WHEN"}
 )
 SHOWN_CHARS = 100
+IDS_NAMED = 5
 
 
 class MemoryArguments(Arguments, frozen=True, kw_only=True):
@@ -82,6 +87,19 @@ def _store(session: Session, project: str | None, *, creates: bool) -> Store:
 def _note(session: Session, reason: str) -> None:
     if session.screen is not None:
         session.screen.note(reason)
+
+
+def entry_meant(memory: SemanticMemory, typed: str) -> str:
+    """The entry of that id, or the only one that begins so; what is neither, as it was typed. What
+    every id begins with names none."""
+    known = [] if ID_PREFIX.startswith(typed) else memory.ids(typed)
+    if typed in known or not known:
+        return typed
+    if len(known) > 1:
+        more = f" and {len(known) - IDS_NAMED:,} more" if known[IDS_NAMED:] else ""
+        hint = f"one of {', '.join(known[:IDS_NAMED])}{more}"
+        raise Invalid(f"several entries begin with {quoted(typed, 40)}", hint=hint)
+    return known[0]
 
 
 def show_entries(entries: Iterable[MemoryEntry], screen: Screen, nothing: str) -> None:

@@ -7,16 +7,17 @@ from typing import Annotated
 from msgspec import Meta
 
 from refold.edges.commands.command import Command, Result, Screen
-from refold.edges.commands.memory import SCOPE, MemoryArguments, memory_of
+from refold.edges.commands.memory import SCOPE, MemoryArguments, entry_meant, memory_of
 from refold.edges.commands.search import time_of
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number, short_line
-from refold.errors import Invalid
+from refold.errors import Invalid, NotFound
 from refold.memory.entry import Forgotten
 from refold.memory.semantic import SemanticMemory
 
 ENTRY = Meta(
-    description="The id of the entry; instead of it, --tag, --before or --said-in name several.",
+    description="The id of the entry, or how it begins; instead of it, --tag, --before or "
+    "--said-in name several.",
     extra={"positional": True, "metavar": "ENTRY"},
 )
 TAG = Meta(description="All entries with this tag.")
@@ -51,9 +52,11 @@ def run(session: Session, arguments: ForgetArguments) -> Gone:
     before = time_of(arguments.before)
     _check_named(arguments)
     with memory_of(session, arguments, arguments.scope) as memory:
-        session.confirm(f"Forget {_named(memory, arguments)} for good?", arguments.yes)
+        entry = entry_meant(memory, arguments.entry) if arguments.entry is not None else None
+        named = _several(arguments) if entry is None else _one(memory, entry)
+        session.confirm(f"Forget {named} for good?", arguments.yes)
         done = memory.forget(
-            arguments.entry,
+            entry,
             tag=arguments.tag,
             before=before,
             said_in=arguments.said_in,
@@ -74,12 +77,21 @@ def _check_named(arguments: ForgetArguments) -> None:
         )
 
 
-def _named(memory: SemanticMemory, arguments: ForgetArguments) -> str:
-    """What is asked about."""
-    if arguments.entry is not None:
-        said = [one.content for one in memory.inbox() if one.id == arguments.entry]
-        said = said or [one.content for one in memory.history(arguments.entry)]
-        return repr(short_line(said[-1], 60))
+def _one(memory: SemanticMemory, id: str) -> str:
+    """The entry that is asked about, with its whole id; one that was rejected or taken back says
+    nothing any more."""
+    said = [one.content for one in memory.inbox() if one.id == id]
+    try:
+        said = said or [one.content for one in memory.history(id)]
+    except NotFound:
+        if id not in memory.ids(id):
+            raise
+        return id
+    return f"{short_line(said[-1], 60)!r} ({id})"
+
+
+def _several(arguments: ForgetArguments) -> str:
+    """The entries that are asked about."""
     given = (
         f"with the tag {arguments.tag}" if arguments.tag is not None else "",
         f"last said before {arguments.before}" if arguments.before is not None else "",

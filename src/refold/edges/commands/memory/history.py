@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Annotated
 
 from refold.edges.commands.command import Command, Screen
-from refold.edges.commands.memory import ENTRY, Entries, MemoryArguments, memory_of, show_entries
+from refold.edges.commands.memory import (
+    ENTRY,
+    Entries,
+    MemoryArguments,
+    entry_meant,
+    memory_of,
+    show_entries,
+)
 from refold.edges.commands.session import Session
 
 
@@ -15,7 +22,7 @@ class HistoryArguments(MemoryArguments, frozen=True, kw_only=True):
 
 def run(session: Session, arguments: HistoryArguments) -> Entries:
     with memory_of(session, arguments) as memory:
-        return Entries(entries=tuple(memory.history(arguments.entry)))
+        return Entries(entries=tuple(memory.history(entry_meant(memory, arguments.entry))))
 
 
 def show(history: Entries, screen: Screen) -> None:

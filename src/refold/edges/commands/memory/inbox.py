@@ -8,7 +8,14 @@ from typing import Annotated
 from msgspec import Meta
 
 from refold.edges.commands.command import Command, Screen
-from refold.edges.commands.memory import SCOPE, Entries, MemoryArguments, memory_of, show_entries
+from refold.edges.commands.memory import (
+    SCOPE,
+    Entries,
+    MemoryArguments,
+    entry_meant,
+    memory_of,
+    show_entries,
+)
 from refold.edges.commands.session import Session
 from refold.errors import Invalid
 from refold.memory.semantic import SemanticMemory
@@ -39,7 +46,9 @@ def run(session: Session, arguments: InboxArguments) -> Entries:
 
 def _named(memory: SemanticMemory, ids: tuple[str, ...]) -> Sequence[str]:
     """The entries that are meant; `all` means what waits now."""
-    return [entry.id for entry in memory.inbox()] if ALL in ids else ids
+    if ALL in ids:
+        return [entry.id for entry in memory.inbox()]
+    return [entry_meant(memory, id) for id in ids]
 
 
 def show(inbox: Entries, screen: Screen) -> None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Annotated
 
 from refold.edges.commands.command import Command, Result, Screen
-from refold.edges.commands.memory import CONTENT, ENTRY, TAG, MemoryArguments, memory_of
+from refold.edges.commands.memory import (
+    CONTENT,
+    ENTRY,
+    TAG,
+    MemoryArguments,
+    entry_meant,
+    memory_of,
+)
 from refold.edges.commands.session import Session
 from refold.memory.entry import MemoryEntry
 
@@ -23,7 +30,8 @@ class Updated(Result, frozen=True, kw_only=True):
 def run(session: Session, arguments: UpdateArguments) -> Updated:
     with memory_of(session, arguments) as memory:
         tags = arguments.tag or None
-        return Updated(entry=memory.update(arguments.entry, arguments.content, tags=tags))
+        entry = entry_meant(memory, arguments.entry)
+        return Updated(entry=memory.update(entry, arguments.content, tags=tags))
 
 
 def show(updated: Updated, screen: Screen) -> None:
