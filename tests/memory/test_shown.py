@@ -227,3 +227,36 @@ def test_another_process_goes_on_with_summary_last_messages_and_memories(url):
     assert page.index("Rosebud") < page.index(asked) < page.index("port 6432")
     new = run(SECOND_PROCESS, url, "new", asked)
     assert "port 6432" in new and "Rosebud" not in new
+
+
+def test_memories_on_the_page_are_a_part_of_their_own(url):
+    """Y-10"""
+    with opened(url) as context:
+        context.memory.store("The staging database is on port 6432")
+        say(context, "Connect to the staging database")
+        stats = context.stats()
+        [shown] = [slot for slot in context.view.slots if shows_memories(slot.message)]
+        assert 0 < stats.breakdown["memory"] <= shown.tokens + 1
+        assert sum(stats.breakdown.values()) == stats.current
+
+
+def test_what_a_hook_remembers_before_a_compaction_outlives_it(url):
+    """X-34: the hook is called once, and what it stores is found afterwards, in any
+    conversation."""
+    called = []
+    with opened(url, "first") as context:
+        for n in range(12):
+            role = "assistant" if n % 2 else "user"
+            context.append(
+                {"role": role, "content": f"step {n}: the port of staging is 6432 " * 20}
+            )
+
+        def remember(plan):
+            called.append(len(plan.proposals))
+            context.memory.store("The staging database is on port 6432", source=1)
+
+        context.before_compaction(remember)
+        assert context.compact("hide", target=200).batch
+    assert len(called) == 1 and called[0] > 0
+    with opened(url, "second") as context:
+        assert "port 6432" in say(context, "Connect to the staging database")

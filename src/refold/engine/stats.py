@@ -16,7 +16,7 @@ from refold.compaction.trigger import Kind, kind_due
 from refold.conversations.listing import UNTITLED, title_of
 from refold.core.budget import Budget, Level, current_tokens
 from refold.core.fold import Fold
-from refold.core.model import Event, Slot, ToolResult, Totals, View
+from refold.core.model import Event, Slot, ToolResult, Totals, View, shows_memories
 from refold.log.open_log import OpenLog
 
 NOTHING = Totals()
@@ -24,11 +24,12 @@ NOTHING = Totals()
 
 class Stats(Struct, frozen=True, kw_only=True):
     """`breakdown` parts always sum to `current`; its `artifacts` are the messages that show
-    stubs of results which were moved out. `inherited` is the part of `billed` that a fork
-    brought from its parent. `due` is what the next request will do about the size of the page:
-    nothing, `prune` (below the trigger), `compact`, or `make-room` (the oldest messages leave,
-    because an undone compaction does not come back); `due_reason` says why it does nothing
-    although the page is full. Ages are in milliseconds; 0 messages have none."""
+    stubs of results which were moved out, its `memory` those that show memories. `inherited` is
+    the part of `billed` that a fork brought from its parent. `due` is what the next request will
+    do about the size of the page: nothing, `prune` (below the trigger), `compact`, or `make-room`
+    (the oldest messages leave, because an undone compaction does not come back); `due_reason` says
+    why it does nothing although the page is full. Ages are in milliseconds; 0 messages have
+    none."""
 
     conversation: str
     title: str
@@ -135,9 +136,11 @@ def _breakdown(view: View, current: int) -> dict[str, int]:
     scale = current / view.tokens if view.tokens else 0.0
     summaries = sum(slot.tokens for slot in view.slots if slot.standin)
     stubs = sum(slot.tokens for slot in view.slots if _shows_stub(slot))
+    memories = (slot for slot in view.slots if shows_memories(slot.message))
     parts = {
         "system": round(view.system_tokens * scale),
         "tools": round(view.tools_tokens * scale),
+        "memory": round(sum(slot.tokens for slot in memories if not slot.standin) * scale),
         "summaries": round(summaries * scale),
         "artifacts": round(stubs * scale),
     }
