@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from refold.memory.transfer import ImportedMemories as ImportedMemories
     from refold.search.hits import Hit as Hit
     from refold.stores import open_store as open_store
+    from refold.strategies.importance import Score as Score
     from refold.tokens.models import Model as Model
     from refold.tokens.models import model_info as model_info
 
@@ -134,6 +135,7 @@ _HOMES = {
     "RefoldError": "refold.errors",
     "Rendered": "refold.dialects.page",
     "Restored": "refold.log.points",
+    "Score": "refold.strategies.importance",
     "Selected": "refold.artifacts.word_ranking",
     "SemanticMemory": "refold.memory.semantic",
     "Slot": "refold.core.model",

@@ -187,6 +187,7 @@ class AsyncContext(_Async):
     count = _threaded(Context.count)
     fits = _threaded(Context.fits)
     plan = _threaded(Context.plan)
+    scores = _threaded(Context.scores)
     compact = _threaded(Context.compact)
     adopt = _threaded(Context.adopt)
     prepare = _threaded(Context.prepare)

@@ -88,7 +88,10 @@ def test_very_many_outputs_are_known_by_a_few_numbers_each_and_found_all_the_sam
     assert [one.artifact.seq for one in newest] == [count - 2, count - 1, count]
     index = outputs._reader._index
     numbers = [index._seqs, index._keys, *index._checksums.values()]
-    assert sum(one.itemsize for one in numbers) <= 28 and {len(one) for one in numbers} == {count}
+    assert {len(one) for one in numbers} == {count}
+    # With what the fold has, and a list that is held, a million are 37 MB.
+    beside = (outputs._open.state.artifacts.itemsize, index.listing()._seqs.itemsize)
+    assert sum(one.itemsize for one in numbers) + sum(beside) <= 40
 
 
 def test_a_list_follows_what_is_kept_cleaned_up_and_erased(store):

@@ -72,8 +72,8 @@ def test_every_tenth_message_and_the_place_before_a_compaction_are_listed() -> N
     head = context.view.head
     assert [(p.seq, p.messages, p.reason) for p in context.log.points()] == [
         (before, 25, "before a compaction"),
-        (before - 5, 20, "message 20"),
-        (before - 15, 10, "message 10"),
+        (before - 5, 20, "after 20 messages"),
+        (before - 15, 10, "after 10 messages"),
     ]
     assert context.view.head == head
     context.undo()

@@ -157,7 +157,7 @@ class ArtifactIndex:
 
     A long-running agent may keep a million artifacts in one conversation. As objects they would
     take a gigabyte, and reading all their events for each question takes seconds. So each is six
-    numbers in packed arrays, 29 bytes: the seq of its event, a hash of its id, whether the store
+    numbers in packed arrays, 25 bytes: the seq of its event, a hash of its id, whether the store
     has it, and checksums of its task, query and tool. These find every candidate; what a candidate
     really is, its event says. `refresh` reads the events that came since. Not locked: its owner
     sees to it that one thread at a time uses it.
@@ -168,7 +168,7 @@ class ArtifactIndex:
         self._clear()
 
     def _clear(self) -> None:
-        self._seqs = array("q")
+        self._seqs = array("I")  # a log with four billion events is not one
         self._keys = array("Q")
         self._kept = array("b")  # whether it has bytes in the store
         self._checksums = {name: array("I") for name in ("task", "query", "tool")}
@@ -181,11 +181,22 @@ class ArtifactIndex:
         known = self._log.state.artifacts
         if self._was_shortened(known):
             self._clear()
-        for at in range(self._events_read, len(known), PAGE_EVENTS):
-            page = known[at : at + PAGE_EVENTS]
-            for event, artifact in list(_artifacts_at(self._log, page)):
-                self._add(event, artifact)
-            self._events_read, self._last_seq = at + len(page), page[-1]
+        row = len(self._seqs)
+        # Room is made once: arrays that grow in turns leave holes as large as themselves.
+        for column in self._columns():
+            column.frombytes(bytes(column.itemsize * (len(known) - self._events_read)))
+        try:
+            for at in range(self._events_read, len(known), PAGE_EVENTS):
+                page = known[at : at + PAGE_EVENTS]
+                for event, artifact in list(_artifacts_at(self._log, page)):
+                    row += self._is_put(row, event, artifact)
+                self._events_read, self._last_seq = at + len(page), page[-1]
+        finally:
+            for column in self._columns():
+                del column[row:]
+
+    def _columns(self) -> tuple[array[int], ...]:
+        return self._seqs, self._keys, self._kept, *self._checksums.values()
 
     def _was_shortened(self, known: Sequence[int]) -> bool:
         """Whether an event was erased: the seqs of the others have moved up."""
@@ -193,17 +204,18 @@ class ArtifactIndex:
             return False
         return len(known) < self._events_read or known[self._events_read - 1] != self._last_seq
 
-    def _add(self, event: Event, artifact: Artifact) -> None:
+    def _is_put(self, row: int, event: Event, artifact: Artifact) -> bool:
+        """Takes in what one event says; gives whether it takes a row, which a clean-up does not."""
         key = _key(artifact.id)
         if is_cleanup(event):
             self._cleaned[key] = event.at_ms
-            return
+            return False
         self._cleaned.pop(key, None)
-        self._seqs.append(event.seq)
-        self._kept.append(not is_in_log(artifact))
-        self._keys.append(key)
+        self._seqs[row], self._keys[row] = event.seq, key
+        self._kept[row] = not is_in_log(artifact)
         for name, checksums in self._checksums.items():
-            checksums.append(_checksum(_group(artifact.origin, name)))
+            checksums[row] = _checksum(_group(artifact.origin, name))
+        return True
 
     def count(self) -> int:
         """How many artifacts still have their bytes. The same content kept again is the same
@@ -221,12 +233,12 @@ class ArtifactIndex:
     def stored(self) -> Listing:
         """The artifacts that have bytes in the store."""
         rows = (row for row, is_kept in enumerate(self._kept) if is_kept)
-        seqs = array("q", (self._seqs[row] for row in rows))
+        seqs = array("I", (self._seqs[row] for row in rows))
         return Listing(self._log, seqs, dict(self._cleaned))
 
     def grouped(self, **wanted: str) -> Listing:
         """The artifacts of a task, a query (by its id), a tool."""
-        sure = array("q")
+        sure = array("I")
         for one in Listing(self._log, self._candidates(wanted), self._cleaned):
             if _is_in_groups(one.artifact.origin, wanted):
                 sure.append(one.seq)
@@ -237,7 +249,7 @@ class ArtifactIndex:
         rows: Sequence[int] = range(len(self._seqs))
         for name, value in wanted.items():
             rows = _rows_with(self._checksums[name], _checksum(value), rows)
-        return array("q", (self._seqs[row] for row in rows))
+        return array("I", (self._seqs[row] for row in rows))
 
     def named(self, id: str) -> list[Artifact]:
         """The artifact of that id; of an unknown one the newest others, among which the nearest

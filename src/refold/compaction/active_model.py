@@ -102,17 +102,15 @@ class ActiveModel:
         bodies = (draft.body for draft in self._log.pending)
         return any(isinstance(body, Meta) and body.model for body in bodies)
 
-    @property
-    def is_unknown(self) -> bool:
-        """Whether a model was named that no table knows, so that its window is a guess."""
-        return bool(self._name) and not self.info.known and not self.window
-
-    def tell_unknown(self) -> None:
-        """Says once of each model that its window is a guess."""
-        if self.is_unknown:
-            reason = f"{self._name}: a window of 128,000 is assumed"
-            notice = Notice(name="unknown-model", reason=reason)
-            self._log.notices.add_once(f"unknown-model {self._name}", notice)
+    def tell_unknown(self, *, is_asked: bool = False) -> None:
+        """Says once of each model that its window is a guess. Whether any model is named is known
+        when a request is asked for, and not before."""
+        if self.info.known or self.window or not (self._name or is_asked):
+            return
+        named = self._name or "no model is named"
+        reason = f"{named}: a window of {self.info.window:,} is assumed"
+        notice = Notice(name="unknown-model", reason=reason)
+        self._log.notices.add_once(f"unknown-model {self._name}", notice)
 
     def dialect(self, asked: str | None = None, ahead: Sequence[Message] = ()) -> str:
         """The wire format asked for, else the configured one, the model's, or that of the last

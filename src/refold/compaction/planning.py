@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,8 +36,11 @@ from refold.strategies.brief import (
 from refold.strategies.by_hand import hide_span
 from refold.strategies.gist.layout import newest_unit, task_of
 from refold.strategies.hide import hide
-from refold.strategies.ladder import LAST_RUNG, Climb, climb, is_lossless_enough
+from refold.strategies.ladder import LAST_RUNG, Climb, brief_for, climb, is_lossless_enough
 from refold.strategies.registry import rungs
+
+if TYPE_CHECKING:
+    from refold.strategies.importance import Score
 
 SUMMARIZE, GIST = "summarize", "gist"
 # What a page far from full must have to be worth a summary, in tokens and as a share of the window;
@@ -89,6 +92,18 @@ def drawn_up(state: Fold, job: Job) -> tuple[Plan, View]:
         target = max(target, current_tokens(after, job.budget.factor))
     plan = _plan(before, done, job, current, target)
     return (replace(plan, reason=spared) if spared else plan), after
+
+
+def scored(state: Fold, job: Job) -> list[Score]:
+    """What every message of the page is worth, and why, under the job's settings of
+    `importance`."""
+    # A strategy is loaded when it is first used.
+    from refold.strategies.importance import explain
+
+    before = state.view()
+    current = current_tokens(before, job.budget.factor)
+    brief = _brief_of(before, current, aim(before, current, job), job)
+    return explain(brief_for(brief, "importance", before))
 
 
 def _spared(view: View, current: int, job: Job) -> str:

@@ -7,6 +7,7 @@ visible bodies, their edits, the system prompt and the tools). Neighbour: `fold`
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -89,7 +90,7 @@ def kept(state: Fold) -> bytes:
             responses=state.responses,
             calibration=state.calibration,
             counts=state.counts,
-            artifacts=state.artifacts,
+            artifacts=state.artifacts.tolist(),
             checkpoints=state.checkpoints,
             facts=list(state.facts.values()),
             undoable=state.undoable,
@@ -157,7 +158,7 @@ def resumed(mark: Bookmark, events: Mapping[int, Event]) -> Fold:
         mark.totals,
     )
     state.responses, state.calibration, state.counts = mark.responses, mark.calibration, mark.counts
-    state.artifacts, state.checkpoints = mark.artifacts, mark.checkpoints
+    state.artifacts, state.checkpoints = array("q", mark.artifacts), mark.checkpoints
     state.facts = {(fact.kind, fact.text): fact for fact in mark.facts}
     state.undoable, state.lessons = list(mark.undoable), mark.lessons
     state.purposes = mark.purposes

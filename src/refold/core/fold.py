@@ -9,6 +9,7 @@ values, `bookmark` keeps a fold's state without bodies.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Any, assert_never
@@ -105,7 +106,8 @@ class Fold:
         self.responses: list[str] = []
         self.calibration: dict[str, float] = {}
         self.counts: dict[str, int] = {}
-        self.artifacts: list[int] = []
+        # Packed: there may be a million of them.
+        self.artifacts = array("q")
         self.checkpoints: dict[str, int] = {}
         self.facts: dict[tuple[str, str], Fact] = {}
         self.undoable: list[tuple[int, str]] = []
@@ -221,6 +223,7 @@ class Fold:
         twin = Fold()
         for name, value in vars(self).items():
             setattr(twin, name, value.copy() if isinstance(value, list | dict | set) else value)
+        twin.artifacts = self.artifacts[:]
         return twin
 
     # --- messages, usage, meta ---

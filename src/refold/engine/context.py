@@ -23,6 +23,7 @@ from refold.checked import checked
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.compactor import Compactor
 from refold.compaction.hooks import Hook
+from refold.compaction.planning import scored
 from refold.config import Config
 from refold.conversations.names import names_checked
 from refold.core.budget import Budget
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from refold.log.unfold import Unfolded
     from refold.memory.semantic import SemanticMemory
     from refold.search.hits import Hit
+    from refold.strategies.importance import Score
 
 
 class Context:
@@ -351,6 +353,14 @@ class Context:
         with self._open.reading():
             job = self._compactor.job(strategies, target=target, task=task, settings=settings)
             return self._compactor.plan(job)
+
+    @checked
+    def scores(self, /, *, task: str = "", **settings: Any) -> list[Score]:
+        """What every message of the page is worth, from 0 to 1, by which factors, and whether
+        the strategy `importance` would take it with these settings. Changes nothing."""
+        with self._open.reading() as state:
+            job = self._compactor.job(("importance",), task=task, settings=settings)
+            return scored(state, job)
 
     @checked
     def compact(

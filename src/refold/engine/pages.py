@@ -106,6 +106,7 @@ class Pages:
         self._log.settle()
         if self._log.pending:
             self._log.append([])
+        self._model.tell_unknown(is_asked=True)
 
     def _show(self, dialect: str | None) -> Rendered:
         view = self._log.state.view()

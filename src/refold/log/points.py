@@ -37,6 +37,7 @@ from refold.core.model import (
     View,
 )
 from refold.core.switches import switches
+from refold.display import number
 from refold.ledger.file_changes import changed_files
 from refold.log.file_versions import FileChange
 from refold.log.log import Log
@@ -105,7 +106,7 @@ def _each_point(events: Iterable[Event], every: int) -> Iterator[Point]:
         if event.kind == "message":
             messages += 1
             if every > 0 and messages % every == 0:
-                reason = f"message {messages}"
+                reason = f"after {number(messages, 'message')}"
                 yield Point(seq=event.seq, at_ms=at_ms, messages=messages, reason=reason)
         body = decode(event) if event.kind in _CONTROLS else None
         if isinstance(body, Checkpoint):

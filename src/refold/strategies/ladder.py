@@ -80,17 +80,22 @@ def is_lossless_enough(brief: Brief, done: Climb, page: View) -> bool:
     return lossless and page.tokens <= brief.lossless_enough
 
 
+def brief_for(brief: Brief, name: str, view: View) -> Brief:
+    """What one strategy is given: the page as it is now, and its own settings."""
+    shown = view
+    if name != LAST_RUNG and not brief.is_chosen:
+        shown = with_kept(view, brief.config, brief.budget)
+    if name in BY_TOKENS:
+        shown = _without_tail(brief, shown)
+    settings = {**brief.config.strategy.get(name, {}), **brief.settings}
+    return replace(brief, view=shown, settings=settings)
+
+
 def _run_rung(state: Fold, brief: Brief, name: str, strategy: Strategy) -> Climb:
     """What one rung makes of the page."""
     before = state.view()
-    shown = before
-    if name != LAST_RUNG and not brief.is_chosen:
-        shown = with_kept(before, brief.config, brief.budget)
     began = process_time()
-    settings = {**brief.config.strategy.get(name, {}), **brief.settings}
-    if name in BY_TOKENS:
-        shown = _without_tail(brief, shown)
-    own = replace(brief, view=shown, settings=settings)
+    own = brief_for(brief, name, before)
     items, failed = _run_strategy(strategy, own, by_hand=brief.is_chosen or bool(brief.settings))
     taken, after, refusal = _try_edits(state, brief, [_draft_of(item) for item in items])
     page = after.view()

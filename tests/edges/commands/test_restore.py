@@ -91,11 +91,11 @@ def test_a_checkpoint_is_a_point_by_its_name(url: str) -> None:
 def test_points_are_listed_newest_first(url: str) -> None:
     run("checkpoint", "fix-login", "good")
     assert printed("points", "fix-login", "--every", "5") == (
-        "SEQ  MESSAGES  POINT       AT\n"
-        '#21        16  "good"      TIME\n'
-        "#19        15  message 15  TIME\n"
-        "#14        10  message 10  TIME\n"
-        " #8         5  message 5   TIME\n"
+        "SEQ  MESSAGES  POINT              AT\n"
+        '#21        16  "good"             TIME\n'
+        "#19        15  after 15 messages  TIME\n"
+        "#14        10  after 10 messages  TIME\n"
+        " #8         5  after 5 messages   TIME\n"
         "Go back with: refold restore fix-login SEQ or NAME --dry-run"
         " (any seq from 1 to 22 will do)\n"
     )

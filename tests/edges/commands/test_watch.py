@@ -102,7 +102,7 @@ def test_a_person_reads_no_raw_event(url: str) -> None:
 def test_on_a_terminal_no_line_is_wider_than_it(url: str, columns: str) -> None:
     status, text = on_terminal("watch", "fix-login", "--seconds", "0", COLUMNS=columns)
     assert status == 0 and "░" in text and "Ctrl-C" in text
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", text).split("\r\n")
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).split("\r\n")
     assert max(map(width, lines)) < int(columns)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from refold.strategies.scores import WEIGHTS
 from tests.edges.cli.rooms import as_json, run
 from tests.edges.commands.golden import printed, refused
 
@@ -12,9 +15,21 @@ HIDE = ("compact", "fix-login", "--strategy", "hide", "--target", "60")
 
 
 def test_why_says_that_nothing_was_done(url: str) -> None:
-    assert printed("why", "fix-login", "#4") == (
+    worth = r"Worth 0\.\d\d of 1: role 1\.00, (\w+ [01]\.\d\d, )*\w+ [01]\.\d\d\n"
+    text = printed("why", "fix-login", "#4")
+    assert re.search(worth, text)
+    assert re.sub(worth, "", text) == (
         "#4 user is on the page as it came.\n  question 0 about login.py\nNothing was done to it.\n"
     )
+
+
+def test_why_says_what_a_message_is_worth(url: str) -> None:
+    """G-91"""
+    told = as_json("why", "fix-login", "#4")["score"]
+    assert told["seq"] == 4 and 0 < told["score"] <= 1
+    assert set(told["factors"]) == set(WEIGHTS)
+    run(*HIDE)
+    assert as_json("why", "fix-login", "7")["score"] is None
 
 
 def test_why_names_the_compaction_its_reason_and_the_way_back(url: str) -> None:

@@ -144,7 +144,7 @@ def test_in_a_pipe_it_prints_the_story_line_by_line_and_ends_with_the_table():
     for said in (
         "dropped",
         "receipt 1",
-        "cache kept up to message",
+        "cache kept for",
         "refused",
         "kept whole",
         "6 of 6",

@@ -11,7 +11,8 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from refold.edges.statusline.conversation import conversation_line
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "terminal.md"
 START = datetime(2026, 11, 17, 9, 30, tzinfo=UTC)
-COLUMNS = 80
+COLUMNS, ROWS = 80, 24
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _BLOCK = re.compile(r"(<!-- screen: (\S+) -->\n```text\n)(.*?)(```\n)", re.DOTALL)
 FILES = ("app/login.py", "app/session.py", "tests/test_login.py", "app/routes.py", "README.md")
@@ -55,7 +56,16 @@ class Picture(Screen):
     def columns(self) -> int:
         return self._columns
 
-    def back(self, lines: int) -> None:
+    @property
+    def rows(self) -> int:
+        return ROWS
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        yield
+        self.wipe()
+
+    def wipe(self) -> None:
         self.kept.truncate(0)
         self.kept.seek(0)
 

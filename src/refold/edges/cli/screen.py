@@ -85,6 +85,26 @@ class Screen:
         """The width of the terminal as it is now; 80 where there is none."""
         return shutil.get_terminal_size().columns
 
+    @property
+    def rows(self) -> int:
+        """The height of the terminal as it is now; 24 where there is none."""
+        return shutil.get_terminal_size().lines
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """A screen of its own, to be drawn over: what stood there before comes back at the end,
+        whatever size the terminal has then."""
+        self.out.write("\x1b[?1049h")
+        try:
+            yield
+        finally:
+            self.out.write("\x1b[?1049l")
+            self.out.flush()
+
+    def wipe(self) -> None:
+        """Empties such a screen."""
+        self.out.write("\x1b[H\x1b[J")
+
     def call(self, name: str, conversation: str = "", *words: str) -> str:
         """How a command is written here: `refold undo ID` in a shell, `/undo` in a chat, which
         has its conversation."""
@@ -118,7 +138,7 @@ class Screen:
     @property
     def _rows(self) -> int:
         """How many lines go on a screen, above the one that asks."""
-        return max(2, shutil.get_terminal_size().lines - 1)
+        return max(2, self.rows - 1)
 
     def _count(self, rows: int) -> None:
         left = (self._rows_left or 0) - rows
@@ -126,11 +146,11 @@ class Screen:
             self.out.flush()
             if self._typed(MORE).strip().lower() in ("q", "quit", "n", "no"):
                 raise _Enough
-            self.back(1)
+            self._back(1)
             left = self._rows - rows
         self._rows_left = max(0, left)
 
-    def back(self, lines: int) -> None:
+    def _back(self, lines: int) -> None:
         """Takes back so many lines that were printed last, on a terminal that can."""
         if lines and self.draws:
             self.out.write(f"\x1b[{lines}F\x1b[J")

@@ -1,8 +1,9 @@
 """`refold watch`: a conversation that another process writes, followed live.
 
 The log is looked at again and again, for reading only; what came since is an update. On a terminal
-one picture is drawn over and over: the meter, and what happened last. Anywhere else everything that
-happens is a line, as it comes. With `--json`, updates have the events as they are written. It ends
+one picture is drawn over and over, as large as the terminal is at that moment: the meter, and what
+happened last; when it ends, the last one stays. Anywhere else everything that happens is a line, as
+it comes. With `--json`, updates have the events as they are written. It ends
 when it is interrupted, or after `--seconds`. Neighbour: `displays.happening` has the words.
 """
 
@@ -25,7 +26,7 @@ from refold.edges.commands.session import Session
 from refold.edges.displays.happening import Happening, happenings
 from refold.edges.displays.panel import Line, meter
 from refold.edges.displays.phrases import tokens_of
-from refold.edges.displays.width import fitted, harmless, padded, width
+from refold.edges.displays.width import fitted, harmless, padded
 from refold.engine.context import Context
 from refold.log.batches import Batch
 from refold.stores import synced_of
@@ -84,7 +85,7 @@ def run(session: Session, arguments: WatchArguments) -> Watched:
 
 def _updates(session: Session, context: Context, arguments: WatchArguments) -> Iterator[Update]:
     """What is there, then whatever comes; the same once more where a picture has another size."""
-    store, columns, began = session.store, _columns(session), context.id
+    store, size, began = session.store, _size(session), context.id
     until = None if arguments.seconds is None else time.monotonic() + arguments.seconds
     seen = max(0, context.view.head - arguments.last)
     update = _update(store, began, context, seen)
@@ -95,15 +96,16 @@ def _updates(session: Session, context: Context, arguments: WatchArguments) -> I
         if context.view.head > update.head or not is_same:
             update = _update(store, began, context, update.head)
             yield update
-        elif _columns(session) != columns:
+        elif _size(session) != size:
             yield replace(update, events=(), batches=(), happened=())
-        columns = _columns(session)
+        size = _size(session)
 
 
-def _columns(session: Session) -> int:
-    """How wide the picture is; 0 where none is drawn."""
+def _size(session: Session) -> tuple[int, int]:
+    """How wide and high the picture is; nothing where none is drawn."""
     screen = session.screen
-    return screen.columns if screen is not None and screen.draws and not screen.json_output else 0
+    is_drawn = screen is not None and screen.draws and not screen.json_output
+    return (screen.columns, screen.rows) if screen is not None and is_drawn else (0, 0)
 
 
 def _update(store: Store, began: str, context: Context, after: int) -> Update:
@@ -168,44 +170,41 @@ def show(watched: Watched, screen: Screen) -> None:
 
 
 def _draw(watched: Watched, screen: Screen) -> None:
-    """One picture, drawn over the one before."""
+    """One picture after the other, in the same place; the last one stays."""
     newest: deque[Happening] = deque(maxlen=NEWEST)
     lines: list[Line] = []
     try:
-        for update in watched.updates:
-            newest.extend(update.happened)
-            columns = screen.columns
-            # A terminal that is narrower now has broken the lines of the picture before.
-            screen.back(sum(_rows(line, columns) for line in lines))
-            lines = _picture(watched.conversation, update, list(newest), columns)
-            for parts in lines:
-                screen.line(*parts)
-            screen.out.flush()
-    except KeyboardInterrupt:
-        # The terminal has shown the key; the prompt begins on a line of its own.
-        screen.line()
-        raise
+        with screen.apart():
+            for update in watched.updates:
+                newest.extend(update.happened)
+                lines = _picture(watched.conversation, update, [*newest], screen)
+                screen.wipe()
+                _print(lines, screen)
+    finally:
+        _print(lines, screen)
 
 
-def _rows(line: Line, columns: int) -> int:
-    """How many rows of the terminal a line takes."""
-    size = sum(width(part if isinstance(part, str) else part[1]) for part in line)
-    return max(1, -(-size // columns))
+def _print(lines: Sequence[Line], screen: Screen) -> None:
+    for parts in lines:
+        screen.line(*parts)
+    screen.out.flush()
 
 
-def _picture(id: str, update: Update, newest: list[Happening], columns: int) -> list[Line]:
-    """The lines of the picture; none is wider than the terminal, so it can be drawn over."""
-    room = max(20, columns - 1)
+def _picture(id: str, update: Update, newest: list[Happening], screen: Screen) -> list[Line]:
+    """The lines of the picture: none is wider than the terminal, and all fit on it, the newest
+    events of those that do not."""
+    room, rows = max(20, screen.columns - 1), screen.rows - 1
     counts = f"{number(update.messages, 'message')}, {number(update.compactions, 'compaction')}"
     told = f", {harmless(update.sync)}" if update.sync else ""
     heading = fitted(f"{harmless(id)} at #{update.head}: {counts}{told}", room, "…")
-    return [
+    above: list[Line] = [
         [("bold", heading)],
         meter(update.current, update.window, update.level, room),
-        [],
-        *(_event_line(event, room) for event in newest),
-        [("dim", fitted("Ctrl-C ends it; the conversation goes on.", room))],
     ]
+    below: Line = [("dim", fitted("Ctrl-C ends it; the conversation goes on.", room))]
+    events = [_event_line(event, room) for event in newest]
+    shown = events[max(0, len(events) - max(0, rows - len(above) - 2)) :]
+    return [*above, [], *shown, below] if shown else [*above, below][: max(1, rows)]
 
 
 def _event_line(one: Happening, room: int) -> Line:

@@ -1,4 +1,5 @@
-"""`refold why`: what was done to a message, by whom, when and for which reason."""
+"""`refold why`: what was done to a message, by whom, when and for which reason; and what it is
+worth to the work, by which factors, which decides whether `importance` would take it."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from refold.edges.commands.position import seq_of
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import short_line
 from refold.log.trace import Trace
+from refold.strategies.importance import Score
 
 SEQ = Meta(
     description="The message, by its seq: 41 or #41.",
@@ -31,13 +33,15 @@ class WhyArguments(Arguments, frozen=True, kw_only=True):
 
 
 class Explained(Result, frozen=True, kw_only=True):
-    """How the page has the message (`shown`), and what was done to it, oldest first."""
+    """How the page has the message (`shown`), what it is worth there, and what was done to it,
+    oldest first."""
 
     conversation: str
     message: MessageRow
     shown: State
     pinned: bool
     traces: tuple[Trace, ...]
+    score: Score | None
 
 
 def run(session: Session, arguments: WhyArguments) -> Explained:
@@ -46,12 +50,16 @@ def run(session: Session, arguments: WhyArguments) -> Explained:
         [message] = named_messages(session.store, context.id, [seq])
         view = context.view
         traces = tuple(context.log.why(seq))
+        scores = {one.seq: one for one in context.scores()}
+    state = _state(view, seq)
     return Explained(
         conversation=context.id,
         message=message,
-        shown=_state(view, seq),
+        shown=state,
         pinned=seq in view.pins,
         traces=traces,
+        # What stands for a hidden message is worth something of its own.
+        score=None if state == "hidden" else scores.get(seq),
     )
 
 
@@ -68,11 +76,20 @@ def show(explained: Explained, screen: Screen) -> None:
     heading = f"#{message.seq} {message.role or 'erased'}"
     screen.line(("bold", heading), f" {STATES[explained.shown]}{pinned}.")
     screen.line("  ", short_line(message.text, 100))
+    if explained.score is not None:
+        screen.line(("dim", f"Worth {_worth(explained.score)}"))
     if not explained.traces:
         screen.line("Nothing was done to it.")
     for trace in explained.traces:
         _show_trace(trace, screen)
     _show_way_back(explained, screen)
+
+
+def _worth(score: Score) -> str:
+    """`0.62 of 1: recency 0.95, role 0.60, ...`, what counts most first."""
+    factors = sorted(score.factors.items(), key=lambda one: -one[1])
+    told = ", ".join(f"{name} {value:.2f}" for name, value in factors if value)
+    return f"{score.score:.2f} of 1: {told}"
 
 
 def _show_trace(trace: Trace, screen: Screen) -> None:

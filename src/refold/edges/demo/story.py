@@ -275,7 +275,7 @@ def receipt_lines(receipt: Receipt, count: int) -> list[str]:
     price = receipt.price
     if price.cost_dollars is not None:
         lines.append(f"price ${price.cost_dollars:.4f} of rewritten cache")
-    lines.append(f"cache kept up to message {price.kept_messages}")
+    lines.append(f"cache kept for {number(price.kept_messages, 'message')}")
     if count == 1:
         lines.append("unfold or undo brings it back")
     return lines
