@@ -23,12 +23,13 @@ from msgspec import Struct
 import refold
 from refold.config import NUMBER_MAX
 from refold.conversations.recognition import recognise
-from refold.core.budget import OFFLOAD_MAX
+from refold.edges.proxy import sizes
 from refold.edges.proxy.body import Asked, Wire, is_answer
 from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.page import Encoded
 from refold.edges.proxy.savings import NOTE, Account, CallLine, line_of
 from refold.errors import RefoldError
+from refold.settings.sources import loaded
 from refold.stores.protocol import Store
 from refold.tokens.models import model_info
 
@@ -72,6 +73,7 @@ class Held:
         self.unkept: list[Wire] = []  # the last answer, as long as it is not in the log
         self.encoded = Encoded()
         self.counted = 0  # up to this seq, large results were counted
+        self.large = 0  # so many tokens of a result are too many for a first send
         self.account = Account()
         if calls:
             self.account.resume(*calls[-1])
@@ -170,20 +172,24 @@ class Book:
     def _config(self, asked: Asked, *, offloads: bool) -> dict[str, Any]:
         """What the proxy needs of the settings: the client has its own cache marks and roles, and
         nothing is put on its page that it did not say."""
-        window = self.folding.window or model_info(asked.model or None).window
         given = self.folding.config
-        early = given.get("offload_tokens") or min(OFFLOAD_MAX, window // 8)
         return {
+            **sizes.settings(self._window(asked), loaded(given)[1]),
             **given,
             "dialect": asked.dialect,
             "cache": False,
             "memory_tokens": 0,
             "alternate_roles": False,
-            "offload_tokens": early if offloads else NUMBER_MAX,
+            **({} if offloads else {sizes.LARGE: NUMBER_MAX}),
         }
+
+    def _window(self, asked: Asked) -> int:
+        return self.folding.window or model_info(asked.model or None).window
 
     def _hold(self, asked: Asked, id: str, known: int) -> Held:
         held = Held(self.open(asked, id, offloads=self.folding.folds), asked, known=known)
+        said = loaded(self.folding.config)[0].offload_tokens
+        held.large = sizes.large_tokens(self._window(asked)) if said is None else said
         with self._guard:
             self._held[held.number] = held
             gone = list(self._over_limits(held))

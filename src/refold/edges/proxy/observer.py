@@ -271,12 +271,11 @@ class Observer:
 
     def _count_large(self, held: Held) -> None:
         """Counts what a fold would have moved out of the newest message before it was sent."""
-        view, budget = held.context.view, held.context.budget
-        large = min(8_000, budget.window // 8)
+        view = held.context.view
         for slot in reversed(view.slots):
             if not any(isinstance(block, ToolResult) for block in slot.message.blocks):
                 break
-            if slot.seq > held.counted and slot.tokens > large:
+            if slot.seq > held.counted and slot.tokens > held.large:
                 saved = held.account.offset + slot.tokens - STUB_TOKENS
                 held.account.take_off(saved, breaks=False)
         held.counted = view.head
