@@ -60,7 +60,7 @@ def large_text(lines: int) -> str:
     return "".join(f"line {number} of a long output\n" for number in range(lines))
 
 
-def test_a_result_that_leaves_half_of_the_page_is_sent_whole() -> None:
+def test_a_result_that_leaves_room_on_the_page_is_sent_whole() -> None:
     text = large_text(1_500)
     assert b"art-" not in (sent := sent_with_a_result(text))
     assert len(sent) > len(text)

@@ -23,6 +23,7 @@ from msgspec import Struct
 import refold
 from refold.config import NUMBER_MAX
 from refold.conversations.recognition import recognise
+from refold.core.budget import whole_tokens
 from refold.edges.proxy import sizes
 from refold.edges.proxy.body import Asked, Wire, is_answer
 from refold.edges.proxy.limits import Limits
@@ -189,7 +190,7 @@ class Book:
     def _hold(self, asked: Asked, id: str, known: int) -> Held:
         held = Held(self.open(asked, id, offloads=self.folding.folds), asked, known=known)
         said = loaded(self.folding.config)[0].offload_tokens
-        held.large = sizes.large_tokens(self._window(asked)) if said is None else said
+        held.large = whole_tokens(self._window(asked)) if said is None else said
         with self._guard:
             self._held[held.number] = held
             gone = list(self._over_limits(held))

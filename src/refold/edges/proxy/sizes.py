@@ -1,8 +1,8 @@
 """From which sizes on the proxy acts, where its user says nothing else.
 
 An agent behind a base URL has no tool that gives back what is out of its sight, so a result is a
-stub at its first send only if it would take half of the page; a smaller one leaves with a
-compaction, which quotes its telling lines. And it pays for its whole page at every call: a page of
+stub at its first send only if it would take half of the window, or all of a small one; others leave
+with a compaction, which quotes their telling lines. And it pays for its whole page at every call: a page of
 PAGE_TOKENS has nearly all that its next steps need, so a window that is larger is compacted at
 a smaller share of it. `bench/proxy_pages.py` has the figures. Neighbours: `book` opens
 conversations with these, `observer` counts what they would have saved.
@@ -14,7 +14,7 @@ from collections.abc import Container
 from typing import Any
 
 from refold.config import Config
-from refold.core.budget import OFFLOAD_MAX
+from refold.core.budget import whole_tokens
 
 PAGE_TOKENS = 36_000
 RATIO_MIN = 0.6
@@ -27,17 +27,12 @@ def settings(window: int, said: Container[str]) -> dict[str, Any]:
     """The settings for a window, without those that the user has said something about."""
     found: dict[str, Any] = {}
     if LARGE not in said:
-        found[LARGE] = large_tokens(window)
+        found[LARGE] = whole_tokens(window)
     if not any(name in said for name in RATIOS):
         compact = compact_ratio(window)
         found["compact_ratio"] = compact
         found["warn_ratio"] = compact * _USUAL.warn_ratio / _USUAL.compact_ratio
     return found
-
-
-def large_tokens(window: int) -> int:
-    """The size from which a result is a stub before it is first sent."""
-    return max(OFFLOAD_MAX, window // 2)
 
 
 def compact_ratio(window: int) -> float:
