@@ -2,9 +2,9 @@
 
 An agent behind a base URL has no tool that gives back what is out of its sight, so a result is a
 stub at its first send only if it would take half of the window, or all of a small one; others leave
-with a compaction, which quotes their telling lines. And it pays for its whole page at every call: a page of
-PAGE_TOKENS has nearly all that its next steps need, so a window that is larger is compacted at
-a smaller share of it. `bench/proxy_pages.py` has the figures. Neighbours: `book` opens
+with a compaction, which quotes their telling lines. And the agent pays for its whole page at every
+call: a page of PAGE_TOKENS has nearly all that its next steps need, so a larger window is compacted
+at a smaller share of it. `bench/proxy_pages.py` has the figures. Neighbours: `book` opens
 conversations with these, `observer` counts what they would have saved.
 """
 
