@@ -16,7 +16,6 @@ import refold
 from bench.sessions import Message, tokens_of_all
 from bench.talks import MessagesTalk, Talk, spoken
 from refold.core.model import Usage
-from refold.edges.proxy.body import asked_of
 from refold.edges.proxy.book import Book, Folding
 from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.observer import Observer, Taken
@@ -35,7 +34,7 @@ class Passage:
 
     def sent(self, body: bytes) -> bytes:
         """What goes up for a call."""
-        asked = asked_of(body, self._target, "")
+        asked = self._observer.read(body, self._target, "")
         assert asked is not None
         self._taken = self._observer.take(asked)
         if self._taken is None or self._taken.body is None:

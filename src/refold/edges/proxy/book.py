@@ -28,6 +28,7 @@ from refold.edges.proxy import sizes
 from refold.edges.proxy.body import Asked, Wire, is_answer
 from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.page import Encoded
+from refold.edges.proxy.repeated import Begun
 from refold.edges.proxy.savings import NOTE, Account, CallLine, line_of
 from refold.errors import RefoldError
 from refold.settings.sources import loaded
@@ -67,6 +68,7 @@ class Held:
         self.places: tuple[tuple[int, ...], ...] = ()  # the seqs of each message of that list
         self.beside: tuple[bytes, ...] = ()
         self.size_bytes = 0
+        self.begun: Begun | None = None  # what the next body may begin with
         anchor = context.view.anchor
         # The newest seq whose answer came through here: what follows it was thought under our page.
         self.answered = anchor.upto if anchor else 0
@@ -83,6 +85,7 @@ class Held:
     def take(self, asked: Asked) -> None:
         """This list came last."""
         self.seen, self.size_bytes = asked.messages, asked.size_bytes
+        self.begun = asked.begun
         self.session = asked.session or self.session
         self.has_tools = self.has_tools or asked.has_tools
         self.unkept = []
@@ -112,6 +115,11 @@ class Book:
         self._held: OrderedDict[int, Held] = OrderedDict()
 
     # --- finding ---
+
+    def begun(self) -> list[Begun]:
+        """What the next bodies may begin with."""
+        with self._guard:
+            return [held.begun for held in self._held.values() if held.begun is not None]
 
     def find(self, asked: Asked) -> Held:
         """The conversation of a list that has an answer: held already, known to the store, or
@@ -235,7 +243,7 @@ class Book:
 def common(seen: Sequence[Wire], messages: Sequence[Wire]) -> int:
     """How many messages two lists have in common at their beginning."""
     for at, (one, other) in enumerate(zip(seen, messages, strict=False)):
-        if one != other and _texts_alike(one) != _texts_alike(other):
+        if one is not other and one != other and _texts_alike(one) != _texts_alike(other):
             return at
     return min(len(seen), len(messages))
 

@@ -21,6 +21,7 @@ from refold.edges.proxy.body import (
     LISTS,
     Asked,
     answered_upto,
+    asked_of,
     begins,
     has_one_answer,
     is_answer,
@@ -29,6 +30,7 @@ from refold.edges.proxy.book import Book, Held, common
 from refold.edges.proxy.page import is_own
 from refold.edges.proxy.reply import Copy, Reply, reply_of
 from refold.edges.proxy.roles import as_the_client_has_them
+from refold.edges.proxy.route import Target
 from refold.edges.proxy.savings import NOTE, CallLine, line_text
 from refold.errors import RefoldError
 
@@ -71,6 +73,10 @@ class Observer:
 
     def __init__(self, book: Book) -> None:
         self._book = book
+
+    def read(self, body: bytes, target: Target, session: str) -> Asked | None:
+        """What a known call says; None for what is not a whole conversation."""
+        return asked_of(body, target, session, self._book.begun())
 
     def take(self, asked: Asked) -> Taken | None:
         """Keeps a call; None for one that is no part of a conversation."""
