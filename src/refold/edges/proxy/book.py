@@ -30,6 +30,7 @@ from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.page import Encoded
 from refold.edges.proxy.repeated import Begun
 from refold.edges.proxy.savings import NOTE, Account, CallLine, line_of
+from refold.engine.mirror import Unchanging
 from refold.errors import RefoldError
 from refold.settings.sources import loaded
 from refold.stores.protocol import Store
@@ -94,7 +95,7 @@ class Held:
     def keep_reply(self) -> None:
         """Writes the last answer to the log, as the client will repeat it."""
         if self.unkept and self.takes_replies:
-            self.context.mirror([*self.seen, *self.unkept])
+            self.context.mirror(Unchanging([*self.seen, *self.unkept]))
             self.answered = self.context.view.head
         self.unkept = []
 

@@ -32,6 +32,7 @@ from refold.edges.proxy.reply import Copy, Reply, reply_of
 from refold.edges.proxy.roles import as_the_client_has_them
 from refold.edges.proxy.route import Target
 from refold.edges.proxy.savings import NOTE, CallLine, line_text
+from refold.engine.mirror import Unchanging
 from refold.errors import RefoldError
 
 # Where thinking is bound to the front to the last block, the client's own messages must stand.
@@ -129,10 +130,11 @@ class Observer:
 
     def _mirror(self, held: Held, asked: Asked) -> None:
         """Hands the list over; what stands beside it only if it is not what came last time."""
+        messages = Unchanging(asked.messages)
         if asked.beside == held.beside:
-            mirrored = held.context.mirror(asked.messages)
+            mirrored = held.context.mirror(messages)
         else:
-            mirrored = held.context.mirror(asked.messages, system=asked.system, tools=asked.tools)
+            mirrored = held.context.mirror(messages, system=asked.system, tools=asked.tools)
             held.beside = asked.beside
         held.places = mirrored.seqs
         if mirrored.kind == "amended":
