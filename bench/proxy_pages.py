@@ -1,8 +1,8 @@
 """What the proxy's pages save and keep, on all recorded sessions: bytes beside the client's, and
 cost and recall beside the library's, by the measure of `fidelity`.
 
-Nothing here is timed. The sizes at which the proxy acts (`edges/proxy/sizes.py`) were chosen on every
-fourth session from the first on; cost and recall are those of every fourth from the third on.
+Nothing here is timed. From which size on the proxy acts was chosen on every fourth session from the
+first on; cost and recall are those of every fourth from the third on.
 Neighbours: `proxied` is the proxy without HTTP, `proxy` measures processes.
 """
 

@@ -24,7 +24,6 @@ import refold
 from refold.config import NUMBER_MAX
 from refold.conversations.recognition import recognise
 from refold.core.budget import whole_tokens
-from refold.edges.proxy import sizes
 from refold.edges.proxy.body import Asked, Wire, is_answer
 from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.page import Encoded
@@ -182,24 +181,26 @@ class Book:
     def _config(self, asked: Asked, *, offloads: bool) -> dict[str, Any]:
         """What the proxy needs of the settings: the client has its own cache marks and roles, and
         nothing is put on its page that it did not say."""
-        given = self.folding.config
         return {
-            **sizes.settings(self._window(asked), loaded(given)[1]),
-            **given,
+            **self.folding.config,
             "dialect": asked.dialect,
             "cache": False,
             "memory_tokens": 0,
             "alternate_roles": False,
-            **({} if offloads else {sizes.LARGE: NUMBER_MAX}),
+            "offload_tokens": self._large_tokens(asked) if offloads else NUMBER_MAX,
         }
 
-    def _window(self, asked: Asked) -> int:
-        return self.folding.window or model_info(asked.model or None).window
+    def _large_tokens(self, asked: Asked) -> int:
+        """The size from which a result is a stub at its first send: as the user says, else as in
+        any message of a caller's own. An agent behind a base URL has no tool that gives back what
+        is out of its sight: what is smaller leaves with a compaction, which quotes it."""
+        said = loaded(self.folding.config)[0].offload_tokens
+        window = self.folding.window or model_info(asked.model or None).window
+        return whole_tokens(window) if said is None else said
 
     def _hold(self, asked: Asked, id: str, known: int) -> Held:
         held = Held(self.open(asked, id, offloads=self.folding.folds), asked, known=known)
-        said = loaded(self.folding.config)[0].offload_tokens
-        held.large = whole_tokens(self._window(asked)) if said is None else said
+        held.large = self._large_tokens(asked)
         with self._guard:
             self._held[held.number] = held
             gone = list(self._over_limits(held))
