@@ -3,8 +3,8 @@ proxy process against an upstream as strict as the providers (`tests/real/proxy/
 hundred conversations at once.
 
 CPU is what /proc says of the proxy's process, all of it: HTTP on both sides, the log, compactions.
-The bound follows from msgspec's decoding of the very bodies that came, measured here. A front is
-compared message by message as it stands in the request, cache marks aside.
+The bound follows from msgspec's decoding of the very bodies that came, measured here. Neighbours:
+`proxy_pages` has what is not timed, on all sessions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +29,14 @@ from tests.real.proxy.recorded import ABSENT, recorded
 from tests.real.proxy.strict.server import Upstream, serving
 from tests.real.proxy.strict.settings import Settings
 
+from bench import proxy_pages
+from bench.proxy_pages import BYTES_A_TOKEN, BYTES_MAX, FRONT_MIN, WINDOW, fronts
 from bench.tables import Table, verdict
 from refold.edges.proxy.serve import Given
 from refold.edges.proxy.supervisor import Supervisor
 
-WINDOW = 60_000
-BYTES_A_TOKEN = 4
 CALL_MS, DECODINGS = 5.0, 3.0
-FRONT_MIN, BYTES_MAX = 0.95, 0.35
+ALL = 100  # sessions
 CONVERSATIONS, ROUNDS, GROWTH_MAX = 100, 12, 1.10
 KINDS: dict[str, tuple[str, type[Agent]]] = {
     "anthropic": ("anthropic", Agent),
@@ -69,7 +68,7 @@ class Played:
     cost: float = 0.0
 
 
-def run(data: Path | None, limit: int = 100) -> list[Table] | str:
+def run(data: Path | None, limit: int = ALL) -> list[Table] | str:
     if data is None or not (data / "raw").is_dir():
         return ABSENT
     claude, codex = (play(kind, limit, data) for kind in KINDS)
@@ -87,6 +86,8 @@ def run(data: Path | None, limit: int = 100) -> list[Table] | str:
     shares = [one.long_sent_bytes / max(1, one.long_client_bytes) for one in (claude, codex)]
     met = verdict(max(shares) <= BYTES_MAX)
     table.add("the same, of lists over the window", *shares, f"≤ {BYTES_MAX}", met)
+    shares = [1 - one.long_client_bytes / max(1, one.client_bytes) for one in (claude, codex)]
+    table.add("bytes of lists that fit into the window", *shares, "", "")
     fronts = [sum(one.fronts) / max(1, len(one.fronts)) for one in (claude, codex)]
     met = verdict(min(fronts) >= FRONT_MIN)
     table.add("of a request, repeats the front of the last", *fronts, f"≥ {FRONT_MIN}", met)
@@ -100,7 +101,7 @@ def run(data: Path | None, limit: int = 100) -> list[Table] | str:
         "The goal of the CPU is 5 ms and three decodings of the body, for either agent; what is "
         "imported late was imported before."
     )
-    return [table, by_mode(data), at_once()]
+    return [table, *proxy_pages.run(data, quick=limit < ALL), by_mode(data), at_once()]
 
 
 _NAMES = {
@@ -166,29 +167,6 @@ def _talked(agent: Agent, messages: list[dict[str, Any]], played: Played) -> int
         msgspec.json.decode(body)
         played.bound_ms += CALL_MS + DECODINGS * (time.thread_time_ns() - start) / 1e6
     return changed
-
-
-def fronts(lists: list[list[Any]]) -> list[float]:
-    """For each request but the first, how much of it repeats the front of the one before; of what
-    it could repeat."""
-    shares = []
-    for before, now in pairwise(lists):
-        earlier, later = list(map(_plain, before)), list(map(_plain, now))
-        pairs = zip(earlier, later, strict=False)
-        same = next((at for at, (one, other) in enumerate(pairs) if one != other), len(earlier))
-        could = sum(map(len, earlier))
-        shares.append(min(1.0, sum(map(len, later[:same])) / could) if could else 1.0)
-    return shares
-
-
-def _plain(message: Any) -> bytes:
-    """A message without cache marks."""
-    if isinstance(content := message.get("content"), list):
-        blocks = [
-            {key: value for key, value in one.items() if key != "cache_control"} for one in content
-        ]
-        message = {**message, "content": blocks}
-    return msgspec.json.encode(message)
 
 
 def cpu_ms(proxy: Process | Supervisor) -> float:

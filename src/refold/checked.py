@@ -250,7 +250,9 @@ def _is_generic(value: object, origin: Any, parts: tuple[Any, ...]) -> bool:
         return all(is_of(key, parts[0]) and is_of(one, parts[1]) for key, one in value.items())
     if isinstance(value, tuple) and origin is tuple and Ellipsis not in parts:
         return len(value) == len(parts) and all(map(is_of, value, parts))
-    return not isinstance(value, Collection) or all(is_of(one, parts[0]) for one in value)
+    if parts[0] is Any or not isinstance(value, Collection):
+        return True
+    return all(is_of(one, parts[0]) for one in value)
 
 
 def _wanted(value: object, hint: Any) -> str:

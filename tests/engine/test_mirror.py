@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import refold
+from refold.engine.mirror import Unchanging
 from refold.errors import Denied, Invalid
 from refold.stores import open_store
 from refold.stores.protocol import Store
@@ -330,6 +331,19 @@ def test_whatever_an_owner_does_the_page_is_that_of_a_fresh_fold(deeds):
         assert context.mirror(copy.deepcopy(lists[current])).kind == "same"
         with refold.open(context.id, store=store) as reopened:
             assert page_of(reopened) == page_of(context)
+
+
+@given(st.lists(st.tuples(st.integers(0, 8), st.sampled_from("abc")), min_size=1, max_size=6))
+@settings(max_examples=30, deadline=None)
+def test_a_list_that_nobody_changes_is_followed_like_any_other(lists):
+    """Each list is the beginning of the one before, with other messages after it."""
+    one, other = (refold.open("m", store="memory:") for _ in range(2))
+    messages: list[Wire] = [user("begin")]
+    for kept, name in lists:
+        messages = [*messages[: max(1, kept)], *talk(4, name)]
+        followed = one.mirror(Unchanging(messages))
+        assert followed == other.mirror(copy.deepcopy(messages))
+        assert one.page(settle=False) == other.page(settle=False)
 
 
 def test_an_empty_list_is_refused_where_there_is_a_history(store):

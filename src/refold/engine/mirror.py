@@ -45,13 +45,18 @@ class Mirrored(Struct, frozen=True, kw_only=True):
     conversation: str
 
 
+class Unchanging(list[Any]):
+    """A list whose owner never changes what is in it: its messages need not be copied, and the same
+    objects are known at once."""
+
+
 class Mirror:
     """Follows one owner's list in the log that is held open."""
 
     def __init__(self, log: OpenLog, recorder: Recorder, pages: Pages) -> None:
         self._log, self._recorder, self._pages = log, recorder, pages
         self._branches: dict[str, Fronts] = {}
-        self._seen: list[Any] = []  # the list that came last, in containers of our own
+        self._seen: list[Any] = []  # the list that came last, which nobody changes
         self._seen_fronts: list[bytes] = []
 
     def take(self, messages: Sequence[Any]) -> Mirrored:
@@ -93,10 +98,11 @@ class Mirror:
         same = _common(self._seen, messages)
         del self._seen[same:], self._seen_fronts[same:]
         fronts = self._seen_fronts
+        is_copied = not isinstance(messages, Unchanging)
         for message in messages[same:]:
             parsed = self._recorder.parse(message)
             fronts.append(front_of(fronts[-1] if fronts else BEGINNING, parsed))
-            self._seen.append(_copied(message))
+            self._seen.append(_copied(message) if is_copied else message)
         return list(fronts)
 
     def _here(self) -> Fronts:

@@ -27,6 +27,7 @@ from tests.edges.proxy.kit import (
 )
 
 WINDOW = 20_000
+LARGE = {"offload_tokens": 7_500}
 OVERFLOW = json.dumps(
     {
         "type": "error",
@@ -103,7 +104,7 @@ def test_a_large_result_is_shrunk_before_it_is_sent_for_the_first_time() -> None
             await running.messages(messages)
 
     provider = Provider()
-    with_proxy(work, folds=True, window=60_000, provider=provider)
+    with_proxy(work, folds=True, window=60_000, provider=provider, config=LARGE)
     lists = [raw_messages(body) for body in provider.bodies[1:]]
     assert all(len(one) < 30_000 for one in lists)
     assert lists[1].startswith(lists[0])
@@ -118,7 +119,7 @@ def test_what_was_sent_large_by_others_stays_as_it_was_sent() -> None:
         await running.messages([*messages, answer("I see."), user("And now?")])
 
     provider = Provider()
-    with_proxy(work, folds=True, window=60_000, provider=provider)
+    with_proxy(work, folds=True, window=60_000, provider=provider, config=LARGE)
     assert large in provider.bodies[0].decode().encode().decode("unicode_escape")
 
 

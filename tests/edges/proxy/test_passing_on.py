@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from refold.edges.proxy.gate import Gate
 from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.route import target_of
-from refold.edges.proxy.upstream import base_checked, end_to_end, joined, readable
+from refold.edges.proxy.upstream import URLS_MAX, base_checked, end_to_end, joined, readable
 from refold.errors import Invalid
 from tests.edges.proxy.kit import Provider, Running, answer, user, with_proxy
 
@@ -268,3 +268,14 @@ def test_a_version_in_the_address_and_in_the_path_is_meant_once(
     base: bytes, path: bytes, whole: bytes
 ) -> None:
     assert joined(base, path) == whole
+
+
+def test_every_query_reaches_the_provider_however_many_there_are() -> None:
+    async def work(running: Running) -> None:
+        for _ in range(2):
+            for number in range(URLS_MAX + 10):
+                await running.client.get(f"/anthropic/v1/models?page={number}")
+
+    provider = Provider()
+    with_proxy(work, provider=provider)
+    assert provider.paths == [f"/v1/models?page={number}" for number in range(URLS_MAX + 10)] * 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -254,3 +255,14 @@ def test_a_tally_counts_what_a_killed_proxy_said(tmp_path: Path) -> None:
     os.close(write)
     tally.finish(10)
     assert (tally.kept, tally.unkept, tally.why) == (2, 1, "the disk is full really")
+
+
+def test_a_package_that_is_not_there_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "refold_absent_package"
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    serve._search_once(name)
+    with pytest.raises(ImportError):
+        importlib.import_module(name)
+    assert sys.modules.pop(name) is None
+    serve._search_once("json")
+    assert importlib.import_module("json") is not None

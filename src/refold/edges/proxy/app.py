@@ -23,7 +23,6 @@ import httpx
 import msgspec
 from msgspec import Struct
 
-from refold.edges.proxy.body import asked_of
 from refold.edges.proxy.gate import Admitted, Gate, Header
 from refold.edges.proxy.incoming import Bodies, Gone, Incoming
 from refold.edges.proxy.limits import Limits
@@ -271,7 +270,7 @@ class Proxy:
 
     def _look(self, observer: Observer, call: Call, body: bytes) -> Call:
         assert call.target.known is not None
-        asked = asked_of(body, call.target, _session_of(call.headers))
+        asked = observer.read(body, call.target, _session_of(call.headers))
         if asked is None:
             return call
         if call.target.known.counts or observer.is_beside(asked):

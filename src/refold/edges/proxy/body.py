@@ -3,20 +3,23 @@
 Only the top level is taken apart. To swap the list, every other field is written again as the very
 bytes that came, in their order. A body that names a state kept by the provider (an earlier
 response, a thread) is not a whole conversation, and is not read. Neighbours: `route` says which
-call it is, `book` looks for the list, `page` brings another.
+call it is, `repeated` reads the list, `book` looks for it, `page` brings another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
+from refold.edges.proxy import repeated
+from refold.edges.proxy.repeated import Begun
 from refold.edges.proxy.route import Target
 
-Wire = dict[str, Any]
+Wire = repeated.Wire
+MARK = repeated.MARK
 
 # Where a dialect has its messages, and what else refold reads.
 LISTS = {
@@ -30,7 +33,6 @@ _SYSTEM = ("system", "instructions", "systemInstruction", "system_instruction")
 _ELSEWHERE = ("previous_response_id", "conversation", "thread", "cachedContent", "cached_content")
 _NULL = b"null"
 _NO_TOOLS = (_NULL, b"[]")
-MARK = "cache_control"
 # Calls of agents that are to warm a cache or try a key.
 _THROWN_AWAY = frozenset({"warmup", "quota", "count"})
 _ANSWERING = frozenset({"assistant", "model"})
@@ -57,6 +59,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     size_bytes: int
     is_native: bool
     fields: dict[str, Raw]
+    begun: Begun | None = None  # what the next call may begin with
 
     @property
     def system(self) -> Any:
@@ -87,37 +90,35 @@ class Asked(Struct, frozen=True, kw_only=True):
         ) + b"}"  # fmt: skip
 
 
-def asked_of(body: bytes, target: Target, session: str) -> Asked | None:
-    """What a known call says; None for what is not a whole conversation. Raises what msgspec
-    raises for a body that is no JSON."""
+def asked_of(
+    body: bytes, target: Target, session: str, known: Iterable[Begun] = ()
+) -> Asked | None:
+    """What a known call says; None for what is not a whole conversation. A body that begins like
+    one that is known is read from there on. Raises what msgspec raises for a body that is no
+    JSON."""
     assert target.known is not None
-    fields = msgspec.json.decode(body, type=dict[str, Raw])
-    messages = _messages(fields, LISTS[target.known.dialect])
-    if messages is None:
+    listed = repeated.read(body, LISTS[target.known.dialect], known)
+    if listed is None or not _is_whole(listed.fields, listed.messages):
         return None
-    plain, marks = _unmarked(messages)
+    length = len(listed.messages)
     return Asked(
         dialect=target.known.dialect,
-        model=target.model or _text(_value(fields, "model")),
-        messages=plain,
-        marks=marks,
+        model=target.model or _text(_value(listed.fields, "model")),
+        messages=listed.messages,
+        marks=[Mark(length - mark.place, mark.block, mark.says) for mark in listed.marks],
         session=session,
         size_bytes=len(body),
-        is_native=_is_native(fields),
-        fields=fields,
+        is_native=_is_native(listed.fields),
+        fields=listed.fields,
+        begun=listed.begun,
     )
 
 
-def _messages(fields: Mapping[str, Raw], key: str) -> list[Wire] | None:
-    """The list, if it is the whole conversation."""
-    if key not in fields:
-        return None
+def _is_whole(fields: Mapping[str, Raw], messages: Sequence[Wire]) -> bool:
+    """Whether the list is the whole conversation: nothing of it is kept by the provider."""
     if any(bytes(fields.get(name, Raw(_NULL))) != _NULL for name in _ELSEWHERE):
-        return None
-    messages = _list_of(msgspec.json.decode(fields[key]))
-    if messages is None or any(one.get("type") == "item_reference" for one in messages):
-        return None
-    return messages
+        return False
+    return not any(one.get("type") == "item_reference" for one in messages)
 
 
 def _value(fields: Mapping[str, Raw], name: str) -> Any:
@@ -137,38 +138,6 @@ def _is_native(fields: Mapping[str, Raw]) -> bool:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _list_of(value: object) -> list[Wire] | None:
-    """The messages; None if these are none. A plain text is one message of the user."""
-    if isinstance(value, str):
-        return [{"role": "user", "content": value}]
-    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
-        return None
-    return value
-
-
-# --- cache marks ---
-
-
-def _unmarked(messages: list[Wire]) -> tuple[list[Wire], list[Mark]]:
-    """The list without cache marks, which move at every call, and where they were: of each message
-    the last."""
-    plain, marks = list(messages), []
-    for place, message in enumerate(messages):
-        content = message.get("content")
-        blocks = content if isinstance(content, list) else ()
-        found = [at for at, one in enumerate(blocks) if isinstance(one, dict) and MARK in one]
-        if found:
-            marks.append(Mark(len(messages) - place, found[-1], blocks[found[-1]][MARK]))
-            plain[place] = {**message, "content": list(map(_without_mark, blocks))}
-    return plain, marks
-
-
-def _without_mark(block: Any) -> Any:
-    if not isinstance(block, dict) or MARK not in block:
-        return block
-    return {key: value for key, value in block.items() if key != MARK}
 
 
 # --- who said it ---

@@ -23,12 +23,15 @@ from msgspec import Struct
 import refold
 from refold.config import NUMBER_MAX
 from refold.conversations.recognition import recognise
-from refold.core.budget import OFFLOAD_MAX
+from refold.core.budget import whole_tokens
 from refold.edges.proxy.body import Asked, Wire, is_answer
 from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.page import Encoded
+from refold.edges.proxy.repeated import Begun
 from refold.edges.proxy.savings import NOTE, Account, CallLine, line_of
+from refold.engine.mirror import Unchanging
 from refold.errors import RefoldError
+from refold.settings.sources import loaded
 from refold.stores.protocol import Store
 from refold.tokens.models import model_info
 
@@ -65,6 +68,7 @@ class Held:
         self.places: tuple[tuple[int, ...], ...] = ()  # the seqs of each message of that list
         self.beside: tuple[bytes, ...] = ()
         self.size_bytes = 0
+        self.begun: Begun | None = None  # what the next body may begin with
         anchor = context.view.anchor
         # The newest seq whose answer came through here: what follows it was thought under our page.
         self.answered = anchor.upto if anchor else 0
@@ -72,6 +76,7 @@ class Held:
         self.unkept: list[Wire] = []  # the last answer, as long as it is not in the log
         self.encoded = Encoded()
         self.counted = 0  # up to this seq, large results were counted
+        self.large = 0  # so many tokens of a result are too many for a first send
         self.account = Account()
         if calls:
             self.account.resume(*calls[-1])
@@ -80,6 +85,7 @@ class Held:
     def take(self, asked: Asked) -> None:
         """This list came last."""
         self.seen, self.size_bytes = asked.messages, asked.size_bytes
+        self.begun = asked.begun
         self.session = asked.session or self.session
         self.has_tools = self.has_tools or asked.has_tools
         self.unkept = []
@@ -88,7 +94,7 @@ class Held:
     def keep_reply(self) -> None:
         """Writes the last answer to the log, as the client will repeat it."""
         if self.unkept and self.takes_replies:
-            self.context.mirror([*self.seen, *self.unkept])
+            self.context.mirror(Unchanging([*self.seen, *self.unkept]))
             self.answered = self.context.view.head
         self.unkept = []
 
@@ -109,6 +115,11 @@ class Book:
         self._held: OrderedDict[int, Held] = OrderedDict()
 
     # --- finding ---
+
+    def begun(self) -> list[Begun]:
+        """What the next bodies may begin with."""
+        with self._guard:
+            return [held.begun for held in self._held.values() if held.begun is not None]
 
     def find(self, asked: Asked) -> Held:
         """The conversation of a list that has an answer: held already, known to the store, or
@@ -170,20 +181,26 @@ class Book:
     def _config(self, asked: Asked, *, offloads: bool) -> dict[str, Any]:
         """What the proxy needs of the settings: the client has its own cache marks and roles, and
         nothing is put on its page that it did not say."""
-        window = self.folding.window or model_info(asked.model or None).window
-        given = self.folding.config
-        early = given.get("offload_tokens") or min(OFFLOAD_MAX, window // 8)
         return {
-            **given,
+            **self.folding.config,
             "dialect": asked.dialect,
             "cache": False,
             "memory_tokens": 0,
             "alternate_roles": False,
-            "offload_tokens": early if offloads else NUMBER_MAX,
+            "offload_tokens": self._large_tokens(asked) if offloads else NUMBER_MAX,
         }
+
+    def _large_tokens(self, asked: Asked) -> int:
+        """The size from which a result is a stub at its first send: as the user says, else as in
+        any message of a caller's own. An agent behind a base URL has no tool that gives back what
+        is out of its sight: what is smaller leaves with a compaction, which quotes it."""
+        said = loaded(self.folding.config)[0].offload_tokens
+        window = self.folding.window or model_info(asked.model or None).window
+        return whole_tokens(window) if said is None else said
 
     def _hold(self, asked: Asked, id: str, known: int) -> Held:
         held = Held(self.open(asked, id, offloads=self.folding.folds), asked, known=known)
+        held.large = self._large_tokens(asked)
         with self._guard:
             self._held[held.number] = held
             gone = list(self._over_limits(held))
@@ -228,7 +245,7 @@ class Book:
 def common(seen: Sequence[Wire], messages: Sequence[Wire]) -> int:
     """How many messages two lists have in common at their beginning."""
     for at, (one, other) in enumerate(zip(seen, messages, strict=False)):
-        if one != other and _texts_alike(one) != _texts_alike(other):
+        if one is not other and one != other and _texts_alike(one) != _texts_alike(other):
             return at
     return min(len(seen), len(messages))
 

@@ -21,6 +21,7 @@ from refold.edges.proxy.body import (
     LISTS,
     Asked,
     answered_upto,
+    asked_of,
     begins,
     has_one_answer,
     is_answer,
@@ -29,7 +30,9 @@ from refold.edges.proxy.book import Book, Held, common
 from refold.edges.proxy.page import is_own
 from refold.edges.proxy.reply import Copy, Reply, reply_of
 from refold.edges.proxy.roles import as_the_client_has_them
+from refold.edges.proxy.route import Target
 from refold.edges.proxy.savings import NOTE, CallLine, line_text
+from refold.engine.mirror import Unchanging
 from refold.errors import RefoldError
 
 # Where thinking is bound to the front to the last block, the client's own messages must stand.
@@ -71,6 +74,10 @@ class Observer:
 
     def __init__(self, book: Book) -> None:
         self._book = book
+
+    def read(self, body: bytes, target: Target, session: str) -> Asked | None:
+        """What a known call says; None for what is not a whole conversation."""
+        return asked_of(body, target, session, self._book.begun())
 
     def take(self, asked: Asked) -> Taken | None:
         """Keeps a call; None for one that is no part of a conversation."""
@@ -123,10 +130,11 @@ class Observer:
 
     def _mirror(self, held: Held, asked: Asked) -> None:
         """Hands the list over; what stands beside it only if it is not what came last time."""
+        messages = Unchanging(asked.messages)
         if asked.beside == held.beside:
-            mirrored = held.context.mirror(asked.messages)
+            mirrored = held.context.mirror(messages)
         else:
-            mirrored = held.context.mirror(asked.messages, system=asked.system, tools=asked.tools)
+            mirrored = held.context.mirror(messages, system=asked.system, tools=asked.tools)
             held.beside = asked.beside
         held.places = mirrored.seqs
         if mirrored.kind == "amended":
@@ -271,12 +279,11 @@ class Observer:
 
     def _count_large(self, held: Held) -> None:
         """Counts what a fold would have moved out of the newest message before it was sent."""
-        view, budget = held.context.view, held.context.budget
-        large = min(8_000, budget.window // 8)
+        view = held.context.view
         for slot in reversed(view.slots):
             if not any(isinstance(block, ToolResult) for block in slot.message.blocks):
                 break
-            if slot.seq > held.counted and slot.tokens > large:
+            if slot.seq > held.counted and slot.tokens > held.large:
                 saved = held.account.offset + slot.tokens - STUB_TOKENS
                 held.account.take_off(saved, breaks=False)
         held.counted = view.head

@@ -95,6 +95,9 @@ def serve(given: Given) -> None:
     listening = listen(given.host, given.port) if given.socket is None else _handed(given.socket)
     log_to_stderr(given.log_level)
     proxy = proxy_of(given)
+    _search_once("sniffio")
+    if given.folds:
+        _load_strategies()
     # What is here at the start stays for good: no collection has to look at it again.
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 20)
@@ -106,6 +109,22 @@ def serve(given: Given) -> None:
     server.run(sockets=[listening])
     if not server.started:
         raise Unavailable("the proxy could not start")
+
+
+def _search_once(name: str) -> None:
+    """Lets an import of a package that is not there fail at once: httpcore tries this one several
+    times a call, and each time every folder of the path is looked at."""
+    if importlib.util.find_spec(name) is None:
+        sys.modules[name] = None  # type: ignore[assignment]
+
+
+def _load_strategies() -> None:
+    """Loads what a compaction needs now, while no agent waits for it."""
+    from refold.config import Config
+    from refold.strategies.registry import strategy
+
+    for name in Config().ladder:
+        strategy(name)
 
 
 def main() -> None:

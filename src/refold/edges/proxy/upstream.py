@@ -28,6 +28,7 @@ BASES: Mapping[Provider, str] = MappingProxyType(
     }
 )
 CONNECTIONS_MAX, IDLE_MAX = 512, 64
+URLS_MAX, URL_BYTES_MAX = 64, 1_000
 _PER_CONNECTION = frozenset(
     {
         b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization",
@@ -53,6 +54,7 @@ class Upstream:
     ) -> None:
         given = limits or Limits()
         self._bases = {name: base_checked(url) for name, url in {**BASES, **bases}.items()}
+        self._urls: dict[tuple[Provider, bytes, bytes], httpx.URL] = {}
         self._client = client or httpx.AsyncClient(
             timeout=httpx.Timeout(given.silence_s, connect=given.connect_s),
             limits=httpx.Limits(
@@ -69,13 +71,23 @@ class Upstream:
         """Where a provider is called, for a message to a person."""
         return str(self._bases[provider])
 
+    def _url(self, provider: Provider, path: bytes, query: bytes) -> httpx.URL:
+        """Where a call goes. Agents call the same few addresses, and making one takes long."""
+        known = self._urls.get((provider, path, query))
+        if known is not None:
+            return known
+        base = self._bases[provider]
+        raw_path = joined(base.raw_path, path) + (b"?" + query if query else b"")
+        url = base.copy_with(raw_path=raw_path)
+        if len(self._urls) < URLS_MAX and len(raw_path) < URL_BYTES_MAX:
+            self._urls[provider, path, query] = url
+        return url
+
     async def send(
         self, method: str, target: Target, query: bytes, headers: list[Header], content: Content
     ) -> Answer:
         """The answer, with its body still to be read."""
-        base = self._bases[target.provider]
-        path = joined(base.raw_path, target.path)
-        url = base.copy_with(raw_path=path + (b"?" + query if query else b""))
+        url = self._url(target.provider, target.path, query)
         has_body = bool(content) or not isinstance(content, bytes)
         request = httpx.Request(
             method, url, headers=_sent(headers, content), content=content if has_body else None
