@@ -44,7 +44,7 @@ DOORS = {
     ("aio", "engine"),
     ("types", "engine"),
 }
-CORE_LINES_MAX = 2_700
+CORE_LINES_MAX = 2_750
 IMPURE = {
     "os",
     "time",
