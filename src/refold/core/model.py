@@ -181,6 +181,9 @@ class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 ERASED_NOTE = "refold.erased"  # by which a device says that it erased what another asked for
+ENCRYPTED = (
+    "refold.encrypted"  # who wrote a note that only devices with a key can read, and its kind
+)
 MEMORY_PREFIX = "memory."  # how the ids of logs begin that hold memories, not conversations
 Trust = Literal["user", "model", "tool", "import"]
 

@@ -232,10 +232,13 @@ class SyncedStore(Protocol):
         *,
         skip_blocked: bool = False,
         new_far: bool = False,
+        takes_plain: bool = False,
         progress: SyncListener | None = None,
     ) -> SyncReport:
         """Makes both sides the same, for these conversations or all. `new_far` says that the far
-        store may have lost all that it had: without it, such a one is not filled again."""
+        store may have lost all that it had: without it, such a one is not filled again. With a
+        key, `takes_plain` takes in what lies there in plain text, which anybody could have
+        written."""
         ...
 
     def sync_status(self, ids: Sequence[str] = ()) -> SyncStatus:

@@ -17,6 +17,7 @@ from msgspec import Struct
 from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound, RefoldError, Unavailable
+from refold.stores.encrypted.event import check_readable
 from refold.stores.hybrid import erasure, tails
 from refold.stores.hybrid.moves import Move, Moves
 from refold.stores.protocol import Store, SyncListener
@@ -342,7 +343,9 @@ def all_conversations(store: Store) -> Iterator[Conversation]:
 
 
 def _check_chain(store: Store, id: str, events: Sequence[Event], after: int, before: bytes) -> None:
-    """Corrupt if what came is not one log: nothing of it is taken in."""
+    """Corrupt if what came is not one log, Denied if it is encrypted: nothing of it is taken in."""
+    for event in events:
+        check_readable(store.url, id, event)
     for fault in codec.check(events, after=after, before=before):
         raise Corrupt(f"{store.url}: {id}: {fault}", hint="refold verify on the far store")
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from refold.core import codec
 from refold.core.model import Conversation, Event
-from refold.errors import Denied, NotFound, RefoldError, Unavailable
+from refold.errors import Denied, Invalid, NotFound, RefoldError, Unavailable
 from refold.stores import checks, erase_events
 from refold.stores.hybrid import hold, record
 from refold.stores.hybrid.exchange import Exchange, all_conversations
@@ -38,6 +38,9 @@ from refold.stores.protocol import (
     SyncState,
     SyncStatus,
 )
+
+if TYPE_CHECKING:
+    from refold.stores.encrypted.store import EncryptedStore
 
 SILENCE_S = 30.0  # so long a far store that did not answer is not asked for what is unknown
 FAR_STORE = "far store"
@@ -106,15 +109,27 @@ class HybridStore:
         *,
         skip_blocked: bool = False,
         new_far: bool = False,
+        takes_plain: bool = False,
         progress: SyncListener | None = None,
     ) -> SyncReport:
         """Makes both sides the same, for these conversations or all."""
         if self._read_only:
             said = f"cannot sync: {self.near.url} is open for reading only"
             raise Denied(said, hint="open it without read_only=True to sync")
-        exchange = Exchange(self.near, self.far, self.moves, check=self._check, progress=progress)
-        rounds = Rounds(self.near, self.far, exchange, far_url=self.far_url, timing=self._timing)
+        far = self.encrypted().taking_plain() if takes_plain else self.far
+        exchange = Exchange(self.near, far, self.moves, check=self._check, progress=progress)
+        rounds = Rounds(self.near, far, exchange, far_url=self.far_url, timing=self._timing)
         return rounds.run(ids, skip_blocked=skip_blocked, new_far=new_far)
+
+    def encrypted(self) -> EncryptedStore:
+        """The far store as one with a key; Invalid if it has none."""
+        from refold.stores.encrypted.store import EncryptedStore
+
+        if not isinstance(self.far, EncryptedStore):
+            raise Invalid(
+                f"{self.far_url} is synced without a key", hint="add &key=FILE to the URL"
+            )
+        return self.far
 
     def _sync_quietly(self, ids: Sequence[str]) -> bool:
         """A sync that nobody waits for; its reasons stand in the record."""
