@@ -226,6 +226,11 @@ class SyncedStore(Protocol):
 
     redact: Redact
 
+    @property
+    def far(self) -> Store:
+        """The far store, decrypted where there is a key."""
+        ...
+
     def sync(
         self,
         ids: Sequence[str] = (),
@@ -239,6 +244,11 @@ class SyncedStore(Protocol):
         store may have lost all that it had: without it, such a one is not filled again. With a
         key, `takes_plain` takes in what lies there in plain text, which anybody could have
         written."""
+        ...
+
+    def encrypt_again(self) -> dict[str, str]:
+        """Encrypts again, with the newest key, what lies far in plain text or by an older one;
+        gives what was, by conversation. Conflict while the two sides are not the same."""
         ...
 
     def sync_status(self, ids: Sequence[str] = ()) -> SyncStatus:

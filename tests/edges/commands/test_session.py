@@ -69,6 +69,8 @@ CREATING = (
     "statusline",
     "mcp",
     "sync",
+    "sync verify",
+    "sync key apply",
     "proxy",
     "run",
     "hook claude-code install",

@@ -308,6 +308,10 @@ class EncryptedStore:
         ]
         return ", ".join(part for part in said if part)
 
+    def places(self) -> dict[str, str]:
+        """Where the far store keeps the contents that are known, by digest."""
+        return dict(self._known.contents)
+
     def flush(self) -> None:
         self.far.flush()
         self._write_known()

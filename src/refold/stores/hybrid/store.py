@@ -131,6 +131,12 @@ class HybridStore:
             )
         return self.far
 
+    def encrypt_again(self) -> dict[str, str]:
+        """Encrypts again what lies far in plain text or by an older key; what was, by id."""
+        from refold.stores.encrypted.renewal import renew
+
+        return renew(self.near, self.encrypted(), lambda: self.sync(new_far=True))
+
     def _sync_quietly(self, ids: Sequence[str]) -> bool:
         """A sync that nobody waits for; its reasons stand in the record."""
         return self.sync(ids, skip_blocked=True).is_done
