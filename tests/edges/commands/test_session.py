@@ -70,6 +70,8 @@ CREATING = (
     "mcp",
     "sync",
     "sync verify",
+    "sync devices",
+    "sync forget",
     "sync key apply",
     "proxy",
     "run",

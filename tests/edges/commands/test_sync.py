@@ -284,3 +284,28 @@ def test_a_log_that_is_encrypted_is_not_opened_in_the_far_store_itself(tmp_path:
         say(f"files:{tmp_path}/team", "in plain text on top of it")
     shown = run("show", "talk", "--store", f"files:{tmp_path}/team")
     assert shown.exit_code != 0 and "is encrypted" in shown.output
+
+
+# --- devices ---
+
+
+def test_an_erasure_names_the_devices_that_have_not_confirmed_it(tmp_path: Path) -> None:
+    one, two = (f"hybrid:sqlite:{tmp_path}/{n}/r.db?far=files:{tmp_path}/team" for n in "ab")
+    say(one, "a word")
+    for url in (one, two, one):
+        assert run("sync", "--store", url).exit_code == 0
+    listed = json.loads(run("sync", "devices", "--store", one, "--json").output)["devices"]
+    [other] = [device["name"] for device in listed if not device["is_here"]]
+    assert other in run("sync", "devices", "--store", one).output
+    erased = run("erase", "talk", "2", "--yes", "--store", one)
+    assert f"not yet   {other}" in erased.output
+    assert run("sync", "--store", one).exit_code == 0
+    found = json.loads(run("erase", "talk", "--store", one, "--json").output)
+    assert [device["name"] for device in found["unconfirmed"]] == [other]
+    for url in (two, one):
+        assert run("sync", "--store", url).exit_code == 0
+    confirmed = run("erase", "talk", "--store", one)
+    assert f"confirmed {other}" in confirmed.output and "not yet" not in confirmed.output
+    assert run("sync", "forget", other, "--store", one).exit_code == 0
+    assert other not in run("sync", "devices", "--store", one).output
+    assert run("sync", "forget", other, "--store", one).exit_code == 3

@@ -18,6 +18,7 @@ from refold.core import codec
 from refold.core.model import Artifact, Memory, Message, Meta, Note, Text
 from refold.log.draft import Draft
 from refold.log.log import Log
+from refold.log.reading import conversations as conversations_in
 from refold.stores import open_store, synced_of
 from refold.stores.encrypted import keys
 from refold.stores.encrypted.keys import Key, Keys
@@ -211,7 +212,7 @@ def test_two_devices_with_a_key_talk_by_a_server_whose_disk_has_no_word(running,
     assert first == second and len(first) == 2
     server = open_store(place)
     assert {event.by for id in first for event in server.read(id)} == {"refold.encrypted"}
-    assert [one.title for one in server.conversations()] == ["", ""]
+    assert [one.title for one in conversations_in(server)] == ["", ""]
     server.close()
     kept = b"".join(
         path.read_bytes()

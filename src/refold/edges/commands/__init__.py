@@ -73,6 +73,8 @@ COMMANDS = {
     "copy": Entry("copy", "Copy conversations to another store."),
     "sync": Entry("sync.sync", "Make this store and a far one the same, or say how they stand."),
     "sync verify": Entry("sync.verify", "Check that the far store keeps what was sent to it."),
+    "sync devices": Entry("sync.devices", "List the devices that sync with the far store."),
+    "sync forget": Entry("sync.forget", "List a device no more, until it syncs again."),
     "sync key new": Entry(
         "sync.key.new", "Make a key by which a far store can read nothing.", is_shell_only=True
     ),

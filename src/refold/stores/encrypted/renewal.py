@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from refold.core.model import Conversation
+from refold.core.model import DEVICE_PREFIX, Conversation
 from refold.errors import Conflict
 from refold.stores import checks
 from refold.stores.encrypted.store import EncryptedStore
@@ -31,6 +31,9 @@ def renew(near: Store, far: EncryptedStore, sync: Sync) -> dict[str, str]:
     there = {about.id: about for about in all_conversations(far)}
     why = {id: said for id in there if (said := far.outdated(id))}
     kept = far.places()
+    for id in [id for id in why if id.startswith(DEVICE_PREFIX)]:
+        far.delete(id)  # each device says it again
+        del why[id]
     for id in _forks_first(there, why):
         here = tails.about(near, id)
         now = far.conversation(id)

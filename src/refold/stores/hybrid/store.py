@@ -15,17 +15,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec.structs import replace
+
+from refold.checked import quoted
 from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.errors import Denied, Invalid, NotFound, RefoldError, Unavailable
 from refold.stores import checks, erase_events
-from refold.stores.hybrid import hold, record
+from refold.stores.hybrid import devices, hold, record
 from refold.stores.hybrid.exchange import Exchange, all_conversations
 from refold.stores.hybrid.moves import Moves
 from refold.stores.hybrid.rounds import Rounds, Timing
 from refold.stores.hybrid.worker import Worker
 from refold.stores.protocol import (
     WAITING,
+    Device,
     Listening,
     Recovery,
     Redact,
@@ -166,6 +170,27 @@ class HybridStore:
             reason=kept.reason,
             conversations=tuple(found),
         )
+
+    def devices(self) -> list[Device]:
+        """The devices that sync with the far store, as the last whole sync found them."""
+        kept = record.read(self._record_path, self.far_url)
+        return [
+            Device(name=one.name, at_ms=one.at_ms, is_here=one.name == kept.device)
+            for one in devices.listed(kept)
+        ]
+
+    def forget_device(self, name: str) -> None:
+        """Lists a device no more, anywhere, until it syncs again."""
+        with record.locked(self._record_path):
+            kept = record.read(self._record_path, self.far_url)
+            found = devices.named(kept, name)
+            if found is None or found[1].is_forgotten:
+                said = f"there is no device {quoted(name, 80)}"
+                raise NotFound(said, hint="refold sync devices lists them")
+            id, known = found
+            devices.forget(self.far, id, known, checks.now_ms())
+            kept.devices[id] = replace(known, is_forgotten=True)
+            record.write(self._record_path, kept)
 
     def sync_mark(self) -> SyncMark:
         return record.mark(self._record_path)
