@@ -151,6 +151,24 @@ def test_erased_words_leave_both_sides_and_logs_still_agree() -> None:
     assert late.near.read("c") == one.near.read("c")
 
 
+@pytest.mark.parametrize("is_shared", [True, False], ids=["named twice", "named once"])
+def test_erasing_drops_a_content_nobody_names_also_where_its_place_is_forgotten(
+    is_shared: bool,
+) -> None:
+    far = MemoryStore()
+    one, two = device(far), device(far)
+    digest = one.put([b"an output"])
+    named = Artifact(id=codec.artifact_id(digest), digest=digest, size_bytes=9)
+    for id in ("c", "d") if is_shared else ("c",):
+        Log(one, id).append([Draft(body=named, by="user")])
+    assert one.sync().is_done and two.sync().is_done
+    two.far._known.contents.clear()  # as after a kill
+    erase(one, "c", [1])
+    assert one.sync().is_done and two.sync().is_done
+    for store in (one.near, two.near, far):
+        assert bool(store._contents) is is_shared
+
+
 def test_forks_are_shared_there_and_here() -> None:
     far = MemoryStore()
     one = device(far)

@@ -38,15 +38,18 @@ def read(path: str | None) -> Known:
 
 
 def write(path: str | None, known: Known) -> None:
-    """Keeps what is known, where there is a place for it; that it cannot costs nothing more than
-    a lost file does."""
+    """Adds what is known to what others keep there, where there is a place for it; that it cannot
+    costs nothing more than a lost file does."""
     if path is None or not os.path.isdir(os.path.dirname(path)):
         return
+    kept = read(path)
+    kept.ends |= known.ends
+    kept.contents |= known.contents
     fresh = f"{path}.{secrets.token_hex(4)}"
     try:
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb") as file:
-            file.write(msgspec.json.encode(known))
+            file.write(msgspec.json.encode(kept))
         os.replace(fresh, path)
     except OSError:
         return

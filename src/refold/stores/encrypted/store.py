@@ -278,6 +278,18 @@ class EncryptedStore:
         a digest tells whoever guesses a content that the guess is right."""
         return self._known.contents.get(codec.digest_checked(digest))
 
+    def learn_place(self, id: str, seq: int, digest: str) -> None:
+        """Finds where a content lies whose event is known near: that stands in the far envelope,
+        also once the event is erased. Whoever asks whether it is there must not be told no because
+        nobody remembers where."""
+        if self._place_of(digest) is not None:
+            return
+        for event in self.far.read(id, after=seq - 1, last=seq, limit=1):
+            found = self._opened(id, event)
+            there = digest if found is None else found.envelope.content
+            if there:
+                self._keep_content(digest, there)
+
     def _content_of(self, event: Event) -> str:
         named = [self._place_of(artifact.digest) for artifact in tails.contents_of([event])]
         return named[0] or "" if named else ""
@@ -314,13 +326,14 @@ class EncryptedStore:
 
     def flush(self) -> None:
         self.far.flush()
-        self._write_known()
+        self.keep_known()
 
     def close(self) -> None:
-        self._write_known()
+        self.keep_known()
         self.far.close()
 
-    def _write_known(self) -> None:
+    def keep_known(self) -> None:
+        """Writes what was learnt, so that the next process need not read it again."""
         if self._is_news:
             self._is_news = False
             known.write(self._path, self._known)

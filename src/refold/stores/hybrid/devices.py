@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
+from refold.checked import quoted
 from refold.core import codec
 from refold.core.model import DEVICE_NOTE, DEVICE_PREFIX, Conversation, Event, Note
 from refold.errors import NotFound, RefoldError
@@ -98,10 +98,16 @@ def _check_twin(kept: record.Record) -> None:
         kept.device, kept.told, kept.told_mark = record.new_device(), 0, ""
 
 
-def forget(far: Store, id: str, said: record.DeviceState, now_ms: int) -> None:
-    """Says that a device is not to be listed until it syncs again."""
-    note = Said(device=said.name, at_ms=said.at_ms, number=said.number, mark=said.mark)
-    _append(far, replace(note, is_forgotten=True), now_ms, id=id)
+def forget(kept: record.Record, far: Store, name: str, now_ms: int) -> None:
+    """Says that a device is not to be listed until it syncs again; NotFound if none is listed by
+    this name."""
+    found = [(id, one) for id, one in kept.devices.items() if one.name == name]
+    if not found or found[0][1].is_forgotten:
+        said = f"there is no device {quoted(name, 80)}"
+        raise NotFound(said, hint="refold sync devices lists them")
+    id, one = found[0]
+    note = Said(device=name, at_ms=one.at_ms, number=one.number, mark=one.mark, is_forgotten=True)
+    kept.devices[id] = _state(note, _append(far, note, now_ms, id=id))
 
 
 def _newest(far: Store, about: Conversation) -> Said:
@@ -147,11 +153,6 @@ def _sealed(about: Conversation, said: Said, now_ms: int) -> Event:
         body=codec.encode(Note(kind=DEVICE_NOTE, data=msgspec.to_builtins(said))),
         salt=secrets.token_bytes(codec.SALT_BYTES),
     )
-
-
-def named(kept: record.Record, name: str) -> tuple[str, record.DeviceState] | None:
-    """The device of a name, with the id of its log."""
-    return next(((id, one) for id, one in kept.devices.items() if one.name == name), None)
 
 
 def listed(kept: record.Record) -> Sequence[record.DeviceState]:

@@ -15,9 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from msgspec.structs import replace
-
-from refold.checked import quoted
 from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.errors import Denied, Invalid, NotFound, RefoldError, Unavailable
@@ -123,7 +120,11 @@ class HybridStore:
         far = self.encrypted().taking_plain() if takes_plain else self.far
         exchange = Exchange(self.near, far, self.moves, check=self._check, progress=progress)
         rounds = Rounds(self.near, far, exchange, far_url=self.far_url, timing=self._timing)
-        return rounds.run(ids, skip_blocked=skip_blocked, new_far=new_far)
+        report = rounds.run(ids, skip_blocked=skip_blocked, new_far=new_far)
+        keep: Callable[[], None] | None = getattr(far, "keep_known", None)
+        if keep is not None:
+            keep()
+        return report
 
     def encrypted(self) -> EncryptedStore:
         """The far store as one with a key; Invalid if it has none."""
@@ -183,13 +184,7 @@ class HybridStore:
         """Lists a device no more, anywhere, until it syncs again."""
         with record.locked(self._record_path):
             kept = record.read(self._record_path, self.far_url)
-            found = devices.named(kept, name)
-            if found is None or found[1].is_forgotten:
-                said = f"there is no device {quoted(name, 80)}"
-                raise NotFound(said, hint="refold sync devices lists them")
-            id, known = found
-            devices.forget(self.far, id, known, checks.now_ms())
-            kept.devices[id] = replace(known, is_forgotten=True)
+            devices.forget(kept, self.far, name, checks.now_ms())
             record.write(self._record_path, kept)
 
     def sync_mark(self) -> SyncMark:
