@@ -282,6 +282,15 @@ def test_a_log_that_is_encrypted_is_not_opened_in_the_far_store_itself(tmp_path:
     assert run("sync", "--store", one).exit_code == 0
     with pytest.raises(refold.Denied, match="is encrypted"):
         say(f"files:{tmp_path}/team", "in plain text on top of it")
+    say_plain = f"files:{tmp_path}/team"
+    with refold.open("plain", store=say_plain, model="gpt-4o") as context:
+        context.append({"role": "user", "content": "of somebody without a key"})
+        context.artifacts.put("an output\n" * 500, name="output")
+    listed = run("list", "--store", say_plain)
+    assert listed.exit_code == 0 and "[encrypted]" in listed.output
+    assert run("artifacts", "clean", "--keep-count", "0", "--store", say_plain).exit_code == 0
+    assert run("delete", "plain", "--yes", "--store", say_plain).exit_code == 0
+    assert run("sync", "verify", "--store", one).exit_code == 0
     shown = run("show", "talk", "--store", f"files:{tmp_path}/team")
     assert shown.exit_code != 0 and "is encrypted" in shown.output
 

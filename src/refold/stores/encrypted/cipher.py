@@ -57,7 +57,7 @@ def aead(secret: bytes) -> Aead:
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ModuleNotFoundError as error:
-        said = "a key in the store's URL needs the package cryptography"
+        said = "a key in the store's URL needs the package cryptography (refold[encrypted])"
         raise Invalid(said, hint="pip install 'refold[encrypted]'") from error
     cipher: Aead = AESGCM(secret)
     return cipher

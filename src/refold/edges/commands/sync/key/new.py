@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 from msgspec import Meta
@@ -45,7 +46,8 @@ def run(session: Session, arguments: KeyNewArguments) -> KeyMade:
     made = make_key(
         arguments.file, passphrase=passphrase, name=arguments.name, rotates=arguments.rotate
     )
-    return KeyMade(file=arguments.file, key=made, older=tuple(key_ids(arguments.file)[1:]))
+    file = os.path.abspath(os.path.expanduser(arguments.file))
+    return KeyMade(file=file, key=made, older=tuple(key_ids(file)[1:]))
 
 
 def show(made: KeyMade, screen: Screen) -> None:
