@@ -26,8 +26,10 @@ def named_first(words: Sequence[str], known: Mapping[str, Entry]) -> list[str]:
         return list(words)
     for places in _names(words[:WORDS_MAX], known):
         name = " ".join(words[place] for place in places)
-        before = [word for at, word in enumerate(words[: places[-1]]) if at not in places]
-        if _takes(name, before):
+        # A value stands beside its option, never behind a word of the name.
+        parts = [words[after + 1 : at] for after, at in zip((-1, *places), places)]
+        if all(_takes(name, part) for part in parts):
+            before = [word for part in parts for word in part]
             return [*name.split(), *before, *words[places[-1] + 1 :]]
     return list(words)
 
