@@ -92,7 +92,7 @@ def test_a_conversation_that_is_held_or_blocked_says_why(tmp_path: Path) -> None
     assert device.sync() == ["sync-held"]
     refold.conversations.erase(device.url, "c", [2])
     assert device.sync() == ["sync-synced"]
-    [log] = device.far.rglob("messages.jsonl")
+    [log] = (device.far / "conversations" / "c").rglob("messages.jsonl")
     log.write_bytes(b"{}\n" + log.read_bytes())
     device.say("next")
     assert device.sync() == ["sync-blocked"]

@@ -24,7 +24,7 @@ from refold.core.codec import ARTIFACT_ID
 from refold.core.fold import Fold
 from refold.core.model import CLEANER, Artifact, Block, Conversation, ToolResult
 from refold.core.shortened import text_of
-from refold.errors import Conflict, Corrupt, Invalid, NotFound
+from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound
 from refold.log.draft import Draft
 from refold.log.log import Log
 from refold.log.reading import conversations, named_by
@@ -179,6 +179,8 @@ class _Contents:
             self._ask(store, about)
         except Corrupt as error:
             self._spare(store, about, error)
+        except Denied:
+            return  # encrypted there: its contents are, too, and go by other digests
 
     def _ask(self, store: Store, about: Conversation) -> None:
         log = Log(store, about.id)

@@ -23,7 +23,7 @@ from refold.artifacts.listing import listed
 from refold.conversations.listing import newest
 from refold.core.model import Conversation, Event
 from refold.display import number
-from refold.errors import Conflict, Corrupt, Invalid, NotFound, Unavailable
+from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound, Unavailable
 from refold.log.log import Log, now_ms
 from refold.log.reading import artifact_of, conversations, named_by, readable
 from refold.stores.protocol import Store
@@ -186,7 +186,7 @@ def _listed_contents(store: Store, about: Conversation) -> set[str] | None:
     try:
         outputs = listed(Log(store, about.id))
         return {one.artifact.digest for one in outputs if not one.cleaned_ms}
-    except Corrupt:
+    except (Corrupt, Denied):  # a log that is encrypted there names nothing that anybody can read
         named, is_all = named_by(store, about)
         return {artifact.digest for artifact in named} if is_all else None
 

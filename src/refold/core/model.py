@@ -181,6 +181,10 @@ class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 ERASED_NOTE = "refold.erased"  # by which a device says that it erased what another asked for
+DEVICE_NOTE = "refold.device"  # by which a device says that it synced with a far store
+DEVICE_PREFIX = "refold.device."  # how the ids of logs begin, in far stores, that hold such notes
+# Who wrote a note that only devices with a key can read, and its kind.
+ENCRYPTED = "refold.encrypted"
 MEMORY_PREFIX = "memory."  # how the ids of logs begin that hold memories, not conversations
 Trust = Literal["user", "model", "tool", "import"]
 

@@ -28,11 +28,11 @@ from refold.core.codec import (
 )
 from refold.core.fold import Fold, folded
 from refold.core.laws import calls_of, results_of
-from refold.core.model import Body, Event, Message, Role, Slot, Span, ToolCall
+from refold.core.model import ENCRYPTED, Body, Event, Message, Role, Slot, Span, ToolCall
 from refold.core.switches import REACHING, switches
 from refold.errors import Conflict, Corrupt, NotFound, RefoldError, sentence
 from refold.log.draft import Draft
-from refold.stores import synced_of
+from refold.stores import refuse_encrypted, synced_of
 from refold.stores.protocol import Store, SyncedStore
 from refold.system.moments import HAPPENED_MS_MAX
 
@@ -134,7 +134,10 @@ class Log:
             after = events[-1].seq
 
     def _check_chain(self, event: Event, before: bytes | None) -> None:
-        """Corrupt if the envelope is not the one that was sealed on top of `before`."""
+        """Corrupt if the envelope is not the one that was sealed on top of `before`, Denied if
+        what it says is encrypted: nothing in plain text goes on top of that."""
+        if event.by == ENCRYPTED:
+            refuse_encrypted(self.store, self.conversation, event)
         if before is not None and not continues(event, before):
             what = f"{self.conversation}: the chain is broken at event {event.seq}"
             raise Corrupt(what, hint=REPAIR)

@@ -11,20 +11,21 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping
 
 from refold.core import codec
-from refold.core.model import MEMORY_PREFIX, Artifact, Conversation, Event
+from refold.core.model import DEVICE_PREFIX, MEMORY_PREFIX, Artifact, Conversation, Event
 from refold.errors import Corrupt, Invalid, NotFound
 from refold.stores.protocol import Store
 
 READ_EVENTS = 500
 LIST_CONVERSATIONS = 200
+OTHERS = (MEMORY_PREFIX, DEVICE_PREFIX)  # how ids begin that are not of conversations
 
 
 def conversations(store: Store) -> Iterator[Conversation]:
-    """All conversations of a store, by id. A log of memories is none."""
+    """All conversations of a store, by id. A log of memories is none, nor is that of a device."""
     after = ""
     while True:
         page = store.conversations(after=after, limit=LIST_CONVERSATIONS)
-        yield from (about for about in page if not is_memory(about.id))
+        yield from (about for about in page if not about.id.lower().startswith(OTHERS))
         if len(page) < LIST_CONVERSATIONS:
             return
         after = page[-1].id
@@ -68,6 +69,9 @@ def open_id_checked(id: str) -> str:
     if is_memory(codec.conversation_checked(id)):
         said = f"{id!r} is the name of a memory, not of a conversation"
         raise Invalid(said, hint="refold.open_memory opens a memory; choose another id")
+    if id.lower().startswith(DEVICE_PREFIX):
+        said = f"{id!r} is the name of a device's log, not of a conversation"
+        raise Invalid(said, hint="refold sync devices lists them; choose another id")
     return id
 
 

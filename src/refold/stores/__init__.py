@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Store", "TooNew", "asked_token", "batch_of", "erase_events", "events_in",
     "hints_of", "is_on_this_disk", "is_read_only", "is_redacting", "is_same_place", "is_there",
-    "open_orgs", "open_store", "passes_walls", "reading_store", "server_place", "synced_of",
-    "telling", "terms_of", "together",
+    "key_ids", "make_key", "open_orgs", "open_store", "passes_walls", "reading_store",
+    "refuse_encrypted", "server_place", "synced_of", "telling", "terms_of", "together",
 ]  # fmt: skip
 
 
@@ -116,6 +116,31 @@ def synced_of(store: Store) -> SyncedStore | None:
     """The same store as one that can be synced; None for one that cannot."""
     behind = store.store if isinstance(store, ReadOnlyStore) else store
     return cast(SyncedStore, behind) if hasattr(behind, "goes_on") else None
+
+
+def make_key(path: str, *, passphrase: str = "", name: str = "", rotates: bool = False) -> str:
+    """Makes a file with a key by which what goes to a far store is encrypted, or puts a newer one
+    in front of those of a file; gives the name of the key. It is a random one, or follows from a
+    passphrase and a name."""
+    from refold.stores.encrypted import keys
+
+    key = keys.key_of(passphrase, name) if passphrase else keys.random_key()
+    made = keys.rotate(path, key) if rotates else keys.create(path, key)
+    return made.newest.id
+
+
+def key_ids(path: str) -> list[str]:
+    """The names of the keys of a file, the newest first."""
+    from refold.stores.encrypted import keys
+
+    return [key.id for key in keys.read(path).keys]
+
+
+def refuse_encrypted(store: Store, conversation: str, event: Event) -> None:
+    """Denied if an event of a log is one that only a device with a key can read."""
+    from refold.stores.encrypted.event import check_readable
+
+    check_readable(store.url, conversation, event)
 
 
 def is_redacting(store: Store) -> bool:

@@ -200,6 +200,15 @@ class SyncStatus(Struct, frozen=True, kw_only=True):
     conversations: tuple[Synced, ...] = ()
 
 
+class Device(Struct, frozen=True, kw_only=True):
+    """A device that syncs with a far store: when it synced everything last, by its own clock, to
+    the hour. `is_here` says that it is this one."""
+
+    name: str
+    at_ms: int
+    is_here: bool = False
+
+
 class NewHeads(Struct, frozen=True, kw_only=True):
     """What a far store says has changed: new heads by conversation, or `is_all` where it cannot
     say, and all heads are to be compared."""
@@ -225,6 +234,12 @@ class SyncedStore(Protocol):
     secrets: they are taken out before they are sealed, held back, or left."""
 
     redact: Redact
+    far_url: str
+
+    @property
+    def far(self) -> Store:
+        """The far store, decrypted where there is a key."""
+        ...
 
     def sync(
         self,
@@ -232,14 +247,31 @@ class SyncedStore(Protocol):
         *,
         skip_blocked: bool = False,
         new_far: bool = False,
+        takes_plain: bool = False,
         progress: SyncListener | None = None,
     ) -> SyncReport:
         """Makes both sides the same, for these conversations or all. `new_far` says that the far
-        store may have lost all that it had: without it, such a one is not filled again."""
+        store may have lost all that it had: without it, such a one is not filled again. With a
+        key, `takes_plain` takes in what lies there in plain text, which anybody could have
+        written."""
+        ...
+
+    def encrypt_again(self) -> dict[str, str]:
+        """Encrypts again, with the newest key, what lies far in plain text or by an older one;
+        gives what was, by conversation. Conflict while the two sides are not the same."""
         ...
 
     def sync_status(self, ids: Sequence[str] = ()) -> SyncStatus:
         """How these conversations stand, or all, as far as that is known here."""
+        ...
+
+    def devices(self) -> list[Device]:
+        """The devices that sync with the far store, as the last whole sync found them."""
+        ...
+
+    def forget_device(self, name: str) -> None:
+        """Lists a device no more, anywhere, until it syncs again. NotFound if none is listed by
+        that name."""
         ...
 
     def sync_mark(self) -> SyncMark:

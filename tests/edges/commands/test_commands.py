@@ -26,6 +26,7 @@ from refold.edges.commands.session import Session
 from refold.edges.server.orgs import Orgs
 from refold.edges.server.tokens import Tokens
 from refold.errors import OUTCOMES, Invalid
+from refold.stores import make_key, open_store, synced_of
 from refold.stores.remote.client import TokenAbout
 from tests.edges.cli.rooms import run
 
@@ -86,6 +87,12 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "replay": {"session": "fix-login", "window": 2_000},
     "copy": {"from": "STORE", "to": "files:tree"},
     "sync": {"far": "files:team"},
+    "sync verify": {"far": "files:team"},
+    "sync devices": {"far": "files:team"},
+    "sync forget": {"device": "DEVICE", "far": "files:team"},
+    "sync key new": {"file": "new.key"},
+    "sync key list": {"file": "acme.key"},
+    "sync key apply": {"far": "files:team", "key": "acme.key", "yes": True},
     "erase": {"seqs": ["4"], "yes": True},
     "delete": {"conversations": ["fix-login"], "yes": True},
     "sweep": {"keep": 0, "yes": True},
@@ -148,9 +155,22 @@ def arguments(name: str, url: str) -> Any:
     text = json.dumps(EXAMPLES[name]).replace("ARTIFACT", artifact.id).replace("STORE", url)
     text = text.replace("BATCH", batch).replace("MEMORY", memory)
     text = text.replace("PLACE", PLACE)
+    if "DEVICE" in text:
+        text = text.replace("DEVICE", _synced_device(url))
+    if "acme.key" in text:
+        make_key("acme.key")
     if "sqlite:team" in text:
         text = text.replace("TOKEN", _team_token())
     return msgspec.json.decode(text, type=load(name).arguments)
+
+
+def _synced_device(url: str) -> str:
+    """The name of this device, which has synced with a folder."""
+    store = open_store(f"hybrid:{url}?far=files:team")
+    synced_of(store).sync()
+    [device] = synced_of(store).devices()
+    store.close()
+    return device.name
 
 
 def _team_token() -> str:

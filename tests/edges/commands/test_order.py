@@ -46,6 +46,11 @@ def test_a_value_that_is_a_name_stays_a_value() -> None:
     assert named_first(words, COMMANDS) == ["memory", "reindex", *words[:4], "last"]
 
 
+def test_a_value_that_is_the_name_of_a_group_stays_with_its_option() -> None:
+    words = ["--limit", "memory", "context", "search", "last"]
+    assert named_first(words, COMMANDS) == ["context", "search", "--limit", "memory", "last"]
+
+
 @given(st.data())
 def test_options_stand_wherever_one_likes(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(COMMANDS)))

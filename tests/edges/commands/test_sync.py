@@ -180,3 +180,141 @@ def test_erase_says_where_it_is_erased_and_where_not_yet(tmp_path: Path) -> None
     (tmp_path / "c").rename(tmp_path / "d")
     four = two.replace("/b/", "/d/")
     assert names[1] in run("sync", "status", "--store", four).output
+
+
+# --- keys ---
+
+
+def encrypted(tmp_path: Path, name: str) -> str:
+    return f"hybrid:sqlite:{tmp_path}/{name}.db?far=files:{tmp_path}/team&key={tmp_path}/acme.key"
+
+
+def team_bytes(tmp_path: Path) -> bytes:
+    return b"".join(one.read_bytes() for one in (tmp_path / "team").rglob("*") if one.is_file())
+
+
+def test_a_key_is_made_listed_and_used(tmp_path: Path) -> None:
+    made = run("sync", "key", "new", f"{tmp_path}/acme.key")
+    assert made.exit_code == 0 and "only you can read" in made.output
+    [key] = json.loads(run("sync", "key", "list", f"{tmp_path}/acme.key", "--json").output)["keys"]
+    assert key in made.output
+    secret = (tmp_path / "acme.key").read_text().rsplit(":", 1)[1].strip()
+    assert secret not in made.output
+    assert run("sync", "key", "new", f"{tmp_path}/acme.key").exit_code == 4
+    one, two = encrypted(tmp_path, "a"), encrypted(tmp_path, "b")
+    say(one, "a word that nobody may read")
+    assert run("sync", "--store", one).exit_code == 0
+    assert run("sync", "--store", two).exit_code == 0
+    assert "a word that nobody may read" in run("show", "talk", "--store", two).output
+    assert b"nobody may read" not in team_bytes(tmp_path)
+    checked = run("sync", "verify", "--store", two)
+    assert checked.exit_code == 0 and "as it was written" in checked.output
+
+
+def test_a_passphrase_gives_one_key_on_every_device(tmp_path: Path) -> None:
+    files = [str(tmp_path / name) for name in ("one.key", "two.key")]
+    for file in files:
+        given = ("--passphrase", "--name", "acme")
+        made = run("sync", "key", "new", file, *given, input="four words in a row\n")
+        assert made.exit_code == 0, made.output
+        assert "four words" not in made.output
+    assert Path(files[0]).read_bytes() == Path(files[1]).read_bytes()
+    assert run("sync", "key", "new", f"{tmp_path}/x.key", "--name", "acme").exit_code == 2
+
+
+def test_what_lay_there_in_plain_text_is_encrypted_again(tmp_path: Path) -> None:
+    plain = f"hybrid:sqlite:{tmp_path}/a.db?far=files:{tmp_path}/team"
+    with refold.open("talk", store=plain, model="gpt-4o") as context:
+        context.append({"role": "user", "content": "a word of before"})
+        context.artifacts.put("an output of before\n" * 500, name="output")
+    assert run("fork", "talk", "other", "--at", "1", "--store", plain).exit_code == 0
+    assert run("sync", "--store", plain).exit_code == 0
+    assert b"of before" in team_bytes(tmp_path)
+    run("sync", "key", "new", f"{tmp_path}/acme.key")
+    one = encrypted(tmp_path, "a")
+    say(one, "a word of today")
+    assert run("sync", "--store", one).exit_code == 0
+    # A device that comes later does not take in what anybody could have written there.
+    late = run("sync", "--store", encrypted(tmp_path, "b"))
+    assert late.exit_code == 4 and "plain text" in late.output
+    told = run("sync", "key", "apply", "--yes", "--store", one)
+    assert told.exit_code == 0 and "in plain text" in told.output
+    for word in (b"of before", b"of today"):
+        assert word not in team_bytes(tmp_path)
+    assert run("sync", "--store", encrypted(tmp_path, "b")).exit_code == 0
+    assert "a word of before" in run("show", "talk", "--store", encrypted(tmp_path, "b")).output
+    listed = json.loads(run("list", "--store", encrypted(tmp_path, "b"), "--json").output)
+    assert {one["parent"] for one in listed["conversations"]} == {"", "talk"}
+    nothing = run("sync", "key", "apply", "--yes", "--store", one)
+    assert "0 conversations encrypted again" in nothing.output
+
+
+def test_a_newer_key_is_applied_to_all_that_lies_there(tmp_path: Path) -> None:
+    run("sync", "key", "new", f"{tmp_path}/acme.key")
+    one = encrypted(tmp_path, "a")
+    say(one, "a word")
+    assert run("sync", "--store", one).exit_code == 0
+    rotated = run("sync", "key", "new", f"{tmp_path}/acme.key", "--rotate", "--json")
+    [older] = json.loads(rotated.output)["older"]
+    assert older.encode() in team_bytes(tmp_path)
+    applied = run("sync", "key", "apply", "--yes", "--store", one)
+    assert applied.exit_code == 0 and "by an older key" in applied.output
+    assert older.encode() not in team_bytes(tmp_path)
+    assert run("sync", "--store", encrypted(tmp_path, "b")).exit_code == 0
+
+
+def test_a_far_log_that_was_changed_is_named_by_its_event(tmp_path: Path) -> None:
+    run("sync", "key", "new", f"{tmp_path}/acme.key")
+    one = encrypted(tmp_path, "a")
+    say(one, "a word")
+    assert run("sync", "--store", one).exit_code == 0
+    run("sync", "key", "new", f"{tmp_path}/other.key")
+    other = one.replace("acme.key", "other.key")
+    wrong = run("sync", "verify", "--store", other)
+    assert wrong.exit_code != 0
+    assert "does not have" in wrong.output and "other.key" in wrong.output
+
+
+def test_a_log_that_is_encrypted_is_not_opened_in_the_far_store_itself(tmp_path: Path) -> None:
+    run("sync", "key", "new", f"{tmp_path}/acme.key")
+    one = encrypted(tmp_path, "a")
+    say(one, "a word")
+    assert run("sync", "--store", one).exit_code == 0
+    with pytest.raises(refold.Denied, match="is encrypted"):
+        say(f"files:{tmp_path}/team", "in plain text on top of it")
+    say_plain = f"files:{tmp_path}/team"
+    with refold.open("plain", store=say_plain, model="gpt-4o") as context:
+        context.append({"role": "user", "content": "of somebody without a key"})
+        context.artifacts.put("an output\n" * 500, name="output")
+    listed = run("list", "--store", say_plain)
+    assert listed.exit_code == 0 and "[encrypted]" in listed.output
+    assert run("artifacts", "clean", "--keep-count", "0", "--store", say_plain).exit_code == 0
+    assert run("delete", "plain", "--yes", "--store", say_plain).exit_code == 0
+    assert run("sync", "verify", "--store", one).exit_code == 0
+    shown = run("show", "talk", "--store", f"files:{tmp_path}/team")
+    assert shown.exit_code != 0 and "is encrypted" in shown.output
+
+
+# --- devices ---
+
+
+def test_an_erasure_names_the_devices_that_have_not_confirmed_it(tmp_path: Path) -> None:
+    one, two = (f"hybrid:sqlite:{tmp_path}/{n}/r.db?far=files:{tmp_path}/team" for n in "ab")
+    say(one, "a word")
+    for url in (one, two, one):
+        assert run("sync", "--store", url).exit_code == 0
+    listed = json.loads(run("sync", "devices", "--store", one, "--json").output)["devices"]
+    [other] = [device["name"] for device in listed if not device["is_here"]]
+    assert other in run("sync", "devices", "--store", one).output
+    erased = run("erase", "talk", "2", "--yes", "--store", one)
+    assert f"not yet   {other}" in erased.output
+    assert run("sync", "--store", one).exit_code == 0
+    found = json.loads(run("erase", "talk", "--store", one, "--json").output)
+    assert [device["name"] for device in found["unconfirmed"]] == [other]
+    for url in (two, one):
+        assert run("sync", "--store", url).exit_code == 0
+    confirmed = run("erase", "talk", "--store", one)
+    assert f"confirmed {other}" in confirmed.output and "not yet" not in confirmed.output
+    assert run("sync", "forget", other, "--store", one).exit_code == 0
+    assert other not in run("sync", "devices", "--store", one).output
+    assert run("sync", "forget", other, "--store", one).exit_code == 3

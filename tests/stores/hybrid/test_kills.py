@@ -15,6 +15,7 @@ import pytest
 from refold import conversations
 from refold.core import codec
 from refold.core.model import Message
+from refold.log.reading import conversations as conversations_in
 from refold.stores import open_store, synced_of
 
 LIFE_S = 60.0
@@ -29,7 +30,7 @@ def messages(url: str) -> dict[str, list[str]]:
     """What was said in each conversation."""
     store = open_store(url, read_only=True)
     told: dict[str, list[str]] = {}
-    for about in store.conversations():
+    for about in conversations_in(store):
         events = store.read(about.id, limit=100_000)
         bodies = [codec.decode(event) for event in events if event.kind == "message"]
         told[about.id] = [one.blocks[0].text for one in bodies if isinstance(one, Message)]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import refold
+from refold.log.reading import conversations as conversations_in
 from refold.settings import logins
 from refold.stores import open_store, synced_of
 from refold.stores.contract.kit import grown
@@ -37,7 +38,7 @@ def sync(url: str):
 
 def logs(url: str) -> dict[str, list]:
     store = open_store(url)
-    found = {one.id: store.read(one.id) for one in store.conversations()}
+    found = {one.id: store.read(one.id) for one in conversations_in(store)}
     store.close()
     return found
 

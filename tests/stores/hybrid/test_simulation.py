@@ -6,17 +6,19 @@ from __future__ import annotations
 import pytest
 
 from refold.core import codec
+from refold.core.model import ENCRYPTED
+from refold.stores.encrypted.keys import Key, Keys
 from refold.stores.hybrid.exchange import Exchange, all_conversations
 from tests.stores.hybrid.planted import BUGS
 from tests.stores.hybrid.world import World, check_all
 
 ACTIONS = 40
-CHUNKS, CHUNK = 10, 30
+CHUNKS, CHUNK, ENCRYPTED_CHUNKS = 10, 30, 4
 SOAK = 10_000
 
 
-def run(seed: int, exchange: type[Exchange] = Exchange) -> World:
-    world = World(seed, exchange)
+def run(seed: int, exchange: type[Exchange] = Exchange, keys: Keys | None = None) -> World:
+    world = World(seed, exchange, keys=keys)
     world.run(ACTIONS)
     check_all(world)
     return world
@@ -32,6 +34,15 @@ def test_i1_to_i5_i7_i9_and_i11_hold_under_every_schedule(chunk: int) -> None:
 @pytest.mark.parametrize("seed", [1253, 2295, 5716, 20284, 20410, 20599, 21254])
 def test_a_schedule_that_once_failed_holds(seed: int) -> None:
     run(seed)
+
+
+@pytest.mark.parametrize("chunk", range(ENCRYPTED_CHUNKS))
+def test_the_same_holds_where_the_server_can_read_nothing(chunk: int) -> None:
+    keys = Keys(path="a.key", keys=(Key(b"k" * 32),))
+    for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+        world = run(seed, keys=keys)
+        logs = [world.server.read(one.id, limit=10_000) for one in all_conversations(world.server)]
+        assert {event.by for log in logs for event in log} == {ENCRYPTED}
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)

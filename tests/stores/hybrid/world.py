@@ -29,6 +29,8 @@ from refold.edges.server.route import Call, Lines, Plain
 from refold.errors import RefoldError, Unavailable
 from refold.log.draft import Draft
 from refold.log.log import Log
+from refold.stores.encrypted.keys import Keys
+from refold.stores.encrypted.store import EncryptedStore
 from refold.stores.hybrid.exchange import Exchange, all_conversations
 from refold.stores.hybrid.rounds import Rounds, Timing
 from refold.stores.hybrid.store import HybridStore
@@ -211,8 +213,9 @@ class Device:
         self.memory: dict[str, Any] = {}
         far = RemoteStore("https://server.example/org")
         far._client = Wire(self.world, self)  # type: ignore[assignment]
-        self.far = far
-        self.hybrid = HybridStore(self.disk, lambda: far, url=f"hybrid:{self.name}")
+        keys = self.world.keys
+        self.far = EncryptedStore(far, lambda: keys, near=self.disk) if keys else far
+        self.hybrid = HybridStore(self.disk, lambda: self.far, url=f"hybrid:{self.name}")
         self.logs: dict[str, Log] = {}
 
     def now_ms(self) -> int:
@@ -281,11 +284,18 @@ class Device:
 
 
 class World:
-    """Devices, a server, and what was acknowledged. `plague` is how often something goes wrong."""
+    """Devices, a server, and what was acknowledged. `plague` is how often something goes wrong.
+    With keys, the server is one that can read nothing."""
 
     def __init__(
-        self, seed: int, exchange: type[Exchange] = Exchange, *, restores: bool = True
+        self,
+        seed: int,
+        exchange: type[Exchange] = Exchange,
+        *,
+        restores: bool = True,
+        keys: Keys | None = None,
     ) -> None:
+        self.keys = keys
         self.chance = random.Random(seed)
         self.seed, self._exchange = seed, exchange
         self.plague = self.chance.choice((0.0, 0.01, 0.03, 0.08))
@@ -443,8 +453,23 @@ class World:
         """Forks that still share what they shared with a parent that is another log now."""
         return set().union(*(device.disk.freed for device in self.devices))
 
-    def stores(self) -> list[MemoryStore]:
-        return [self.server, *(device.disk for device in self.devices)]
+    def stores(self) -> list[Any]:
+        server = Decrypted(self.server, self.keys) if self.keys else self.server
+        return [server, *(device.disk for device in self.devices)]
+
+
+class Decrypted(EncryptedStore):
+    """A server as a device with the key sees it."""
+
+    def __init__(self, server: Disk, keys: Keys) -> None:
+        super().__init__(server, lambda: keys, near=Disk())
+
+    @property
+    def _contents(self) -> set[str]:
+        return {digest for digest, there in self._known.contents.items() if self._has(there)}
+
+    def _has(self, there: str) -> bool:
+        return there in self.far._contents  # type: ignore[attr-defined]
 
 
 @contextmanager

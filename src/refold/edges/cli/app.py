@@ -98,15 +98,17 @@ class Commands(click.Group):
 
 def _is_own(group: str, args: list[str]) -> bool:
     """Whether the words after a group are for the command of its name, and not one of those in
-    it, perhaps misspelt: an id stands alone, and looks like none of them."""
-    known = [name.split()[-1] for name in COMMANDS if name.startswith(f"{group} ")]
+    it, perhaps misspelt: an id stands alone, unless the command takes several, and looks like
+    none of them."""
+    inner = [name.removeprefix(f"{group} ") for name in COMMANDS if name.startswith(f"{group} ")]
+    known = [name.split()[0] for name in inner]
     if not args:
         return load(group).on != "conversation"
     if args[0] in known or args[0] in (*HELP["help_option_names"], *OUTPUT):
         return False
     if args[0].startswith("-"):
         return True
-    is_alone = len(args) == 1 or args[1].startswith("-")
+    is_alone = len(args) == 1 or args[1].startswith("-") or load(group).on == "store"
     return is_alone and not nearest(args[0], known, alike_min=MISSPELT_MIN)
 
 
@@ -123,9 +125,9 @@ def _group_help(name: str) -> str:
 
 def _group_parameters(name: str) -> list[click.Parameter]:
     """What the help of a group shows: a command of its name that takes no id is given as it
-    stands, so its options are the group's."""
+    stands, so its options are the group's. A word after the group is a command of it."""
     if name in COMMANDS and load(name).on != "conversation":
-        return [*parameters(load(name))]
+        return [one for one in parameters(load(name)) if isinstance(one, click.Option)]
     return [*output_options()]
 
 

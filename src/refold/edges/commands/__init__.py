@@ -71,7 +71,19 @@ COMMANDS = {
     "import": Entry("import_", "Read sessions of other agents, lists of messages, and exports."),
     "replay": Entry("replay", "Play a session through refold and through what others do."),
     "copy": Entry("copy", "Copy conversations to another store."),
-    "sync": Entry("sync", "Make this store and a far one the same, or say how they stand."),
+    "sync": Entry("sync.sync", "Make this store and a far one the same, or say how they stand."),
+    "sync verify": Entry("sync.verify", "Check that the far store keeps what was sent to it."),
+    "sync devices": Entry("sync.devices", "List the devices that sync with the far store."),
+    "sync forget": Entry("sync.forget", "List a device no more, until it syncs again."),
+    "sync key new": Entry(
+        "sync.key.new", "Make a key by which a far store can read nothing.", is_shell_only=True
+    ),
+    "sync key list": Entry(
+        "sync.key.list_", "List the keys of a file by their names.", is_shell_only=True
+    ),
+    "sync key apply": Entry(
+        "sync.key.apply", "Encrypt again what lies far by the newest key.", is_shell_only=True
+    ),
     "erase": Entry("erase", "Erase what was said for good, here and on every device that syncs."),
     "delete": Entry("delete", "Remove conversations for good."),
     "sweep": Entry("sweep", "Remove old conversations for good, by age and by number."),
@@ -160,6 +172,8 @@ GROUPS = {
     "hook claude-code": "Let Claude Code call refold in its hooks, or no longer.",
     "mcp": "Offer search and memory to other agents, and put that into them.",
     "proxy": "Pass the calls of agents on to their providers, and show what was saved.",
+    "sync": "Make this store and a far one the same, and keep the far one from reading it.",
+    "sync key": "Make and list keys, and encrypt again what lies far.",
     "token": "Create, list and revoke the tokens of a team server, and show its audit log.",
     "memory": "List, add, find, change and forget what outlives conversations.",
 }

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Annotated
 
 from msgspec import Meta
 from msgspec.structs import replace
 
 from refold.conversations.eraser import erase, erased
+from refold.display import moment
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.position import seq_of
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number
 from refold.errors import Invalid
 from refold.stores import synced_of
-from refold.stores.protocol import Store, SyncedStore
+from refold.stores.protocol import Device, Store, SyncedStore
 
 SEQS = Meta(
     description="The events, by seq: 41 or #41. Without any, what is erased already is shown.",
@@ -34,7 +36,8 @@ class EraseArguments(Arguments, frozen=True, kw_only=True):
 class EraseResult(Result, frozen=True, kw_only=True):
     """What is erased, by seq; how many summaries, memories and contents went now because of it;
     the devices that said they erased it too, by seq; and, where it is synced, this device, the far
-    store and whether that has erased it, as far as is known here."""
+    store and whether that has erased it, as far as is known here, and the devices that have not
+    said so of everything."""
 
     conversation: str
     seqs: tuple[int, ...]
@@ -45,6 +48,7 @@ class EraseResult(Result, frozen=True, kw_only=True):
     device: str = ""
     far: str = ""
     is_far_erased: bool = False
+    unconfirmed: tuple[Device, ...] = ()
 
 
 def run(session: Session, arguments: EraseArguments) -> EraseResult:
@@ -77,7 +81,21 @@ def _with_far(result: EraseResult, synced: SyncedStore, store: Store, said_at: i
     status = synced.sync_status([result.conversation])
     [one] = status.conversations
     sent = store.conversation(result.conversation).head - one.pending
-    return replace(result, device=status.device, far=status.far, is_far_erased=sent >= said_at)
+    return replace(
+        result,
+        device=status.device,
+        far=status.far,
+        is_far_erased=sent >= said_at,
+        unconfirmed=tuple(_unconfirmed(result, synced)) if result.seqs else (),
+    )
+
+
+def _unconfirmed(result: EraseResult, synced: SyncedStore) -> Iterator[Device]:
+    """The other devices that have not said of every event that they erased it."""
+    for device in synced.devices():
+        has_all = all(device.name in result.confirmed.get(seq, ()) for seq in result.seqs)
+        if not device.is_here and not has_all:
+            yield device
 
 
 def show(result: EraseResult, screen: Screen) -> None:
@@ -113,8 +131,13 @@ def _show_places(result: EraseResult, screen: Screen) -> None:
             else f"{count:,} of {number(len(result.seqs), 'event')}"
         )
         screen.line(("green" if is_all else "yellow", "confirmed"), f" {name}: {of_all}")
-    if result.far:
-        screen.line("Any other device that has it erases it when it syncs, and is named here then.")
+    for device in result.unconfirmed:
+        if device.name not in devices:
+            waits = f" {device.name}: synced all {moment(device.at_ms)}"
+            screen.line(("yellow", f"{'not yet':9}"), waits)
+    if result.unconfirmed:
+        screen.line("A device that never had it confirms nothing. One that is gone for good:")
+        screen.line(screen.call("sync forget", "", "DEVICE"))
 
 
 COMMAND = Command(

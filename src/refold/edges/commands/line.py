@@ -93,6 +93,8 @@ def with_id(text: str, conversation: str) -> str:
 
 def _as_line(found: re.Match[str], conversation: str) -> str:
     words, known = found[0].split()[1:], table()
+    if shell_only(words):
+        return found[0]
     for count in (2, 1):
         name = " ".join(words[:count])
         if len(words) >= count and name in known:
@@ -109,6 +111,8 @@ def _as_line(found: re.Match[str], conversation: str) -> str:
 def _named(words: Sequence[str], also: Iterable[str]) -> tuple[str, list[str]]:
     """The longest name that the words begin with, and the words after it."""
     known = table()
+    if found := shell_only(words):
+        raise found
     for count in (2, 1):
         name = " ".join(words[:count])
         if name in known and len(words) >= count:
@@ -118,8 +122,6 @@ def _named(words: Sequence[str], also: Iterable[str]) -> tuple[str, list[str]]:
 
 def _unknown(words: Sequence[str], known: Sequence[str]) -> Invalid:
     group = words[0]
-    if found := shell_only(words):
-        return found
     if group not in GROUPS:
         firsts = dict.fromkeys(f"/{name.split()[0]}" for name in known)
         is_typo = bool(nearest(f"/{group}", firsts)) and "/" not in group

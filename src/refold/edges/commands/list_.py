@@ -19,7 +19,7 @@ from refold.display import moment
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import short_line, show_damage
-from refold.errors import Corrupt
+from refold.errors import Corrupt, Denied
 from refold.log.log import Log
 from refold.stores.protocol import Store
 from refold.tokens.models import model_info
@@ -35,6 +35,7 @@ FOLDER = Meta(
     "the current one.",
     extra={"metavar": "PATH", "bare": HERE, "completes": "folder"},
 )
+ENCRYPTED = "[encrypted]"  # in the place of a title that only devices with the key can read
 
 
 class ListArguments(Arguments, frozen=True, kw_only=True):
@@ -88,17 +89,19 @@ def run(session: Session, arguments: ListArguments) -> Listed:
 
 def _row(store: Store, about: Conversation) -> Row:
     """What the list shows of a conversation, also of one that cannot be read."""
-    sizes, damaged = None, ""
+    sizes, damaged, title = None, "", ""
     try:
         sizes = _sizes(store, about)
     except Corrupt as error:
         damaged = error.message
+    except Denied:
+        title = ENCRYPTED
     messages, tokens = sizes or (None, None)
     about = described(store, about)
     return Row(
         id=about.id,
         names=about.names,
-        title=title_of(store, about.id, about.title),
+        title=title or title_of(store, about.id, about.title),
         preview=preview(store, about.id),
         head=about.head,
         messages=messages,

@@ -26,8 +26,10 @@ def named_first(words: Sequence[str], known: Mapping[str, Entry]) -> list[str]:
         return list(words)
     for places in _names(words[:WORDS_MAX], known):
         name = " ".join(words[place] for place in places)
-        before = [word for at, word in enumerate(words[: places[-1]]) if at not in places]
-        if _takes(name, before):
+        # A value stands beside its option, never behind a word of the name.
+        parts = [words[after + 1 : at] for after, at in zip((-1, *places), places)]
+        if all(_takes(name, part) for part in parts):
+            before = [word for part in parts for word in part]
             return [*name.split(), *before, *words[places[-1] + 1 :]]
     return list(words)
 
@@ -42,15 +44,23 @@ def _is_option(word: str) -> bool:
 
 
 def _names(words: Sequence[str], known: Mapping[str, Entry]) -> Iterator[tuple[int, ...]]:
-    """Where the words of a command's name could stand."""
+    """Where the words of a command's name could stand, of one in a group first."""
     for at, word in enumerate(words):
         if word == "--":
             return
-        for later in range(at + 1, len(words)):
-            if word in GROUPS and f"{word} {words[later]}" in known:
-                yield at, later
-        if word in known:
-            yield (at,)
+        yield from _going_on(words, (at,), known)
+
+
+def _going_on(
+    words: Sequence[str], places: tuple[int, ...], known: Mapping[str, Entry]
+) -> Iterator[tuple[int, ...]]:
+    """The same, for names that begin with the words at these places."""
+    name = " ".join(words[place] for place in places)
+    if name in GROUPS:
+        for later in range(places[-1] + 1, len(words)):
+            yield from _going_on(words, (*places, later), known)
+    if name in known:
+        yield places
 
 
 def _takes(name: str, words: Sequence[str]) -> bool:

@@ -3,6 +3,9 @@
     hybrid:sqlite:.refold/refold.db?far=https://refold.example.com/acme
     hybrid:.refold/refold.db?far=files:/mnt/team/refold&sync_s=60
 
+    hybrid:.refold/refold.db?far=https://refold.example.com/acme&key=~/.config/refold/acme.key
+
+`key` names the file with the key by which everything is encrypted before it goes to the far store.
 `redact=append` has secrets taken out before they are written, `redact=hold` keeps conversations
 that hold any near. `sync_s` has a thread sync soon after each change, and every so many seconds;
 without it a sync happens when somebody asks for it. Neighbours: `store` is what is opened.
@@ -23,17 +26,19 @@ from refold.stores.protocol import Redact, Store
 HINT = "hybrid:sqlite:.refold/refold.db?far=https://refold.example.com/acme"
 FAR = "?far="
 SYNC_S_MAX = 86_400.0
-OPTIONS = ("sync_s", "redact")
+OPTIONS = ("sync_s", "redact", "key")
 _OPTION = re.compile(r"(.*)&([a-z_]+)=([^&]*)", re.DOTALL)
 
 
 class Address(Struct, frozen=True, kw_only=True):
-    """What a URL says: both places, and how often to sync; 0 for never by itself."""
+    """What a URL says: both places, how often to sync (0 for never by itself), and the file with
+    the key, if the far store may read nothing."""
 
     near: str
     far: str
     sync_s: float = 0.0
     redact: Redact = ""
+    key: str = ""
 
 
 def address_of(rest: str) -> Address:
@@ -50,6 +55,7 @@ def address_of(rest: str) -> Address:
         far=_placed(far),
         sync_s=_seconds(options.get("sync_s", "0")),
         redact=_redact(options.get("redact", "off")),
+        key=_key_file(options.get("key")),
     )
 
 
@@ -65,7 +71,7 @@ def _parted(given: str) -> tuple[str, dict[str, str]]:
             return f"{given}&{name}={value}", options
         else:
             said = f"{quoted(name, 80)} is not an option of a hybrid store"
-            raise Invalid(said, hint="sync_s=60, redact=append, redact=hold")
+            raise Invalid(said, hint="sync_s=60, redact=append, redact=hold, key=FILE")
     return given, options
 
 
@@ -75,6 +81,13 @@ def _placed(url: str) -> str:
     if scheme in ("sqlite", "files") and path:
         return f"{scheme}:{os.path.abspath(os.path.expanduser(path))}"
     return url
+
+
+def _key_file(path: str | None) -> str:
+    """The whole path of the key file; empty where none is named."""
+    if path == "":
+        raise Invalid("key= names no file", hint="refold sync key new FILE makes one")
+    return os.path.abspath(os.path.expanduser(path)) if path else ""
 
 
 def _redact(text: str) -> Redact:
@@ -103,11 +116,10 @@ def opened(rest: str, read_only: bool) -> Store:
 
     address = address_of(rest)
     near = open_store(address.near, read_only=read_only)
-    url = f"hybrid:{near.url}{FAR}{address.far}"
     return HybridStore(
         near,
-        lambda: _far(address.far),
-        url=url + (f"&redact={address.redact}" if address.redact else ""),
+        lambda: _far(address, near),
+        url=_url(address, near),
         far_url=address.far,
         sync_s=0.0 if read_only else address.sync_s,
         listens=address.far.startswith(("http:", "https:")),
@@ -116,9 +128,27 @@ def opened(rest: str, read_only: bool) -> Store:
     )
 
 
-def _far(url: str) -> Store:
-    """The far store. A server is asked once: whoever syncs tries again, and whoever waits for a
-    conversation that may be new does not wait long."""
+def _url(address: Address, near: Store) -> str:
+    """The URL by which the same store is opened again; it does not sync by itself then."""
+    url = f"hybrid:{near.url}{FAR}{address.far}"
+    url += f"&redact={address.redact}" if address.redact else ""
+    return url + (f"&key={address.key}" if address.key else "")
+
+
+def _far(address: Address, near: Store) -> Store:
+    """The far store; encrypted, if there is a key."""
+    far = _opened_far(address.far)
+    if not address.key:
+        return far
+    from refold.stores.encrypted import keys
+    from refold.stores.encrypted.store import EncryptedStore
+
+    return EncryptedStore(far, lambda: keys.read(address.key), near=near)
+
+
+def _opened_far(url: str) -> Store:
+    """A server is asked once: whoever syncs tries again, and whoever waits for a conversation that
+    may be new does not wait long."""
     from refold.stores import open_store
 
     if url.startswith(("http:", "https:")):

@@ -8,7 +8,7 @@ is made. Neighbours: `exchange` asks, `conversations.eraser` begins it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -20,6 +20,7 @@ from refold.stores.hybrid import tails
 from refold.stores.protocol import Store
 
 BY = "sync"
+Learn = Callable[[str, int, str], None]  # finds where an encrypted store keeps a content
 
 
 def targets(events: Sequence[Event]) -> set[int]:
@@ -55,11 +56,19 @@ def erase_event(store: Store, other: Store, id: str, seq: int) -> bool:
     events = store.read(id, after=seq - 1, last=seq, limit=1)
     if not events or events[0].erased:
         return False
+    named = tails.contents_of(events)
+    learn: Learn = getattr(other, "learn_place", _nothing)
+    for artifact in named:
+        learn(id, seq, artifact.digest)
     store.erase(id, seq)
-    for artifact in tails.contents_of(events):
+    for artifact in named:
         if not _holds(other, artifact.digest):
             store.drop(artifact.digest, before_ms=checks.now_ms() + 1)
     return True
+
+
+def _nothing(id: str, seq: int, digest: str) -> None:
+    """A store that is not encrypted knows where its contents are."""
 
 
 def _holds(store: Store, digest: str) -> bool:

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct
 
 from refold.core import codec
-from refold.core.model import Conversation, Event
+from refold.core.model import ENCRYPTED, Conversation, Event
 from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound, RefoldError, Unavailable
+from refold.stores import refuse_encrypted
 from refold.stores.hybrid import erasure, tails
 from refold.stores.hybrid.moves import Move, Moves
 from refold.stores.protocol import Store, SyncListener
@@ -342,7 +343,10 @@ def all_conversations(store: Store) -> Iterator[Conversation]:
 
 
 def _check_chain(store: Store, id: str, events: Sequence[Event], after: int, before: bytes) -> None:
-    """Corrupt if what came is not one log: nothing of it is taken in."""
+    """Corrupt if what came is not one log, Denied if it is encrypted: nothing of it is taken in."""
+    for event in events:
+        if event.by == ENCRYPTED:
+            refuse_encrypted(store, id, event)
     for fault in codec.check(events, after=after, before=before):
         raise Corrupt(f"{store.url}: {id}: {fault}", hint="refold verify on the far store")
 

@@ -39,11 +39,23 @@ class ConversationState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     at_ms: int = 0
 
 
+class DeviceState(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a device said last, and the chain of its log then."""
+
+    name: str
+    at_ms: int
+    number: int
+    chain: bytes
+    mark: str = ""
+    is_forgotten: bool = False
+
+
 class Record(Struct, kw_only=True):
     """All that is kept: the name of this device, how each conversation stands with the far store,
     and what was deleted here, which is not fetched again unless somebody asks for it. `is_refused`:
     the far store was reached at the last sync, and let nobody in. `place` is where the record was
-    written: a copy of it elsewhere is that of another device."""
+    written: a copy of it elsewhere is that of another device. `devices` are those that sync with
+    the far store, by their logs; `told` and `told_mark` what this one said last."""
 
     device: str
     place: str = ""
@@ -53,6 +65,9 @@ class Record(Struct, kw_only=True):
     is_refused: bool = False
     conversations: dict[str, ConversationState] = field(default_factory=dict)
     deleted: list[str] = field(default_factory=list)
+    devices: dict[str, DeviceState] = field(default_factory=dict)
+    told: int = 0
+    told_mark: str = ""
 
 
 @contextmanager
@@ -84,11 +99,17 @@ def read(path: str | None, far: str) -> Record:
     own, the same however often it is asked for."""
     kept, place = _kept(path), _place(path)
     if kept is None:
-        return Record(device=_device(secrets.token_bytes(16)), place=place, far=far)
+        return Record(device=new_device(), place=place, far=far)
     if kept.place not in ("", place):
         kept.device = _device(f"{kept.device} {place}".encode())
+        kept.told, kept.told_mark = 0, ""
     kept.place = place
     return kept if kept.far == far else Record(device=kept.device, place=place, far=far)
+
+
+def new_device() -> str:
+    """A name that no device has."""
+    return _device(secrets.token_bytes(16))
 
 
 def _device(told: bytes) -> str:

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from refold.core.model import Conversation
 from refold.display import number
 from refold.errors import Denied, RefoldError, Unavailable, sentence
-from refold.stores.hybrid import record, tails
+from refold.stores.hybrid import devices, record, tails
 from refold.stores.hybrid.exchange import Exchange, Exchanged, all_conversations
 from refold.stores.hybrid.hold import Held
 from refold.stores.hybrid.record import ConversationState, Record
@@ -80,6 +80,8 @@ class Rounds:
             deleted, seen = frozenset(kept.deleted), frozenset(kept.conversations)
             self._exchange.device_name = kept.device
             report = self._run(kept, here, ids, skip_blocked, new_far)
+            if report.is_done and not ids:
+                devices.tell(kept, self._path, self._far, self._timing.now_ms())
             kept.at_ms, kept.reason = self._timing.now_ms(), report.reason
             kept.is_refused = report.is_refused
             with record.locked(self._path):
@@ -105,6 +107,9 @@ class Rounds:
         self._silent = 0
         try:
             there = self._patiently(lambda: _known(self._far, ids))
+            if not ids:
+                devices.learn(kept, self._far, there)
+            there = devices.without(there)
             if not new_far:
                 self._check_far(kept, there)
         except RefoldError as error:

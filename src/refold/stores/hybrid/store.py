@@ -13,19 +13,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from refold.core import codec
 from refold.core.model import Conversation, Event
-from refold.errors import Denied, NotFound, RefoldError, Unavailable
+from refold.errors import Denied, Invalid, NotFound, RefoldError, Unavailable
 from refold.stores import checks, erase_events
-from refold.stores.hybrid import hold, record
+from refold.stores.hybrid import devices, hold, record
 from refold.stores.hybrid.exchange import Exchange, all_conversations
 from refold.stores.hybrid.moves import Moves
 from refold.stores.hybrid.rounds import Rounds, Timing
 from refold.stores.hybrid.worker import Worker
 from refold.stores.protocol import (
     WAITING,
+    Device,
     Listening,
     Recovery,
     Redact,
@@ -38,6 +39,9 @@ from refold.stores.protocol import (
     SyncState,
     SyncStatus,
 )
+
+if TYPE_CHECKING:
+    from refold.stores.encrypted.store import EncryptedStore
 
 SILENCE_S = 30.0  # so long a far store that did not answer is not asked for what is unknown
 FAR_STORE = "far store"
@@ -106,15 +110,37 @@ class HybridStore:
         *,
         skip_blocked: bool = False,
         new_far: bool = False,
+        takes_plain: bool = False,
         progress: SyncListener | None = None,
     ) -> SyncReport:
         """Makes both sides the same, for these conversations or all."""
         if self._read_only:
             said = f"cannot sync: {self.near.url} is open for reading only"
             raise Denied(said, hint="open it without read_only=True to sync")
-        exchange = Exchange(self.near, self.far, self.moves, check=self._check, progress=progress)
-        rounds = Rounds(self.near, self.far, exchange, far_url=self.far_url, timing=self._timing)
-        return rounds.run(ids, skip_blocked=skip_blocked, new_far=new_far)
+        far = self.encrypted().taking_plain() if takes_plain else self.far
+        exchange = Exchange(self.near, far, self.moves, check=self._check, progress=progress)
+        rounds = Rounds(self.near, far, exchange, far_url=self.far_url, timing=self._timing)
+        report = rounds.run(ids, skip_blocked=skip_blocked, new_far=new_far)
+        keep: Callable[[], None] | None = getattr(far, "keep_known", None)
+        if keep is not None:
+            keep()
+        return report
+
+    def encrypted(self) -> EncryptedStore:
+        """The far store as one with a key; Invalid if it has none."""
+        from refold.stores.encrypted.store import EncryptedStore
+
+        if not isinstance(self.far, EncryptedStore):
+            raise Invalid(
+                f"{self.far_url} is synced without a key", hint="add &key=FILE to the URL"
+            )
+        return self.far
+
+    def encrypt_again(self) -> dict[str, str]:
+        """Encrypts again what lies far in plain text or by an older key; what was, by id."""
+        from refold.stores.encrypted.renewal import renew
+
+        return renew(self.near, self.encrypted(), lambda: self.sync(new_far=True))
 
     def _sync_quietly(self, ids: Sequence[str]) -> bool:
         """A sync that nobody waits for; its reasons stand in the record."""
@@ -145,6 +171,21 @@ class HybridStore:
             reason=kept.reason,
             conversations=tuple(found),
         )
+
+    def devices(self) -> list[Device]:
+        """The devices that sync with the far store, as the last whole sync found them."""
+        kept = record.read(self._record_path, self.far_url)
+        return [
+            Device(name=one.name, at_ms=one.at_ms, is_here=one.name == kept.device)
+            for one in devices.listed(kept)
+        ]
+
+    def forget_device(self, name: str) -> None:
+        """Lists a device no more, anywhere, until it syncs again."""
+        with record.locked(self._record_path):
+            kept = record.read(self._record_path, self.far_url)
+            devices.forget(kept, self.far, name, checks.now_ms())
+            record.write(self._record_path, kept)
 
     def sync_mark(self) -> SyncMark:
         return record.mark(self._record_path)

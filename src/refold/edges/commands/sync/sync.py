@@ -8,10 +8,9 @@ from msgspec import Meta
 
 from refold.edges.commands.command import Arguments, Command, Progress, Result, Screen
 from refold.edges.commands.session import Session
+from refold.edges.commands.sync import FAR, KEY, synced_store
 from refold.edges.commands.text import number, short_line
-from refold.errors import Invalid
-from refold.stores import synced_of
-from refold.stores.protocol import WAITING, Synced, SyncedStore, SyncListener
+from refold.stores.protocol import WAITING, Synced, SyncListener
 
 STATUS = "status"
 NAMES = Meta(
@@ -19,8 +18,11 @@ NAMES = Meta(
     "says how they stand, without asking anybody.",
     extra={"positional": True, "metavar": "ID"},
 )
-FAR = Meta(description="The far store, where the store asked for names none.")
 NEW_FAR = Meta(description="The far store may be new: fill it, though it had all of this before.")
+TAKE_PLAIN = Meta(
+    description="With a key: take in what lies far in plain text, which anybody there could have"
+    " written."
+)
 STYLES = {
     "synced": "green",
     "forked": "yellow",
@@ -33,7 +35,9 @@ STYLES = {
 class SyncArguments(Arguments, frozen=True, kw_only=True):
     conversations: Annotated[tuple[str, ...], NAMES] = ()
     far: Annotated[str, FAR] | None = None
+    key: Annotated[str, KEY] | None = None
     new_far: Annotated[bool, NEW_FAR] = False
+    take_plain: Annotated[bool, TAKE_PLAIN] = False
 
 
 class SyncResult(Result, frozen=True, kw_only=True):
@@ -64,7 +68,7 @@ class SyncResult(Result, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: SyncArguments) -> SyncResult:
-    store = _synced_store(session, arguments.far)
+    store = synced_store(session, arguments.far, arguments.key)
     ids = arguments.conversations
     if ids[:1] == (STATUS,):
         status = store.sync_status(ids[1:])
@@ -81,7 +85,12 @@ def run(session: Session, arguments: SyncArguments) -> SyncResult:
     pending = sum(one.pending for one in status.conversations)
     with session.progress("syncing") as progress:
         listener = _listener(progress, pending) if progress else None
-        report = store.sync(ids, new_far=arguments.new_far, progress=listener)
+        report = store.sync(
+            ids,
+            new_far=arguments.new_far,
+            takes_plain=arguments.take_plain,
+            progress=listener,
+        )
     return SyncResult(
         near=status.near,
         far=status.far,
@@ -92,18 +101,6 @@ def run(session: Session, arguments: SyncArguments) -> SyncResult:
         reason=report.reason,
         is_refused=report.is_refused,
     )
-
-
-def _synced_store(session: Session, far: str | None) -> SyncedStore:
-    target = session.target
-    if far is not None:
-        near = getattr(target, "near", target)
-        target = session.open_store(f"hybrid:{near.url}?far={far}", creates=True)
-    store = synced_of(target)
-    if store is None:
-        hint = f"refold sync --far URL, or name a store that has one: hybrid:{target.url}?far=URL"
-        raise Invalid(f"{target.url} is not synced with another store", hint=hint)
-    return store
 
 
 def _listener(progress: Progress, pending: int) -> SyncListener:
@@ -160,7 +157,8 @@ def _sum(result: SyncResult) -> str:
 
 COMMAND = Command(
     name="sync",
-    details="sync status [ID ...] only says how they stand. A sync sends what the far "
+    details="sync [ID ...] syncs these conversations, by default all; sync status [ID ...] only "
+    "says how they stand. A sync sends what the far "
     "store has not and fetches what is missing here. Where a "
     "conversation grew on both sides, the far log stands and what was said here goes on as a fork. "
     "A conversation that is blocked keeps its reason and is tried again by each sync.",

@@ -1,0 +1,38 @@
+"""The commands of syncing, and what they share: which two stores are meant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Meta
+
+from refold.errors import Invalid
+from refold.stores import synced_of
+from refold.stores.protocol import SyncedStore
+
+if TYPE_CHECKING:
+    from refold.edges.commands.session import Session
+
+FAR = Meta(description="The far store, where the store asked for names none.")
+KEY = Meta(
+    description="The file with the key, where the store asked for names no far one.",
+    extra={"metavar": "FILE"},
+)
+
+
+def synced_store(session: Session, far: str | None, key: str | None = None) -> SyncedStore:
+    """The store asked for, as one that is synced: with the far store that it names, or with this
+    one."""
+    target = session.target
+    if far is not None:
+        near = getattr(target, "near", target)
+        options = f"&key={key}" if key else ""
+        target = session.open_store(f"hybrid:{near.url}?far={far}{options}", creates=True)
+    elif key is not None:
+        hint = f"name both: refold sync --far URL --key FILE, or hybrid:{target.url}?far=URL&key="
+        raise Invalid("a key is for a far store, and none is named", hint=hint)
+    store = synced_of(target)
+    if store is None:
+        hint = f"refold sync --far URL, or name a store that has one: hybrid:{target.url}?far=URL"
+        raise Invalid(f"{target.url} is not synced with another store", hint=hint)
+    return store

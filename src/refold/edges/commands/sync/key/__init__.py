@@ -1,0 +1,1 @@
+"""The commands of the keys by which what goes to a far store is encrypted."""

@@ -1,0 +1,73 @@
+"""`refold sync key new`: makes the key by which a far store can read nothing."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+from msgspec import Meta
+
+from refold.edges.commands.command import Arguments, Command, Result, Screen
+from refold.edges.commands.session import Session
+from refold.errors import Invalid
+from refold.stores import key_ids, make_key
+
+FILE = Meta(
+    description="The file to make, such as ~/.config/refold/acme.key.",
+    extra={"positional": True, "metavar": "FILE"},
+)
+ROTATE = Meta(description="Put a newer key in front of those of the file, which stay readable.")
+PASSPHRASE = Meta(
+    description="Ask for a passphrase: with the same name it gives the same key on every device."
+)
+NAME = Meta(description="What the key is for, beside a passphrase, such as acme.")
+
+
+class KeyNewArguments(Arguments, frozen=True, kw_only=True):
+    file: Annotated[str, FILE]
+    rotate: Annotated[bool, ROTATE] = False
+    passphrase: Annotated[bool, PASSPHRASE] = False
+    name: Annotated[str, NAME] = ""
+
+
+class KeyMade(Result, frozen=True, kw_only=True):
+    """The name of the key that encrypts from now on, and of those that decrypt as well."""
+
+    file: str
+    key: str
+    older: tuple[str, ...]
+
+
+def run(session: Session, arguments: KeyNewArguments) -> KeyMade:
+    if arguments.name and not arguments.passphrase:
+        hint = "leave out --name, or add --passphrase"
+        raise Invalid("a name is for a key that follows from a passphrase", hint=hint)
+    passphrase = session.secret("Passphrase") if arguments.passphrase else ""
+    made = make_key(
+        arguments.file, passphrase=passphrase, name=arguments.name, rotates=arguments.rotate
+    )
+    file = os.path.abspath(os.path.expanduser(arguments.file))
+    return KeyMade(file=file, key=made, older=tuple(key_ids(file)[1:]))
+
+
+def show(made: KeyMade, screen: Screen) -> None:
+    screen.line(f"The key {made.key} is in {made.file}, which only you can read.")
+    if made.older:
+        screen.line("From now on it encrypts; the older ones still decrypt.")
+        apply = screen.call("sync key apply")
+        screen.line(f"{apply} encrypts again what lies far by an older one.")
+    screen.line(f"Use it in the URL of the store: hybrid:NEAR?far=FAR&key={made.file}")
+    screen.line("Copy the file to your other devices, never through the far store. Keep another")
+    screen.line("copy: without it, what lies far cannot be read by anybody.")
+
+
+COMMAND = Command(
+    name="sync key new",
+    details="Without --passphrase the key is random, and the file is copied to other devices. A "
+    "file that is there is not written over. The passphrase is typed without being shown, or read "
+    "from standard input in a pipe.",
+    on="nothing",
+    arguments=KeyNewArguments,
+    run=run,
+    show=show,
+)

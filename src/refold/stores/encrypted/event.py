@@ -1,0 +1,179 @@
+"""An event as a far store keeps it: a note that says nothing, and is a part of a log all the same.
+
+The far event has the seq, the id and the time of the near one. Everything else of the near envelope
+is encrypted in the far one's `counter`, and its salt and body in the far one's body: when a far
+store erases the body, the envelope can still be read, and the near chain goes on. The envelope is
+bound to its seq, id and time, the body to the near chain, which covers the whole log before it. The
+far chain is made of far events, so a far store checks its logs as it checks any other.
+Neighbours: `store` sends and fetches, `core.codec` has the chains.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from refold.checked import quoted
+from refold.core import codec
+from refold.core.model import ENCRYPTED, Event, Note
+from refold.errors import Corrupt, Denied, Invalid
+from refold.stores.encrypted import cipher
+from refold.stores.encrypted.keys import Key, Keys
+
+VERSION = "1"
+ENVELOPES, BODIES = b"refold envelope", b"refold body"  # what a key is derived for
+OVERHEAD_BYTES = 1024  # of the note around a body, and of its nonce, salt and tag
+BODY_BYTES_MAX = (codec.EVENT_BYTES_MAX - OVERHEAD_BYTES) // 4 * 3
+KEEP = "delete it there, and a device that has it sends it again: refold sync ID"
+
+
+class Envelope(Struct, frozen=True, kw_only=True, array_like=True):
+    """What an event says besides its body, the conversation that it was sent to first, and where
+    the far store keeps the artifact that it names."""
+
+    conversation: str
+    by: str
+    kind: str
+    digest: bytes
+    chain: bytes
+    tokens: int
+    counter: str
+    content: str = ""
+
+
+class Opened(Struct, frozen=True):
+    """A near event as it was before it was encrypted, with what else its envelope says, and the
+    name of its key."""
+
+    event: Event
+    envelope: Envelope
+    key: str
+
+
+_ENVELOPE = msgspec.msgpack.Decoder(Envelope)
+
+
+def is_encrypted(event: Event) -> bool:
+    """Whether an event is one that a device with a key has sent."""
+    return event.kind == "note" and event.by == ENCRYPTED
+
+
+def key_named(event: Event) -> str:
+    """The name of the key by which an event is encrypted."""
+    return event.counter.partition(".")[2].partition(".")[0]
+
+
+def check_readable(url: str, conversation: str, event: Event) -> None:
+    """Denied if an event is encrypted where none should be."""
+    if is_encrypted(event):
+        key = quoted(key_named(event), 40)
+        said = f"{conversation} is encrypted in {url} with the key {key}, and this store has none"
+        hint = "copy the key file from a device that has it: hybrid:NEAR?far=FAR&key=FILE"
+        raise Denied(f"{said} (&key=FILE)", hint=hint)
+
+
+# --- there ---
+
+
+def encrypted(
+    event: Event, before: bytes, key: Key, conversation: str, *, content: str = ""
+) -> Event:
+    """The far event, on top of the far chain `before`."""
+    if len(event.body) > BODY_BYTES_MAX:
+        said = f"event {event.seq} has {len(event.body):,} bytes, encrypted at most"
+        hint = "store large content as an artifact"
+        raise Invalid(f"{said} {BODY_BYTES_MAX:,} can be sent", hint=hint)
+    envelope = Envelope(
+        conversation=conversation,
+        by=event.by,
+        kind=event.kind,
+        digest=event.digest,
+        chain=event.chain,
+        tokens=event.tokens,
+        counter=event.counter,
+        content=content,
+    )
+    far = codec.seal(
+        before,
+        event.seq,
+        id=event.id,
+        at_ms=event.at_ms,
+        by=ENCRYPTED,
+        kind="note",
+        body=b"" if event.erased else _body(event, key),
+        salt=os.urandom(codec.SALT_BYTES),
+        counter=f"{VERSION}.{key.id}.{_text(_hidden(envelope, event, key))}",
+    )
+    return replace(far, salt=b"") if event.erased else far
+
+
+def _hidden(envelope: Envelope, event: Event, key: Key) -> bytes:
+    try:
+        plain = msgspec.msgpack.encode(envelope)
+    except (UnicodeEncodeError, OverflowError) as error:
+        hint = "text without surrogates, numbers of 64 bits"
+        raise Invalid(f"event {event.seq} is not storable: {error}", hint=hint) from error
+    return cipher.encrypt(key.derived(ENVELOPES), plain, _place(event))
+
+
+def _body(event: Event, key: Key) -> bytes:
+    salted = len(event.salt).to_bytes(4, "big") + event.salt + event.body
+    hidden = cipher.encrypt(key.derived(BODIES), salted, event.chain)
+    return codec.encode(Note(kind=ENCRYPTED, data=_text(hidden)))
+
+
+def _place(event: Event) -> bytes:
+    return f"{event.seq} {event.id} {event.at_ms}".encode()
+
+
+def _text(hidden: bytes) -> str:
+    return base64.b64encode(hidden).decode()
+
+
+# --- and back ---
+
+
+def opened(far: Event, keys: Keys, what: str) -> Opened:
+    """The near event. Denied if the key of it is not known here, Corrupt if it is not what was
+    encrypted for this place; `what` names it."""
+    version, _, hidden = far.counter.partition(f".{key_named(far)}.")
+    if version != VERSION:
+        raise Corrupt(f"{what} is not encrypted as this refold does", hint="upgrade refold")
+    key = keys.named(key_named(far), what)
+    try:
+        plain = cipher.decrypt(key.derived(ENVELOPES), _bytes(hidden), _place(far))
+        envelope = _ENVELOPE.decode(plain)
+        salt, body = (b"", b"") if far.erased else _opened_body(far, key, envelope)
+    except (cipher.Changed, ValueError, msgspec.MsgspecError) as error:
+        raise Corrupt(f"{what} was changed there: {error}", hint=KEEP) from error
+    event = Event(
+        seq=far.seq,
+        id=far.id,
+        at_ms=far.at_ms,
+        by=envelope.by,
+        kind=envelope.kind,
+        body=body,
+        salt=salt,
+        digest=envelope.digest,
+        chain=envelope.chain,
+        tokens=envelope.tokens,
+        counter=envelope.counter,
+    )
+    return Opened(event, envelope, key.id)
+
+
+def _opened_body(far: Event, key: Key, envelope: Envelope) -> tuple[bytes, bytes]:
+    note = msgspec.json.decode(far.body, type=Note)
+    if not isinstance(note.data, str):
+        raise cipher.Changed("its body is not one that was encrypted")
+    salted = cipher.decrypt(key.derived(BODIES), _bytes(note.data), envelope.chain)
+    end = 4 + int.from_bytes(salted[:4], "big")
+    return salted[4:end], salted[end:]
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)

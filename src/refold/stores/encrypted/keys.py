@@ -1,0 +1,169 @@
+"""The keys by which what goes to a far store is encrypted: a file that only its owner can read.
+
+A line for each key: `refold-key-1:` and 32 bytes in base64. The first encrypts, all of them
+decrypt, so a newer key is put in front and the older ones stay readable. A key is named by twelve
+characters that follow from it and tell nothing of it; they stand beside whatever it encrypted.
+Neighbours: `cipher` uses the keys, the commands `sync key` write the file.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+import secrets
+import stat
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from refold.checked import quoted
+from refold.errors import Conflict, Corrupt, Denied, Invalid
+from refold.system import disk
+
+MARK = "refold-key-1:"
+KEY_BYTES = 32
+FILE_BYTES_MAX = 64 * 1024
+PASSPHRASE_CHARS_MIN = 16
+SCRYPT_N, SCRYPT_R, SCRYPT_P = 2**17, 8, 1  # 128 MiB and about half a second
+HINT = "refold sync key new FILE makes one; on another device, copy the file"
+
+
+class Key(Struct, frozen=True):
+    """The bytes of a key. Its name tells nothing of them, and neither does what is printed."""
+
+    secret: bytes
+
+    @property
+    def id(self) -> str:
+        told = hashlib.blake2b(key=self.secret, person=b"refold key id", digest_size=6)
+        return told.hexdigest()
+
+    def derived(self, purpose: bytes, about: bytes = b"") -> bytes:
+        """Another key, for one purpose, and for what it is about."""
+        told = hashlib.blake2b(about, key=self.secret, person=purpose, digest_size=KEY_BYTES)
+        return told.digest()
+
+    def __repr__(self) -> str:
+        return f"<Key {self.id}>"
+
+
+class Keys(Struct, frozen=True, kw_only=True):
+    """The keys of a file, the newest first: that one encrypts."""
+
+    path: str
+    keys: tuple[Key, ...]
+
+    @property
+    def newest(self) -> Key:
+        return self.keys[0]
+
+    def named(self, id: str, what: str) -> Key:
+        """The key of this name; Denied if the file has none."""
+        for key in self.keys:
+            if key.id == id:
+                return key
+        said = f"{what} is encrypted with the key {quoted(id, 40)}, which {self.path} does not have"
+        raise Denied(said, hint="add the line of that key to the file, below the first")
+
+
+def read(path: str) -> Keys:
+    """The keys of a file. Denied if there is none, or if others can read it too."""
+    path = os.path.expanduser(path)
+    try:
+        with disk.open_regular(path) as file:
+            _check_private(os.fstat(file.fileno()), path)
+            text = file.read(FILE_BYTES_MAX).decode("ascii", "replace")
+    except FileNotFoundError as error:
+        raise Denied(f"there is no key file {path}", hint=HINT) from error
+    except OSError as error:
+        raise disk.os_failure(error, f"cannot read the key file {path}") from error
+    lines = [line.strip() for line in text.splitlines()]
+    keys = tuple(
+        _key_in(line, f"{path}:{number}")
+        for number, line in enumerate(lines, 1)
+        if line and not line.startswith("#")
+    )
+    if not keys:
+        raise Corrupt(f"the key file {path} has no key", hint=HINT)
+    return Keys(path=path, keys=keys)
+
+
+def _check_private(found: os.stat_result, path: str) -> None:
+    if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise Denied(f"others can read the key file {path}", hint=f"chmod 600 {path}")
+
+
+def _key_in(line: str, place: str) -> Key:
+    """The key of a line. What stands there is never repeated: it may be one, and damaged."""
+    try:
+        secret = base64.b64decode(line.removeprefix(MARK), validate=True)
+    except (binascii.Error, ValueError):
+        secret = b""
+    if not line.startswith(MARK) or len(secret) != KEY_BYTES:
+        hint = f"a key is {MARK} and {KEY_BYTES} bytes in base64; lines with # are left out"
+        raise Corrupt(f"{place} is not a key", hint=hint)
+    return Key(secret)
+
+
+def random_key() -> Key:
+    return Key(secrets.token_bytes(KEY_BYTES))
+
+
+def key_of(passphrase: str, name: str) -> Key:
+    """The key that follows from a passphrase and a name, the same on every device."""
+    if len(passphrase) < PASSPHRASE_CHARS_MIN:
+        said = f"a passphrase has at least {PASSPHRASE_CHARS_MIN} characters"
+        raise Invalid(said, hint="several words that nobody would put together")
+    if not name:
+        hint = "the same on every device: --name acme"
+        raise Invalid("a key from a passphrase needs a name beside it", hint=hint)
+    secret = hashlib.scrypt(
+        passphrase.encode(),
+        salt=f"refold key of {name}".encode(),
+        n=SCRYPT_N,
+        r=SCRYPT_R,
+        p=SCRYPT_P,
+        maxmem=2 * 128 * SCRYPT_N * SCRYPT_R,
+        dklen=KEY_BYTES,
+    )
+    return Key(secret)
+
+
+def create(path: str, key: Key) -> Keys:
+    """Writes a new file with one key; Conflict if there is one already."""
+    path = os.path.expanduser(path)
+    if os.path.lexists(path):
+        hint = "--rotate puts a newer key in front of it; another name makes another file"
+        raise Conflict(f"there is a file {path} already", head=0, hint=hint)
+    return _write(path, [key])
+
+
+def rotate(path: str, key: Key) -> Keys:
+    """Puts a newer key in front of those of a file, which stay readable."""
+    known = read(path)
+    if key in known.keys:
+        said = f"{known.path} has the key {key.id} already"
+        raise Conflict(said, head=0, hint="another passphrase gives another key")
+    return _write(known.path, [key, *known.keys])
+
+
+def _write(path: str, keys: Sequence[Key]) -> Keys:
+    """All or nothing, on the disk before it has its name: a lost key is a lost store."""
+    lines = [f"{MARK}{base64.b64encode(key.secret).decode()}\n" for key in keys]
+    head = "# Keys of refold. The first encrypts, all decrypt. Whoever has one can read.\n"
+    folder = os.path.dirname(os.path.abspath(path))
+    fresh = f"{path}.{secrets.token_hex(4)}"
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w", encoding="ascii") as file:
+            file.write(head + "".join(lines))
+            file.flush()
+            os.fsync(fd)
+        os.replace(fresh, path)
+        disk.sync_folder(folder)
+    except OSError as error:
+        raise disk.os_failure(error, f"cannot write the key file {path}") from error
+    return Keys(path=path, keys=tuple(keys))

@@ -1,0 +1,55 @@
+"""What was learnt of an encrypted far store, so that it need not be read again: which near chain a
+far log ends with, and where it keeps an artifact.
+
+It lies in `sync-encrypted.json` beside the near store. All of it stands in the far logs, encrypted;
+a file that is lost costs a read for each conversation, and contents that were dropped near cannot
+be fetched again until the event that names them is. Neighbours: `store` asks and adds.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+
+import msgspec
+from msgspec import Struct, field
+
+from refold.errors import RefoldError
+from refold.system import disk
+
+NAME = "sync-encrypted.json"
+
+
+class Known(Struct, kw_only=True):
+    """By conversation the far chain and the near one that it stands for; by digest of a content
+    its digest in the far store, the same where it lies there as it is."""
+
+    ends: dict[str, tuple[bytes, bytes]] = field(default_factory=dict)
+    contents: dict[str, str] = field(default_factory=dict)
+
+
+def read(path: str | None) -> Known:
+    """What is known; nothing where the file is lost."""
+    try:
+        with disk.open_regular(path or "") as file:
+            return msgspec.json.decode(file.read(), type=Known)
+    except (OSError, RefoldError, msgspec.DecodeError, UnicodeDecodeError):
+        return Known()
+
+
+def write(path: str | None, known: Known) -> None:
+    """Adds what is known to what others keep there, where there is a place for it; that it cannot
+    costs nothing more than a lost file does."""
+    if path is None or not os.path.isdir(os.path.dirname(path)):
+        return
+    kept = read(path)
+    kept.ends |= known.ends
+    kept.contents |= known.contents
+    fresh = f"{path}.{secrets.token_hex(4)}"
+    try:
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(msgspec.json.encode(kept))
+        os.replace(fresh, path)
+    except OSError:
+        return
