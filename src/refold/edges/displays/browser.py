@@ -71,27 +71,32 @@ def _safe(text: str) -> str:
 
 def _window(shown: Browsed) -> str:
     """The window by part, as a bar and as a table."""
-    whole = max(1, sum(part.tokens for part in shown.parts))
-    left = 0.0
-    drawn, rows = [], []
-    tenths = tenths_of(shown.parts)
-    for part in shown.parts:
-        wide = WIDE * part.tokens / whole
-        drawn.append(
-            f'<rect class="part {part.name}" x="{left:.2f}" width="{wide:.2f}" height="20"/>'
-        )
-        left += wide
-        rows.append(
-            f'<tr><td><svg class="key" viewBox="0 0 1 1"><rect class="part {part.name}" width="1"'
-            f' height="1"/></svg>{NAMES[part.name]}</td><td>{part.tokens:,}</td>'
-            f"<td>{tenths[part.name] / 10:.1f}%</td></tr>"
-        )
     used = sum(part.tokens for part in shown.parts if part.name not in REST)
     name = f"{used:,} of {shown.window:,} tokens of the window are used"
+    tenths = tenths_of(shown.parts)
+    rows = "".join(_part_row(part, tenths[part.name]) for part in shown.parts)
     return (
         f'<svg class="parts" viewBox="0 0 {WIDE} 20" preserveAspectRatio="none" role="img"'
-        f' aria-label="{name}">{"".join(drawn)}</svg>'
-        f'<div class="wide"><table><tbody>{"".join(rows)}</tbody></table></div>'
+        f' aria-label="{name}">{"".join(_bar(shown.parts))}</svg>'
+        f'<div class="wide"><table><tbody>{rows}</tbody></table></div>'
+    )
+
+
+def _bar(parts: Sequence[WindowPart]) -> Iterator[str]:
+    """The parts beside each other, each as wide as its share."""
+    whole = max(1, sum(part.tokens for part in parts))
+    left = 0.0
+    for part in parts:
+        wide = WIDE * part.tokens / whole
+        yield f'<rect class="part {part.name}" x="{left:.2f}" width="{wide:.2f}" height="20"/>'
+        left += wide
+
+
+def _part_row(part: WindowPart, tenths: int) -> str:
+    square = f'<rect class="part {part.name}" width="1" height="1"/>'
+    return (
+        f'<tr><td><svg class="key" viewBox="0 0 1 1">{square}</svg>{NAMES[part.name]}</td>'
+        f"<td>{part.tokens:,}</td><td>{tenths / 10:.1f}%</td></tr>"
     )
 
 
@@ -99,27 +104,38 @@ def _curve(shown: Browsed) -> str:
     """How large the page was over the log, with a line down for every compaction that stands."""
     if len(shown.sizes) < 2:
         return ""
-    most = max(1, *(tokens for _, tokens in shown.sizes))
+    most, last = max(1, *(tokens for _, tokens in shown.sizes)), max(1, shown.sizes[-1][0])
     is_near = shown.window <= WINDOWS_DRAWN * most
     top = max(most, shown.window) if is_near else most
-    last = max(1, shown.sizes[-1][0])
-    points = " ".join(
-        f"{WIDE * seq / last:.1f},{HIGH - HIGH * tokens / top:.1f}" for seq, tokens in shown.sizes
-    )
-    cuts = "".join(
-        f'<line class="cut" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{HIGH}"/>'
-        for x in (WIDE * one.seq / last for one in shown.batches if one.live)
-    )
-    high = HIGH - HIGH * shown.window / top
-    line = f'<line class="window" x1="0" x2="{WIDE}" y1="{high:.1f}" y2="{high:.1f}"/>'
+    drawn = (_line("window", top, shown.window) if is_near else "") + _cuts(shown.batches, last)
     return (
         f'<svg viewBox="0 0 {WIDE} {HIGH}" preserveAspectRatio="none" role="img"'
         f' aria-label="The size of the page over {last:,} events, at most {most:,} tokens">'
-        f'{line if is_near else ""}{cuts}<polyline class="curve ours" points="{points}"/></svg>'
+        f'{drawn}<polyline class="curve ours" points="{_points(shown.sizes, top)}"/></svg>'
         f'<div class="axis"><span>#1</span><span>height: {top:,} tokens</span>'
         f"<span>#{last:,}</span></div>"
         '<div class="legend"><span class="is-cut"><i></i>a compaction</span>'
         f'<span class="is-window"><i></i>the window, {shown.window:,} tokens</span></div>'
+    )
+
+
+def _points(sizes: Sequence[tuple[int, int]], top: int) -> str:
+    """The corners of the curve; the last size is at the right."""
+    last = max(1, sizes[-1][0])
+    places = ((WIDE * seq / last, HIGH - HIGH * tokens / top) for seq, tokens in sizes)
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+
+
+def _line(kind: str, top: int, tokens: int) -> str:
+    """A line across, at so many tokens."""
+    y = HIGH - HIGH * tokens / top
+    return f'<line class="{kind}" x1="0" x2="{WIDE}" y1="{y:.1f}" y2="{y:.1f}"/>'
+
+
+def _cuts(batches: Sequence[Batch], last: int) -> str:
+    places = (WIDE * one.seq / last for one in batches if one.live)
+    return "".join(
+        f'<line class="cut" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{HIGH}"/>' for x in places
     )
 
 
