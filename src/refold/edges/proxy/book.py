@@ -21,9 +21,9 @@ from typing import Any
 from msgspec import Struct
 
 import refold
+from refold.artifacts.intake import whole_tokens
 from refold.config import NUMBER_MAX
 from refold.conversations.recognition import recognise
-from refold.core.budget import whole_tokens
 from refold.edges.proxy.body import Asked, Wire, is_answer
 from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.page import Encoded
