@@ -228,11 +228,15 @@ class Book:
             self._held.pop(held.number, None)
         held.context.close()
 
-    def close(self) -> None:
-        """Lets go of all, and of the store."""
+    def let_all_go(self) -> list[Held]:
+        """All that were held; whoever calls closes them."""
         with self._guard:
             held, self._held = list(self._held.values()), OrderedDict()
-        for one in held:
+        return held
+
+    def close(self) -> None:
+        """Lets go of all, and of the store."""
+        for one in self.let_all_go():
             # A log that takes no more keeps nobody from being let go of.
             try:
                 with one.guard:
