@@ -20,7 +20,7 @@ from refold.artifacts import offload
 from refold.artifacts.kinds.registry import SEARCH_RESULTS
 from refold.artifacts.output import FORM, Content, Output
 from refold.artifacts.stub import stub_of
-from refold.core.budget import offload_tokens, whole_tokens
+from refold.core.budget import offload_tokens
 from refold.core.model import ORIGIN, Artifact, Message, Origin, Text, ToolResult
 from refold.log.draft import Draft
 from refold.log.notices import Notice
@@ -32,8 +32,15 @@ from refold.tokens.counter import MESSAGE_TOKENS, count_message
 
 # What no counter of any use exceeds: with them, counting is spared at both ends.
 CHARS_PER_TOKEN_MAX, TOKENS_PER_CHAR_MAX = 8, 4
+HALVED_FROM = 64_000  # the window from which half of it is too much for one result
 
 Metadata = dict[str, Any]
+
+
+def whole_tokens(window: int) -> int:
+    """The size up to which a result in the caller's own message is shown whole. In a small window
+    the whole result serves the next steps better than any stub does."""
+    return window // 2 if window >= HALVED_FROM else window
 
 
 class ResultFields(TypedDict):

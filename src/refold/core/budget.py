@@ -24,7 +24,6 @@ Sized = View | Fold  # a view, or a fold that is on its way to one
 OUTPUT_DEFAULT = 4_096
 RESERVE_MAX = 32_000
 OFFLOAD_MAX = 8_000
-HALVED_FROM = 64_000  # the window from which half of it is too much for one result
 
 
 class Budget(Struct, frozen=True, kw_only=True):
@@ -98,12 +97,6 @@ def offload_tokens(config: Config, window: int) -> int:
         if config.offload_tokens is not None
         else min(OFFLOAD_MAX, window // 8)
     )
-
-
-def whole_tokens(window: int) -> int:
-    """The size up to which a result in the caller's own message is shown whole. In a small window
-    the whole result serves the next steps better than any stub does."""
-    return window // 2 if window >= HALVED_FROM else window
 
 
 def factor_of(view: Sized, model: str) -> float:

@@ -21,9 +21,9 @@ from typing import Any
 from msgspec import Struct
 
 import refold
+from refold.artifacts.intake import whole_tokens
 from refold.config import NUMBER_MAX
 from refold.conversations.recognition import recognise
-from refold.core.budget import whole_tokens
 from refold.edges.proxy.body import Asked, Wire, is_answer
 from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.page import Encoded
@@ -228,11 +228,15 @@ class Book:
             self._held.pop(held.number, None)
         held.context.close()
 
-    def close(self) -> None:
-        """Lets go of all, and of the store."""
+    def let_all_go(self) -> list[Held]:
+        """All that were held; whoever calls closes them."""
         with self._guard:
             held, self._held = list(self._held.values()), OrderedDict()
-        for one in held:
+        return held
+
+    def close(self) -> None:
+        """Lets go of all, and of the store."""
+        for one in self.let_all_go():
             # A log that takes no more keeps nobody from being let go of.
             try:
                 with one.guard:
