@@ -228,15 +228,11 @@ class Book:
             self._held.pop(held.number, None)
         held.context.close()
 
-    def let_all_go(self) -> list[Held]:
-        """All that were held; whoever calls closes them."""
-        with self._guard:
-            held, self._held = list(self._held.values()), OrderedDict()
-        return held
-
     def close(self) -> None:
         """Lets go of all, and of the store."""
-        for one in self.let_all_go():
+        with self._guard:
+            held, self._held = list(self._held.values()), OrderedDict()
+        for one in held:
             # A log that takes no more keeps nobody from being let go of.
             try:
                 with one.guard:

@@ -94,12 +94,10 @@ def serve(given: Given) -> None:
 
     listening = listen(given.host, given.port) if given.socket is None else _handed(given.socket)
     log_to_stderr(given.log_level)
-    from refold.edges.proxy.rehearsal import rehearse
-
     proxy = proxy_of(given)
     _search_once("sniffio")
-    if not given.plain:
-        rehearse()
+    if given.folds:
+        _load_strategies()
     # What is here at the start stays for good: no collection has to look at it again.
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 20)
@@ -118,6 +116,15 @@ def _search_once(name: str) -> None:
     times a call, and each time every folder of the path is looked at."""
     if importlib.util.find_spec(name) is None:
         sys.modules[name] = None  # type: ignore[assignment]
+
+
+def _load_strategies() -> None:
+    """Loads what a compaction needs now, while no agent waits for it."""
+    from refold.config import Config
+    from refold.strategies.registry import strategy
+
+    for name in Config().ladder:
+        strategy(name)
 
 
 def main() -> None:
