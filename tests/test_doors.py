@@ -11,6 +11,7 @@ import refold
 
 ROOT = Path(refold.__file__).parent
 FLOORS = (
+    {"decoding"},
     {"errors", "checked", "config", "display", "redaction", "settings", "system"},
     {"core"},
     {"tokens", "dialects", "stores", "ledger", "strategies"},

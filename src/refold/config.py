@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from refold import decoding
 from refold.display import failure, suggestion
 from refold.errors import Invalid
 
@@ -174,7 +175,7 @@ def config_from(values: dict[str, Any], *, origin: str = "the configuration") ->
     """A checked configuration. `origin` says in errors where the values are from."""
     check_names(values, origin)
     try:
-        config = msgspec.convert(values, Config)
+        config = decoding.convert(values, Config)
     except Exception as error:  # values may be objects of the caller's, and raise anything
         hint = "see the table of settings in docs/start.md"
         said = str(error) if isinstance(error, msgspec.ValidationError) else failure(error)

@@ -21,6 +21,7 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct
 
+from refold import decoding
 from refold.artifacts.offload import count_lines
 from refold.core.codec import decode
 from refold.core.model import ORIGIN, Artifact, Event, Message, Origin, is_cleanup
@@ -66,7 +67,7 @@ def _output_in(event: Event, message: Message) -> Artifact | None:
     """A result that stands in the log, as an artifact without bytes of its own; None if its origin
     was written by somebody else."""
     try:
-        origin = msgspec.convert(message.metadata[ORIGIN], Origin)
+        origin = decoding.convert(message.metadata[ORIGIN], Origin)
     except msgspec.ValidationError:
         return None
     text = body_text(message)

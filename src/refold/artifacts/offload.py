@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, get_args, get_type_hints
 import msgspec
 from msgspec.structs import replace
 
+from refold import decoding
 from refold.artifacts.describe import Failed, described
 from refold.artifacts.output import BYTES, JSON, TEXT, Content
 from refold.artifacts.values import Written
@@ -95,7 +96,7 @@ def _redacted(content: Content) -> Content:
 def _checked_artifact(**fields: object) -> Artifact:
     """An artifact without an id, its fields checked: type, name and mime are the caller's."""
     try:
-        return msgspec.convert({"id": "", "digest": "", **fields}, Artifact)
+        return decoding.convert({"id": "", "digest": "", **fields}, Artifact)
     except msgspec.ValidationError as error:
         raise Invalid(
             f"this cannot be an artifact: {error}", hint="types: " + ", ".join(TYPES)

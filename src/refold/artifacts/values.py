@@ -24,6 +24,7 @@ from uuid import UUID
 
 import msgspec
 
+from refold import decoding
 from refold.checked import quoted
 from refold.core.codec import EVENT_BYTES_MAX
 from refold.errors import Invalid
@@ -348,7 +349,7 @@ def _hashable(value: Any) -> Any:
 
 
 def _converter(kind: type) -> Callable[[Any], Any]:
-    return lambda held: msgspec.convert(held, kind)
+    return lambda held: decoding.convert(held, kind)
 
 
 _TAGS: dict[str, Callable[[Any], Any]] = {

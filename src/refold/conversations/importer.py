@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from refold import decoding
 from refold.conversations.depth import Nesting
 from refold.conversations.exporter import FORMAT, VERSION
 from refold.core import codec
@@ -182,9 +183,9 @@ def import_document(
 
 def _decoded(document: bytes, name: str) -> tuple[_Document, _About]:
     try:
-        _check_head(msgspec.json.decode(document, type=_Head), name)
-        decoded = msgspec.json.decode(document, type=_Document)
-        return decoded, msgspec.json.decode(decoded.conversation, type=_About)
+        _check_head(decoding.decode(document, _Head), name)
+        decoded = decoding.decode(document, _Document)
+        return decoded, decoding.decode(decoded.conversation, _About)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise _damaged(name, error) from error
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from refold import decoding
 from refold.core.codec import decode, digest_of
 from refold.core.fold import Fold
 from refold.core.model import (
@@ -66,7 +67,7 @@ class Bookmark(msgspec.Struct, array_like=True, kw_only=True):
     wishes: tuple[int, int]
 
 
-_DECODER = msgspec.msgpack.Decoder(Bookmark)
+_DECODER = decoding.packed_decoder(Bookmark)
 
 
 def kept(state: Fold) -> bytes:

@@ -22,6 +22,7 @@ from uuid import UUID
 
 import msgspec
 
+from refold import decoding
 from refold.checked import quoted
 from refold.core import newer
 from refold.core.model import (
@@ -65,7 +66,7 @@ _TYPES: dict[str, Any] = {
     "pin": Pin,
     "erase": Erase,
 }
-_DECODERS = {kind: msgspec.json.Decoder(body) for kind, body in _TYPES.items()}
+_DECODERS = {kind: decoding.decoder(body) for kind, body in _TYPES.items()}
 KINDS = frozenset(_TYPES)  # of events that this version knows
 
 
@@ -145,7 +146,7 @@ def _known_part(event: Event, error: msgspec.ValidationError) -> Body | None:
     known = newer.known_part(event.kind, plain)
     if known == plain:
         raise _undecodable(event, error) from error
-    return None if known is None else msgspec.convert(known, Message)
+    return None if known is None else decoding.convert(known, Message)
 
 
 def _undecodable(event: Event, error: Exception) -> Corrupt:
@@ -312,7 +313,7 @@ class _Line(msgspec.Struct, kw_only=True):
     body: msgspec.Raw
 
 
-_LINES = msgspec.json.Decoder(_Line)
+_LINES = decoding.decoder(_Line)
 
 
 def to_line(event: Event) -> bytes:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from refold import decoding
 from refold.core.model import Usage
 from refold.dialects import openai_responses
 from refold.dialects.anthropic.parse import usage_of as anthropic_usage
@@ -43,7 +44,7 @@ def read_usage(usage: Any, preferred: str) -> Usage:
 def _checked(usage: Usage) -> Usage:
     """The usage, if every field has its type: constructors do not look."""
     try:
-        return msgspec.convert(msgspec.to_builtins(usage), Usage)
+        return decoding.convert(msgspec.to_builtins(usage), Usage)
     except (msgspec.ValidationError, TypeError, ValueError, OverflowError) as error:
         raise Invalid(f"usage: {failure(error)}", hint="counts are whole numbers") from error
 

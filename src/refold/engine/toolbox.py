@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from refold import dialects
+from refold import decoding, dialects
 from refold.artifacts.artifacts import Artifacts
 from refold.artifacts.intake import Intake
 from refold.artifacts.listing import StoredArtifact
@@ -339,7 +339,7 @@ def _given(arguments: type[Struct], given: str | Mapping[str, Any] | None) -> St
         read = (
             msgspec.json.decode(given) if isinstance(given, str) and given.strip() else given or {}
         )
-        return msgspec.convert(read, arguments, strict=False)
+        return decoding.convert(read, arguments, strict=False)
     except (msgspec.MsgspecError, RecursionError, UnicodeError, TypeError, ValueError) as error:
         known = ", ".join(arguments.__struct_fields__)
         raise Invalid(f"the arguments are wrong: {error}", hint=f"arguments: {known}") from error

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
+from refold import decoding
 from refold.core import codec
 from refold.core.model import (
     Block,
@@ -85,7 +86,7 @@ def _check_envelope(draft: Draft) -> None:
         if is_short and -_TOKENS_MAX < draft.tokens < _TOKENS_MAX:
             return
     try:
-        msgspec.convert((draft.by, draft.tokens, draft.counter), _Envelope)
+        decoding.convert((draft.by, draft.tokens, draft.counter), _Envelope)
         draft.by.encode()
         draft.counter.encode()
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
@@ -110,7 +111,7 @@ def runs_of(drafts: Iterable[Draft]) -> Iterator[list[Draft]]:
 def message_checked(message: Message) -> Message:
     """The same message, if every field has its type; else Invalid, with the field."""
     try:
-        return msgspec.convert(msgspec.to_builtins(message), Message)
+        return decoding.convert(msgspec.to_builtins(message), Message)
     except _READ_ERRORS as error:
         raise _wrong_field("message", error) from error
 

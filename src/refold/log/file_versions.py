@@ -14,6 +14,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from refold import decoding
 from refold.core.codec import decode
 from refold.core.model import Event, Note
 
@@ -60,6 +61,6 @@ def _version_in(event: Event) -> FileVersion | None:
     if not isinstance(note, Note) or note.kind != FILE_NOTE:
         return None
     try:
-        return msgspec.convert(note.data, FileVersion)
+        return decoding.convert(note.data, FileVersion)
     except msgspec.ValidationError:
         return None

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-import msgspec
 from msgspec import Struct
 
+from refold import decoding
 from refold.core.codec import REPAIR, digest_of
 from refold.core.model import Event
 from refold.core.switches import REACHING, switches
@@ -71,7 +71,7 @@ class Name(Struct, frozen=True):
     kind: str = ""
 
 
-_NAMES = msgspec.json.Decoder(Name)
+_NAMES = decoding.decoder(Name)
 
 
 def name_of(event: Event) -> Name:

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from refold import decoding
 from refold.core import codec
 from refold.core.model import Message, Meta
 from refold.errors import Invalid
@@ -54,12 +55,12 @@ def message_redacted(message: Message) -> Message:
     """The message without its secrets; itself if it has none."""
     plain = msgspec.to_builtins(message)
     clean = body_redacted("message", plain)
-    return message if clean == plain else msgspec.convert(clean, Message)
+    return message if clean == plain else decoding.convert(clean, Message)
 
 
 def meta_redacted(meta: Meta) -> Meta:
     """What is said of a conversation without its secrets, before it is compared with the log."""
-    return msgspec.convert(body_redacted("meta", msgspec.to_builtins(meta)), Meta)
+    return decoding.convert(body_redacted("meta", msgspec.to_builtins(meta)), Meta)
 
 
 def value_redacted(value: Any) -> Any:

@@ -19,6 +19,8 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from refold import decoding
+
 FORMAT = 1
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -57,7 +59,7 @@ def packed(
 def unpacked(kept: bytes) -> Bookmark | None:
     """A bookmark as it was kept; None if it is damaged or of another version of refold."""
     try:
-        found = msgspec.msgpack.decode(kept, type=Bookmark)
+        found = decoding.packed_decoder(Bookmark).decode(kept)
     except msgspec.MsgspecError:
         return None
     is_whole = len(found.places) == len(found.seqs) and len(found.seqs) % 8 == 0

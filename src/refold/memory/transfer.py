@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, field
 
+from refold import decoding
 from refold.checked import quoted
 from refold.core.codec import decode
 from refold.core.model import Memory, Trust
@@ -117,7 +118,7 @@ def read_lines(lines: Iterable[bytes], name: str) -> list[Line]:
 
 def _check_head(raw: bytes, name: str) -> None:
     try:
-        head = msgspec.json.decode(raw[:LINE_BYTES_MAX], type=Head)
+        head = decoding.decode(raw[:LINE_BYTES_MAX], Head)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise Invalid(f"{name} is not an export of a memory", hint=AGAIN) from error
     if head.format != FORMAT:
@@ -131,7 +132,7 @@ def _checked_line(raw: bytes, place: str) -> Line:
     if len(raw) > LINE_BYTES_MAX:
         raise Invalid(f"{place} has more than {LINE_BYTES_MAX:,} bytes", hint=AGAIN)
     try:
-        line = msgspec.json.decode(raw, type=Line)
+        line = decoding.decode(raw, Line)
         if line.content or not line.closed:
             content_checked(line.content)
         tags_checked(line.tags)

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy
-from msgspec import Struct, convert
+from msgspec import Struct
 from safetensors.numpy import load_file
 
+from refold import decoding
 from refold.errors import Unavailable
 
 # The error function by five terms, good to 1.5e-7 (Abramowitz and Stegun, 7.1.26).
@@ -114,7 +115,7 @@ class Bert:
 def _shape(path: Path) -> Shape:
     """The shape of a model that can be computed here; Unavailable for another."""
     try:
-        shape = convert(json.loads(path.read_bytes()), Shape)
+        shape = decoding.convert(json.loads(path.read_bytes()), Shape)
     except (ValueError, OSError) as error:
         raise Unavailable(f"{path} does not say the shape of a model: {error}") from error
     kind = (shape.model_type, shape.hidden_act, shape.position_embedding_type)

@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 import msgspec
 from msgspec import Struct
 
+from refold import decoding
 from refold.config import Config, check_names
 from refold.errors import Invalid
 
@@ -149,7 +150,7 @@ def _checked(given: Mapping[str, Any], origin: str) -> list[Edit]:
 
 def _edit(given: object, place: str) -> Edit:
     try:
-        edit: Edit = msgspec.convert(given, Edit)
+        edit: Edit = decoding.convert(given, Edit)
     except (msgspec.ValidationError, RecursionError) as error:
         raise Invalid(f"{place}: {error}", hint=f"{_known()}; {HINT}") from error
     _check_numbers(edit, place)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from refold import decoding
 from refold.errors import Corrupt, Unavailable
 from refold.settings.trust import data_folder
 
@@ -65,7 +66,7 @@ def places(environ: Mapping[str, str]) -> list[str]:
 def _read(environ: Mapping[str, str]) -> dict[str, str]:
     path = data_folder(environ) / "refold" / FILE
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+        return decoding.decode(path.read_bytes(), dict[str, str])
     except FileNotFoundError:
         return {}
     except OSError as error:

@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from refold import decoding
 from refold.checked import quoted
 from refold.config import check_names
 from refold.errors import Invalid
@@ -135,7 +136,7 @@ def unused(given: Mapping[str, Any], origin: str) -> list[str]:
 def _checked(given: Mapping[str, Any], origin: str) -> MagentaBlock:
     _check_block_names(given, origin)
     try:
-        block = msgspec.convert(dict(given), MagentaBlock)
+        block = decoding.convert(dict(given), MagentaBlock)
     except msgspec.ValidationError as error:
         where = str(error).replace("$.", f"{NAME}.")
         raise Invalid(f"{origin}: {where}", hint="see the block in docs/start.md") from error

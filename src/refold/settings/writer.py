@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from refold import decoding
 from refold.errors import Denied, Invalid
 from refold.settings import trust
 from refold.settings.sources import PREFIX, WRITER, Table, from_files, inner, named
@@ -135,6 +136,6 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 def _checked(values: Table) -> WriterSettings:
     try:
-        return msgspec.convert(values, WriterSettings, strict=False)
+        return decoding.convert(values, WriterSettings, strict=False)
     except msgspec.ValidationError as error:
         raise Invalid(f"the table {WRITER}: {error}", hint=WRITER_HINT) from error

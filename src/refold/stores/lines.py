@@ -15,6 +15,7 @@ from contextlib import suppress
 import msgspec
 from msgspec.structs import replace
 
+from refold import decoding
 from refold.core import codec
 from refold.core.model import Event
 from refold.errors import Corrupt, Invalid
@@ -76,7 +77,7 @@ def event_of(line: bytes) -> Event:
     # always escaped.
     if event.body in _EMPTY and _BYTES in line:
         try:
-            body = base64.b64decode(msgspec.json.decode(line, type=_Bytes).bytes, validate=True)
+            body = base64.b64decode(decoding.decode(line, _Bytes).bytes, validate=True)
         except (msgspec.DecodeError, ValueError) as error:
             raise Corrupt(f"not an event: {error}", hint=codec.REPAIR) from error
         return replace(event, body=body)

@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from refold import decoding
 from refold.checked import checked, quoted
 from refold.core.model import Usage
 from refold.display import failure, is_text
@@ -90,7 +91,7 @@ class Table(Struct, frozen=True, kw_only=True):
 def table() -> Table:
     """The model table of the package."""
     data = files("refold.tokens").joinpath("models.json").read_bytes()
-    return msgspec.json.decode(data, type=Table)
+    return decoding.decode(data, Table)
 
 
 _registered: dict[str, Model] = {}
@@ -106,7 +107,7 @@ def register_models(rows: Mapping[str, Mapping[str, Any]]) -> None:
 
 def _checked_rows(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Model]:
     try:
-        models = msgspec.convert(rows, dict[str, Model])
+        models = decoding.convert(rows, dict[str, Model])
     except Exception as error:  # rows may be objects of the caller's, and raise anything
         hint = "window is needed; see models.json"
         said = str(error) if isinstance(error, msgspec.ValidationError) else failure(error)

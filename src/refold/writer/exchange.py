@@ -14,6 +14,7 @@ from itertools import chain
 import msgspec
 from msgspec import Struct
 
+from refold import decoding
 from refold.checked import is_of
 from refold.core.model import Fact, Slot, Usage
 from refold.core.plan import Ask
@@ -203,7 +204,7 @@ def answer_of(given: Answer | str) -> Answer:
     if not isinstance(answer, Answer):
         raise Rejected(f"the writer gave a {type(given).__name__}, not an answer")
     try:
-        return msgspec.json.decode(msgspec.json.encode(answer), type=Answer)
+        return decoding.decode(msgspec.json.encode(answer), Answer)
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
         raise Rejected(f"the writer's answer cannot be read: {failure(error)}") from error
 

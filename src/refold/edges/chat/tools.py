@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, Protocol
 import msgspec
 from msgspec import Meta, Struct
 
+from refold import decoding
 from refold.checked import quoted
 from refold.display import number
 from refold.edges.chat import process
@@ -249,7 +250,7 @@ def _given(arguments: type[Struct], given: str | Mapping[str, Any]) -> Struct:
     """The arguments of a call, as its tool takes them."""
     try:
         value = msgspec.json.decode(given or "{}") if isinstance(given, str) else given
-        return msgspec.convert(value, arguments, strict=False)
+        return decoding.convert(value, arguments, strict=False)
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
         known = ", ".join(arguments.__struct_fields__)
         raise Invalid(f"the arguments are wrong: {error}", hint=f"arguments: {known}") from error

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from msgspec import UNSET, Meta, convert, field
+from msgspec import UNSET, Meta, field
 
+from refold import decoding
 from refold.core.model import View
 from refold.core.plan import Plan, Receipt
 from refold.edges.commands.allow import permit_writer
@@ -210,7 +211,7 @@ def _use(notices: Sequence[Notice]) -> WriterUse:
         if notice.name == "compaction-complete" and notice.details:
             bill = notice.details
     refused = tuple(notice.reason for notice in notices if notice.name == "compaction-failed")
-    return convert({**bill, "refused": refused}, WriterUse)
+    return decoding.convert({**bill, "refused": refused}, WriterUse)
 
 
 COMMAND = Command(

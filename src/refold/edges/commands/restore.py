@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from msgspec import Meta, Struct, convert
+from msgspec import Meta, Struct
 
+from refold import decoding
 from refold.core.model import Usage
 from refold.edges.commands import points
 from refold.edges.commands.command import Arguments, Command, Result, Screen
@@ -79,7 +80,7 @@ class Restoration(Result, frozen=True, kw_only=True):
 
 def run(session: Session, arguments: RestoreArguments) -> Restoration | points.Points:
     if arguments.point is None:
-        return points.run(session, convert({}, points.PointsArguments))
+        return points.run(session, decoding.convert({}, points.PointsArguments))
     return _restore(session, arguments.point, arguments)
 
 

@@ -16,8 +16,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
+from refold import decoding
 from refold.config import Config
 from refold.core.model import Artifact
 from refold.edges.hooks import state
@@ -102,7 +101,7 @@ def put_pending(folder: str, store: Store, id: str, config: Config) -> None:
         return
     with Context(store, id, config=config) as context:
         for path in waiting:
-            about = msgspec.json.decode(path.read_bytes(), type=Artifact)
+            about = decoding.decode(path.read_bytes(), Artifact)
             content = path.with_suffix(".content")
             text = content.read_bytes().decode("utf-8", "surrogatepass")
             context.artifacts.put(

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import msgspec
 from msgspec import Struct
 
+from refold import decoding
 from refold.edges.importers.lines import UNREADABLE, Lines
 
 SPOKEN = ("user", "assistant")
@@ -37,7 +37,7 @@ class _Line(Struct, rename={"parent": "parentUuid", "logical": "logicalParentUui
     message: _Head | None = None
 
 
-_decode = msgspec.json.Decoder(_Line).decode
+_decode = decoding.decoder(_Line).decode
 
 
 class _Ids(NamedTuple):

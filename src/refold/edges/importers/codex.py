@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
+from refold import decoding
 from refold.core.model import Usage
 from refold.edges.importers.entry import About, Billed, Entry, Noted, Said, Summed, Unread, Where
 from refold.edges.importers.lines import UNREADABLE, Lines, counts, digest, happened, told
@@ -145,7 +145,7 @@ class _Line(Struct):
     payload: _Payload | None = None
 
 
-_decode = msgspec.json.Decoder(_Line).decode
+_decode = decoding.decoder(_Line).decode
 
 
 def rolled_back(lines: Lines) -> set[int]:

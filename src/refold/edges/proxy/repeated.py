@@ -16,13 +16,15 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from refold import decoding
+
 Wire = dict[str, Any]
 MARK = "cache_control"
 MOVING = 8  # among so many last messages, clients move their cache marks
 _SPACE = b" \t\r\n"
 _EMPTY = Raw(b"[]")
-_fields_of = msgspec.json.Decoder(dict[str, Raw]).decode
-_raws_of = msgspec.json.Decoder(list[Raw]).decode
+_fields_of = decoding.decoder(dict[str, Raw]).decode
+_raws_of = decoding.decoder(list[Raw]).decode
 
 
 class Placed(Struct, frozen=True):

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold import decoding
 from refold.core.model import Usage
 from refold.tokens.models import cost, dollars, model_info
 
@@ -50,7 +51,7 @@ def line_text(line: CallLine) -> str:
 def line_of(data: object) -> CallLine | None:
     """The line that a note holds; None for somebody else's note under our name."""
     try:
-        return msgspec.convert(data, CallLine)
+        return decoding.convert(data, CallLine)
     except msgspec.ValidationError:
         return None
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, field
 
+from refold import decoding
 from refold.edges.proxy.limits import Limits
 from refold.edges.server.http_settings import BACKLOG, SETTINGS
 from refold.errors import Invalid, Unavailable
@@ -129,7 +130,7 @@ def _load_strategies() -> None:
 
 def main() -> None:
     """The entry point of a proxy that is a process of its own."""
-    serve(msgspec.json.decode(os.environ.pop(GIVEN), type=Given))
+    serve(decoding.decode(os.environ.pop(GIVEN), Given))
 
 
 def proxy_of(given: Given) -> Proxy:

@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold import decoding
 from refold.core.codec import decode
 from refold.core.model import Note
 from refold.edges.server.contents import Dropped
@@ -136,7 +137,7 @@ def _calls(store: Store, org: str, limit: int) -> list[Entry]:
         for event in page:
             body = decode(event)
             if isinstance(body, Note) and body.kind == KIND:
-                entry = msgspec.convert(body.data, Entry)
+                entry = decoding.convert(body.data, Entry)
                 found[entry.call or f"#{event.seq}"] = entry
     return list(found.values())
 

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold import decoding
 from refold.checked import quoted
 from refold.display import suggestion
 from refold.errors import Invalid, Unavailable
@@ -61,7 +62,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 def limits_of(texts: Sequence[str]) -> Limits:
     """The limits with those that are said otherwise, each as NAME=NUMBER."""
     given = dict(_limit_of(text) for text in texts)
-    limits = msgspec.convert(given, Limits)
+    limits = decoding.convert(given, Limits)
     if limits.held_bytes < limits.body_bytes:
         said = (
             f"held_bytes of {limits.held_bytes:,} has no room for a body of {limits.body_bytes:,}"
@@ -76,7 +77,7 @@ def _limit_of(text: str) -> tuple[str, float]:
     if name not in types:
         raise Invalid(f"{quoted(name)} is not a limit", hint=suggestion(name, types))
     try:
-        number: float = msgspec.convert(value, types[name], strict=False)
+        number: float = decoding.convert(value, types[name], strict=False)
     except msgspec.ValidationError:
         number = 0
     if not LEAST <= number <= MOST:

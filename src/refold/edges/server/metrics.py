@@ -22,6 +22,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from refold import decoding
+
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 ENDED_S = 10.0  # a worker that has not written for so long does nothing any more
 FILES_MAX = 1_000
@@ -93,7 +95,7 @@ class Shared:
             with contextlib.suppress(OSError):
                 if path.name != self._own:
                     age_s = time.time() - path.stat().st_mtime
-                    counts = msgspec.json.decode(path.read_bytes(), type=Counts)
+                    counts = decoding.decode(path.read_bytes(), Counts)
                     yield msgspec.structs.replace(counts, gauges={}) if age_s > ENDED_S else counts
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
+from refold import decoding
 from refold.errors import Invalid
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Call(Struct, frozen=True, kw_only=True):
         """The body as a value."""
         assert isinstance(self.body, bytes)
         try:
-            return msgspec.json.decode(self.body or b"{}", type=type)
+            return decoding.decode(self.body or b"{}", type)
         except (msgspec.DecodeError, RecursionError) as error:
             raise Invalid(f"the body is not as it should be: {error}") from error
 
@@ -71,7 +72,7 @@ class Call(Struct, frozen=True, kw_only=True):
 def asked_of(query: Mapping[str, str], type: type[S]) -> S:
     """A query as a value; Invalid with the name of what is wrong."""
     try:
-        return msgspec.convert(dict(query), type, strict=False)
+        return decoding.convert(dict(query), type, strict=False)
     except msgspec.ValidationError as error:
         raise Invalid(f"the query is not as it should be: {error}") from error
 

@@ -28,6 +28,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from refold import decoding
 from refold.edges.server.http_settings import BACKLOG, SETTINGS
 from refold.edges.server.limits import Limits
 from refold.edges.server.metrics import Shared
@@ -219,7 +220,7 @@ def application() -> Server:
     from refold.edges.server import connection
     from refold.edges.server.app import Server
 
-    given = msgspec.json.decode(os.environ[GIVEN], type=Given)
+    given = decoding.decode(os.environ[GIVEN], Given)
     _log_to_stderr(given.log_level)
     _end_with_parent()
     # What is here at the start stays for good: no collection has to look at it again.

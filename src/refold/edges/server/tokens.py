@@ -19,6 +19,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from refold import decoding
 from refold.checked import quoted
 from refold.core.codec import decode
 from refold.core.model import Note
@@ -140,7 +141,7 @@ class Tokens:
                 for event in page:
                     body = decode(event)
                     if isinstance(body, Note) and body.kind == "token":
-                        self._take(msgspec.convert(body.data, Token))
+                        self._take(decoding.convert(body.data, Token))
                 self._head = page[-1].seq
 
     def _take(self, token: Token) -> None:

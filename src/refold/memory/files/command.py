@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from refold import dialects
+from refold import decoding, dialects
 from refold.errors import Invalid
 from refold.memory.files.path import shown
 
@@ -75,7 +75,7 @@ def command_of(given: str | Mapping[str, Any]) -> Command:
         read = msgspec.json.decode(given) if isinstance(given, str) else given
         if isinstance(read, Mapping):
             read = {key: value for key, value in read.items() if value is not None}
-        command: Command = msgspec.convert(read, Command)
+        command: Command = decoding.convert(read, Command)
         return command
     except (msgspec.MsgspecError, RecursionError, UnicodeError, TypeError, ValueError) as error:
         names = ", ".join(str(one.__struct_config__.tag) for one in COMMANDS)

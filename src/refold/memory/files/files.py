@@ -14,6 +14,7 @@ from typing import Any, assert_never
 
 import msgspec
 
+from refold import decoding
 from refold.checked import checked, quoted
 from refold.display import is_text
 from refold.errors import Conflict, Denied, Invalid, NotFound, RefoldError
@@ -308,7 +309,7 @@ class MemoryFiles:
 
 def _limits_checked(limits: FileLimits) -> FileLimits:
     try:
-        return msgspec.convert(msgspec.to_builtins(limits), FileLimits)
+        return decoding.convert(msgspec.to_builtins(limits), FileLimits)
     except msgspec.ValidationError as error:
         raise Invalid(f"limits: {error}", hint="whole numbers of at least 1") from error
 

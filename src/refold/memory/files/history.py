@@ -14,6 +14,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import Struct
 
+from refold import decoding
 from refold.core.codec import decode
 from refold.core.model import Event, Note
 from refold.errors import RefoldError, Unavailable
@@ -74,7 +75,7 @@ class History:
             events = list(log.read()) if log.state.head else []
         notes = [(event, decode(event)) for event in events if event.kind == "note"]
         return [
-            _change(event, msgspec.convert(note.data, Record))
+            _change(event, decoding.convert(note.data, Record))
             for event, note in notes
             if isinstance(note, Note) and note.kind == KIND
         ]

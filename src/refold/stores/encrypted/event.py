@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold import decoding
 from refold.checked import quoted
 from refold.core import codec
 from refold.core.model import ENCRYPTED, Event, Note
@@ -54,7 +55,7 @@ class Opened(Struct, frozen=True):
     key: str
 
 
-_ENVELOPE = msgspec.msgpack.Decoder(Envelope)
+_ENVELOPE = decoding.packed_decoder(Envelope)
 
 
 def is_encrypted(event: Event) -> bool:
@@ -167,7 +168,7 @@ def opened(far: Event, keys: Keys, what: str) -> Opened:
 
 
 def _opened_body(far: Event, key: Key, envelope: Envelope) -> tuple[bytes, bytes]:
-    note = msgspec.json.decode(far.body, type=Note)
+    note = decoding.decode(far.body, Note)
     if not isinstance(note.data, str):
         raise cipher.Changed("its body is not one that was encrypted")
     salted = cipher.decrypt(key.derived(BODIES), _bytes(note.data), envelope.chain)

@@ -14,6 +14,7 @@ import secrets
 import msgspec
 from msgspec import Struct, field
 
+from refold import decoding
 from refold.errors import RefoldError
 from refold.system import disk
 
@@ -32,7 +33,7 @@ def read(path: str | None) -> Known:
     """What is known; nothing where the file is lost."""
     try:
         with disk.open_regular(path or "") as file:
-            return msgspec.json.decode(file.read(), type=Known)
+            return decoding.decode(file.read(), Known)
     except (OSError, RefoldError, msgspec.DecodeError, UnicodeDecodeError):
         return Known()
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from refold import decoding
 from refold.core.model import Conversation
 from refold.stores.files.folder import LOG, METADATA, stamp_of
 from refold.stores.files.tree import Tree, read_derived, remove_file, replace_file
@@ -81,7 +82,7 @@ class ConversationList:
         folders do not say."""
         content = read_derived(self._tree.index) or b""
         try:
-            saved = msgspec.json.decode(content, type=_File)
+            saved = decoding.decode(content, _File)
         except (msgspec.DecodeError, ValueError, RecursionError):
             return []
         return saved.conversations if saved.v == VERSION else []

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 import msgspec
 from msgspec.structs import replace
 
+from refold import decoding
 from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.errors import Corrupt, Denied
@@ -67,7 +68,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
         return self.title if self.title_seq <= head else self.title_before
 
 
-_METADATA = msgspec.json.Decoder(Metadata)
+_METADATA = decoding.decoder(Metadata)
 
 
 class Folder:

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
+from refold import decoding
 from refold.checked import quoted
 from refold.core import codec
 from refold.core.model import DEVICE_NOTE, DEVICE_PREFIX, Conversation, Event, Note
@@ -116,7 +117,7 @@ def _newest(far: Store, about: Conversation) -> Said:
     if not isinstance(body, Note) or body.kind != DEVICE_NOTE:
         raise NotFound(f"{about.id} says nothing of a device")
     try:
-        return msgspec.convert(body.data, Said)
+        return decoding.convert(body.data, Said)
     except msgspec.ValidationError as error:
         raise NotFound(f"{about.id} says nothing of a device: {error}") from error
 

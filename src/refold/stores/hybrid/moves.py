@@ -22,6 +22,7 @@ from os import SEEK_END, lseek
 import msgspec
 from msgspec import Struct
 
+from refold import decoding
 from refold.system import disk, process_fork
 
 COUNT_BYTES = 8
@@ -59,7 +60,7 @@ class _Count:
         os.close(self._fd)
 
 
-_DECODE = msgspec.json.Decoder(Move).decode
+_DECODE = decoding.decoder(Move).decode
 
 
 class Moves:

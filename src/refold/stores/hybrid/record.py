@@ -18,6 +18,7 @@ from contextlib import contextmanager
 import msgspec
 from msgspec import Struct, field
 
+from refold import decoding
 from refold.errors import RefoldError, sentence
 from refold.stores.protocol import SyncMark, SyncState
 from refold.system import disk
@@ -143,7 +144,7 @@ def _kept(path: str | None) -> Record | None:
         return None
     try:
         with disk.open_regular(path) as file:
-            return msgspec.json.decode(file.read(), type=Record)
+            return decoding.decode(file.read(), Record)
     except (OSError, RefoldError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 

@@ -19,6 +19,7 @@ import msgspec
 import psycopg
 from msgspec import Meta, Struct
 
+from refold import decoding
 from refold.errors import Invalid, Unavailable
 from refold.stores.postgres import failures
 from refold.stores.postgres import link as one
@@ -131,7 +132,7 @@ def _encoded(sender: str, changes: list[tuple[str, str, int]]) -> bytes:
 def payload_in(text: str) -> Payload | None:
     """What a NOTIFY says; None if it is not one of ours: the channel is anybody's."""
     try:
-        return msgspec.json.decode(text, type=Payload)
+        return decoding.decode(text, Payload)
     except (msgspec.DecodeError, RecursionError):
         return None
 

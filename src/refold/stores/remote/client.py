@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
+from refold import decoding
 from refold.checked import quoted
 from refold.errors import (
     Conflict,
@@ -131,7 +132,7 @@ class Client:
         """The same, decoded."""
         answer = self.call(method, path, **given)
         try:
-            return msgspec.json.decode(answer, type=type)
+            return decoding.decode(answer, type)
         except msgspec.DecodeError as error:
             raise self._not_understood(error) from error
 
@@ -287,7 +288,7 @@ class Client:
 
     def _failure(self, response: httpx.Response) -> RefoldError:
         try:
-            failure = msgspec.json.decode(response.content, type=Failure)
+            failure = decoding.decode(response.content, Failure)
         except msgspec.DecodeError:
             return self._failure_of_another(response)
         if failure.error == "conflict":

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from refold import decoding
 from refold.errors import Unavailable
 from refold.stores.protocol import NewHeads
 
@@ -59,7 +60,7 @@ class Feed:
 
     def _hint(self, data: bytes) -> NewHeads:
         try:
-            said = msgspec.json.decode(data, type=_Changes)
+            said = decoding.decode(data, _Changes)
         except msgspec.DecodeError as error:
             raise Unavailable(f"the feed is not understood: {error}") from error
         self.cursor = said.cursor

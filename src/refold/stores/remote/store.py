@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 from msgspec import Struct
 
+from refold import decoding
 from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.errors import Corrupt, Invalid, NotFound
@@ -171,9 +172,7 @@ class RemoteStore:
                     raise checks.not_bytes(error) from error
                 yield chunk
 
-        kept = msgspec.json.decode(
-            self._client.send("artifacts", hashed(), {"suffix": suffix}), type=Kept
-        )
+        kept = decoding.decode(self._client.send("artifacts", hashed(), {"suffix": suffix}), Kept)
         if kept.digest != hasher.hexdigest():
             raise Corrupt(f"{self.url} kept other bytes than were sent", hint="put them again")
         return kept.digest
