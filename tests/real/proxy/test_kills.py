@@ -3,10 +3,14 @@ refused."""
 
 from __future__ import annotations
 
+import json
 import random
+import socket
 import subprocess
 import sys
 import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +99,61 @@ def test_a_client_that_leaves_in_the_middle_stops_nobody(tmp_path: Path) -> None
             next(response.iter_raw())
         assert agent.ask() == said
         assert "failed" not in proxy.log()
+
+
+class Wire:
+    """A provider that only keeps the bytes that come, connection by connection."""
+
+    def __init__(self) -> None:
+        self.came: list[bytearray] = []
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        threading.Thread(target=self._take, daemon=True).start()
+
+    def _take(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._read, args=(connection,), daemon=True).start()
+
+    def _read(self, connection: socket.socket) -> None:
+        came = bytearray()
+        self.came.append(came)
+        with connection, suppress(OSError):
+            while part := connection.recv(65_536):
+                came += part
+
+    def close(self) -> None:
+        self._listening.close()
+
+
+@pytest.mark.parametrize("path", ["/anthropic/v1/messages", "/anthropic/v1/files"])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_half_a_request_of_a_client_that_dies_is_never_a_whole_one_upstream(
+    path: str, chunked: bool, tmp_path: Path
+) -> None:
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "x" * 9_000}]})
+    half = body[:5_000].encode()
+    length = b"transfer-encoding: chunked" if chunked else b"content-length: %d" % len(body)
+    wire = Wire()
+    try:
+        with proxied(tmp_path, wire.url) as proxy:
+            client = socket.create_connection(("127.0.0.1", proxy.port))
+            head = b"POST %b HTTP/1.1\r\nhost: localhost\r\n%b\r\n\r\n" % (path.encode(), length)
+            client.sendall(head + (b"%x\r\n%b\r\n" % (len(half), half) if chunked else half))
+            time.sleep(0.5)
+            client.close()
+            time.sleep(0.5)
+    finally:
+        wire.close()
+    for came in wire.came:
+        head, _, sent = bytes(came).partition(b"\r\n\r\n")
+        assert not sent.endswith(b"0\r\n\r\n")
+        if b"chunked" not in head.lower():
+            [said] = [one for one in head.lower().split(b"\r\n") if b"content-length" in one]
+            assert len(sent) < int(said.partition(b":")[2])
 
 
 def test_a_chunk_is_passed_on_before_the_next_one_is_there(tmp_path: Path) -> None:
