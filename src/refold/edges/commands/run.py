@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from refold.display import number, one_line
 from refold.edges.commands.command import Arguments, Command, Result, Screen
-from refold.edges.commands.proxy import FOLD, WINDOW
+from refold.edges.commands.proxy import FOLD, TOOLS, WINDOW
 from refold.edges.commands.session import Session
 from refold.errors import RefoldError
 from refold.system.disk import make_folder
@@ -35,6 +35,7 @@ PROGRAM = Meta(
 class RunArguments(Arguments, frozen=True, kw_only=True):
     program: Annotated[tuple[str, ...], PROGRAM]
     fold: Annotated[bool, FOLD] = False
+    tools: Annotated[bool, TOOLS] = False
     window: Annotated[int, WINDOW] | None = None
 
 
@@ -61,7 +62,8 @@ def run(session: Session, arguments: RunArguments) -> Ran:
     program = arguments.program[0]
     given = Given(
         store=session.store_url or default_store(),
-        folds=arguments.fold,
+        folds=arguments.fold or arguments.tools,
+        tools=arguments.tools,
         window=arguments.window,
         bases=bases_of(program, os.environ),
     )

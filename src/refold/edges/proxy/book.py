@@ -25,6 +25,9 @@ from refold.config import NUMBER_MAX
 from refold.conversations.recognition import recognise
 from refold.core.budget import OFFLOAD_MAX
 from refold.edges.proxy.body import Asked, Wire, is_answer
+from refold.edges.proxy.inside import kept as inside
+from refold.edges.proxy.inside.kept import Kept
+from refold.edges.proxy.inside.tools import added_in
 from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.page import Encoded
 from refold.edges.proxy.savings import NOTE, Account, CallLine, line_of
@@ -39,9 +42,11 @@ AMENDED_MAX = 2  # a difference in the last two messages is an amendment: see `e
 
 
 class Folding(Struct, frozen=True, kw_only=True):
-    """Whether requests are folded, and into which window; None is that of the model."""
+    """Whether requests are folded, and into which window; None is that of the model. With `tools`,
+    conversations that begin now have ours."""
 
     folds: bool = False
+    tools: bool = False
     window: int | None = None
     config: dict[str, Any] = {}
 
@@ -58,7 +63,11 @@ class Held:
         # What was sent folded once goes on so: its thinking stands under the page, and its own list
         # may no longer fit.
         calls = list(_calls(context))
-        self.is_swapped = any(line.folded for line, _ in calls)
+        self.is_swapped = any(line.folded for line, _ in calls) or bool(
+            context.log.notes(inside.NOTE)
+        )
+        self.tools = added_in(context)  # ours, as this conversation began with them
+        self.inside = Kept(asked.dialect)
         self.dialect, self.session, self.model = asked.dialect, asked.session, asked.model
         self.has_tools = asked.has_tools
         self.seen: list[Wire] = []
@@ -88,7 +97,7 @@ class Held:
     def keep_reply(self) -> None:
         """Writes the last answer to the log, as the client will repeat it."""
         if self.unkept and self.takes_replies:
-            self.context.mirror([*self.seen, *self.unkept])
+            self.context.mirror([*self.seen, *self.unkept], inner=self.inside.inner(self.seen))
             self.answered = self.context.view.head
         self.unkept = []
 
@@ -124,9 +133,11 @@ class Book:
             return self._hold(asked, _new_id(asked), 0)
         return self._hold(asked, found.conversation.id, found.shared)
 
-    def begin(self, asked: Asked) -> Held | None:
+    def begin(self, asked: Asked, *, anyway: bool = False) -> Held | None:
         """A new conversation for a list with its first answer; None if one is known that has
-        both: nobody can tell whether it is the same."""
+        both: nobody can tell whether it is the same, and it is new only if it must be."""
+        if anyway:
+            return self._hold(asked, _new_id(asked), 0)
         with self._guard:
             held, _ = self._nearest(asked)
         found = None if held is not None else recognise(self.store, asked.messages, asked.dialect)

@@ -1,0 +1,94 @@
+"""The exchanges of one conversation of which its client has less than was said.
+
+The log has them too, and knows them by what the client repeats; this is for a list that leaves the
+log and comes back, and for a client that repeats an answer otherwise. Without its thinking, all of
+the exchange goes without; in other words, it is another answer, and what was thought after our
+tools had answered can no longer be sent. Neighbours: `book` holds one for each conversation,
+`observer` asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+import refold
+from refold import dialects
+from refold.edges.proxy.body import Wire
+from refold.edges.proxy.inside.seen import Inside
+from refold.log.front import mark_of
+
+NOTE = "proxy-inside"
+_THINKING = frozenset({"thinking", "redacted_thinking"})
+_THOUGHT = "reasoning_content"
+
+
+class _Exchange(Struct, frozen=True):
+    seen: Wire
+    whole: list[Wire]
+
+
+class Kept:
+    """Exchanges by their place in the client's list."""
+
+    def __init__(self, dialect: str) -> None:
+        self._dialect = dialect
+        self._places: dict[int, _Exchange] = {}
+        self.is_parted = False  # the client has other words for one of them
+
+    def add(self, begin: int, inside: Inside) -> None:
+        """Keeps an exchange that begins at this place."""
+        for at, whole in inside.inner.items():
+            self._places[begin + at] = _Exchange(inside.seen[at], whole)
+
+    def inner(self, messages: Sequence[Wire]) -> dict[int, list[Wire]]:
+        """What was really said, for each message of the list that is one of these."""
+        found: dict[int, list[Wire]] = {}
+        for at, kept in [*self._places.items()]:
+            if at >= len(messages):
+                continue
+            whole = self._whole(kept, messages[at])
+            if whole is not None:
+                found[at] = whole
+                continue
+            del self._places[at]
+            self.is_parted = True
+        return found
+
+    def _whole(self, kept: _Exchange, message: Wire) -> list[Wire] | None:
+        if message == kept.seen or self._marks(message) == self._marks(kept.seen):
+            return kept.whole
+        if self._marks(_unthought(message)) == self._marks(_unthought(kept.seen)):
+            self.is_parted = True
+            return list(map(_unthought, kept.whole))
+        return None
+
+    def _marks(self, message: Wire) -> list[bytes]:
+        return list(map(mark_of, dialects.parse(message, self._dialect)))
+
+
+def _unthought(message: Wire) -> Wire:
+    content = message.get("content")
+    plain = {key: value for key, value in message.items() if key != _THOUGHT}
+    if isinstance(content, list):
+        plain["content"] = [one for one in content if not _is_thinking(one)]
+    return plain
+
+
+def _is_thinking(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") in _THINKING
+
+
+def note(context: refold.Context, inside: Inside) -> None:
+    """Says in the log that something was answered inside, before it is."""
+    names = [call.name for whole in inside.inner.values() for call in _calls(whole)]
+    said = f"answered inside: {', '.join(names)}"
+    context.note(NOTE, {"tools": names, "text": said}, by="proxy")
+
+
+def _calls(whole: Sequence[Wire]) -> list[Any]:
+    from refold.artifacts.offload import is_own
+
+    return [call for one in whole for call in dialects.tool_calls(one) if is_own(call.name)]

@@ -1,0 +1,50 @@
+"""refold's own tools, answered inside a proxy process against an upstream as strict as the
+providers: nothing is refused, the client sees nothing of it, and the front holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.real.proxy.agent import Agent
+from tests.real.proxy.own_tools import Model, results, work
+from tests.real.proxy.process import proxied
+from tests.real.proxy.strict.script import Script
+from tests.real.proxy.strict.server import serving
+from tests.real.proxy.test_sessions import fronts_kept
+
+TOOLS = ("--tools", "--window", "30000")
+STORIES = {
+    "alone": Model(40),
+    "several at once": Model(30, at_once=2),
+    "beside the client's": Model(30, is_mixed=True),
+    "several rounds": Model(30, rounds=3),
+    "every turn": Model(24, often=1, rounds=2, at_once=2),
+}
+
+
+@pytest.mark.parametrize("story", STORIES)
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("name", ["claude-opus-5-5", "claude-opus-4-1"])
+def test_what_the_model_asks_of_us_is_answered_inside(
+    story: str, streams: bool, name: str, tmp_path: Path
+) -> None:
+    model = STORIES[story]
+    model.looked_up.clear()
+    with (
+        serving(script=Script(choose=model)) as upstream,
+        proxied(tmp_path, upstream.url, *TOOLS) as proxy,
+    ):
+        agent = Agent(f"{proxy.url}/anthropic", upstream, streams=streams, model=name)
+        work(agent, model)
+        assert "failed" not in proxy.log()
+        report = proxy.refold("proxy", "report")["total"]
+        assert proxy.refold("verify")["ok"]
+    assert upstream.refusals == []
+    assert "refold_unfold" in model.looked_up
+    given = [text for one in upstream.requests for text in results(one.body)]
+    assert any("def function_" in text for text in given)
+    assert not any(text.startswith("Error") for text in given)
+    assert report["calls"] == len(upstream.requests)
+    assert fronts_kept(upstream) > 0.9
