@@ -44,10 +44,15 @@ class ChatStream:
         self._last_text = ""  # that the client has
         self._has_spoken = False  # in this round
         self._held: list[ServerEvent] = []
+        self._unsaid: Wire = {}  # the delta of the chunk that ends this round
+        self._before = b""
 
     def begin(self) -> None:
         self._rounds += 1
-        self._places, self._held, self._has_spoken = {}, [], False
+        if self._unsaid:
+            [event] = (one for one in self._held if one.said.get("choices"))
+            self._before += self._encoded(event.said, event.said["choices"][0], self._unsaid)
+        self._places, self._held, self._has_spoken, self._unsaid = {}, [], False, {}
 
     def take(self, event: ServerEvent) -> bytes:
         said = event.said
@@ -60,17 +65,22 @@ class ChatStream:
         self._first = self._first or {key: said[key] for key in _OF_THE_FIRST if key in said}
         choice = choices[0]
         delta = self._seen(choice.get("delta") or {})
-        if choice.get("finish_reason") is None:
-            return self._encoded(event, choice, delta) if delta else b""
-        self._held.append(event)
-        # What some servers say in their last chunk goes on before it.
-        return encoded(self._chunk(said, {**choice, "delta": delta, "finish_reason": None}),
-                       named=False) if delta else b""  # fmt: skip
-
-    def _encoded(self, event: ServerEvent, choice: Any, delta: Wire) -> bytes:
+        if choice.get("finish_reason") is not None:
+            self._held.append(event)
+            self._unsaid = delta
+            return b""
         if self._rounds == 1 and delta == choice.get("delta"):
             return event.raw
-        return encoded(self._chunk(event.said, {**choice, "delta": delta}), named=False)
+        return self._late() + (self._encoded(event.said, choice, delta) if delta else b"")
+
+    def _late(self) -> bytes:
+        """What a round before said in its last chunk, as some servers do."""
+        late, self._before = self._before, b""
+        return late
+
+    def _encoded(self, said: Wire, choice: Any, delta: Wire) -> bytes:
+        made = {**choice, "delta": delta, "finish_reason": None}
+        return encoded(self._chunk(said, made), named=False)
 
     def _chunk(self, said: Wire, choice: Wire) -> Wire:
         """A chunk of the one message."""
@@ -121,8 +131,9 @@ class ChatStream:
             said["usage"] = response["usage"]
         if said["choices"]:
             reason = response["choices"][0]["finish_reason"]
-            said["choices"] = [{**said["choices"][0], "delta": {}, "finish_reason": reason}]
-        return encoded(said, named=False)
+            delta = self._unsaid
+            said["choices"] = [{**said["choices"][0], "delta": delta, "finish_reason": reason}]
+        return self._late() + encoded(said, named=False)
 
     def failed(self, error: bytes) -> bytes:
         return b"data: " + b" ".join(error.split()) + b"\n\n"
@@ -139,21 +150,10 @@ class ChatShape:
 
     def one(self, responses: Sequence[Response]) -> Response:
         first, last = responses[0], responses[-1]
-        message = dict(last["choices"][0]["message"])
-        text = ""
-        thought = ""
-        for response in responses:
-            said = response["choices"][0]["message"]
-            now = said.get("content") or ""
-            text += (_between(text) if now else "") + now
-            thought += said.get("reasoning_content") or ""
-        calls = [one for one in message.get("tool_calls") or () if not _is_our_call(one)]
-        message.pop("tool_calls", None)
-        message |= {"content": text if text or not calls else None}
-        message |= {"tool_calls": calls} if calls else {}
-        message |= {"reasoning_content": thought} if thought else {}
+        message = _joined_messages([one["choices"][0]["message"] for one in responses])
         reason = last["choices"][0]["finish_reason"]
-        reason = ENDS if reason == CALLS and not calls else reason
+        if reason == CALLS and "tool_calls" not in message:
+            reason = ENDS
         choice = {**last["choices"][0], "message": message, "finish_reason": reason}
         usages = [one["usage"] for one in responses if one.get("usage")]
         made = {"id": first.get("id"), "choices": [choice]}
@@ -163,7 +163,7 @@ class ChatShape:
         message = response["choices"][0]["message"]
         kept = {name: message[name] for name in _KEPT if message.get(name) is not None}
         if not self.has_ended_well(response) and "tool_calls" in kept:
-            kept["tool_calls"] = [one for one in kept["tool_calls"] if not _is_our_call(one)]
+            kept["tool_calls"] = _without_ours(kept["tool_calls"])
             if not kept["tool_calls"]:
                 del kept["tool_calls"]
         return [kept] if kept.get("content") or kept.get("tool_calls") else []
@@ -173,3 +173,22 @@ class ChatShape:
 
     def inside(self, said: Sequence[Sequence[Wire]], seen: Response) -> Inside:
         return whole_in_one(said, self.messages(seen))
+
+
+def _joined_messages(messages: Sequence[Wire]) -> Wire:
+    """Messages as one: the texts, what was thought, and the calls that are not ours."""
+    text = thought = ""
+    calls: list[Wire] = []
+    for message in messages:
+        said = message.get("content") or ""
+        text += _between(text) + said if said else ""
+        thought += message.get("reasoning_content") or ""
+        calls += _without_ours(message.get("tool_calls") or ())
+    joined = {**messages[-1], "content": text if text or not calls else None}
+    joined.pop("tool_calls", None)
+    joined |= {"tool_calls": calls} if calls else {}
+    return joined | ({"reasoning_content": thought} if thought else {})
+
+
+def _without_ours(calls: Sequence[Wire]) -> list[Wire]:
+    return [one for one in calls if not _is_our_call(one)]
