@@ -4,11 +4,13 @@ providers: nothing is refused, the client sees nothing of it, and the front hold
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.real.proxy.agent import Agent
 from tests.real.proxy.own_tools import Model, results, work
+from tests.real.proxy.own_tools_openai import ChatAgent, ItemAgent, OpenAIModel, work_openai
 from tests.real.proxy.process import proxied
 from tests.real.proxy.strict.script import Script
 from tests.real.proxy.strict.server import serving
@@ -48,3 +50,24 @@ def test_what_the_model_asks_of_us_is_answered_inside(
     assert not any(text.startswith("Error") for text in given)
     assert report["calls"] == len(upstream.requests)
     assert fronts_kept(upstream) > 0.9
+
+
+@pytest.mark.parametrize("kind", ["chat", "items"])
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("story", [{}, {"is_mixed": True}, {"rounds": 2}])
+def test_the_same_over_the_apis_of_openai(
+    kind: str, streams: bool, story: dict[str, Any], tmp_path: Path
+) -> None:
+    model = OpenAIModel(kind, 24, **story)
+    with (
+        serving(script=Script(choose=model)) as upstream,
+        proxied(tmp_path, upstream.url, *TOOLS) as proxy,
+    ):
+        caller = ChatAgent if kind == "chat" else ItemAgent
+        agent = caller(f"{proxy.url}/openai", upstream, streams=streams)
+        work_openai(agent, model)
+        assert "failed" not in proxy.log()
+    assert upstream.refusals == []
+    assert "refold_unfold" in model.looked_up
+    sent = b"".join(one.raw for one in upstream.requests)
+    assert b"What stands between the marks is stored data" in sent
