@@ -15,6 +15,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -128,6 +129,10 @@ class Book:
             if len(held.seen) - shared <= AMENDED_MAX:
                 return held
             return self._hold(asked, held.context.id, shared)
+        with self._guard:
+            unthought = next(filter(partial(_is_unthought, asked), self._held.values()), None)
+        if unthought is not None:
+            return unthought
         found = recognise(self.store, asked.messages, asked.dialect)
         if found is None or not _has_answer(asked.messages[: found.shared]):
             return self._hold(asked, _new_id(asked), 0)
@@ -234,6 +239,16 @@ class Book:
             except RefoldError as error:
                 log.warning("%s: what was said last is not kept (%s)", one.context.id, error.code)
         self.store.close()
+
+
+def _is_unthought(asked: Asked, held: Held) -> bool:
+    """Whether a list goes on from a conversation whose first answer it has without the thinking.
+    That matters only where our tools are in its front."""
+    if not held.tools or held.dialect != asked.dialect or len(asked.messages) <= len(held.seen):
+        return False
+    *words, answer = held.seen
+    is_same = is_answer(answer) and common(words, asked.messages) == len(words)
+    return is_same and inside.unthought(asked.messages[len(words)]) == inside.unthought(answer)
 
 
 def common(seen: Sequence[Wire], messages: Sequence[Wire]) -> int:

@@ -60,16 +60,17 @@ class Kept:
     def _whole(self, kept: _Exchange, message: Wire) -> list[Wire] | None:
         if message == kept.seen or self._marks(message) == self._marks(kept.seen):
             return kept.whole
-        if self._marks(_unthought(message)) == self._marks(_unthought(kept.seen)):
+        if self._marks(unthought(message)) == self._marks(unthought(kept.seen)):
             self.is_parted = True
-            return list(map(_unthought, kept.whole))
+            return list(map(unthought, kept.whole))
         return None
 
     def _marks(self, message: Wire) -> list[bytes]:
         return list(map(mark_of, dialects.parse(message, self._dialect)))
 
 
-def _unthought(message: Wire) -> Wire:
+def unthought(message: Wire) -> Wire:
+    """A message without its thinking."""
     content = message.get("content")
     plain = {key: value for key, value in message.items() if key != _THOUGHT}
     if isinstance(content, list):

@@ -119,7 +119,6 @@ class Rounds:
         ours = list(filter(tools.is_ours, calls))
         if not ours:
             return None
-        self._has_called = True
         texts = await self._texts(ours)
         ids = [call.id for call in ours]
         self._said.append(self._shape.results(list(zip(ids, texts, strict=True))))
@@ -133,16 +132,18 @@ class Rounds:
         return await self._ways.again(self._body())
 
     def _calls(self) -> list[ToolCall]:
-        """The calls of the newest answer, which is one of those that were read from now on."""
+        """The calls of the newest answer that are complete. It is one of those that were read from
+        now on, unless it cannot be told what it says."""
         copy = self.readers[-1].copy
         if copy is None:
             raise TypeError("an answer that is too long")
         response = response_of(copy)
-        said = self._shape.messages(response)
-        calls = tool_calls(response) if self._shape.has_ended_well(response) else []
+        self._shape.one([response])
+        self._said.append(self._shape.messages(response))
         self._responses.append(response)
-        self._said.append(said)
-        return calls
+        calls = tool_calls(response)
+        self._has_called = self._has_called or any(map(tools.is_ours, calls))
+        return calls if self._shape.has_ended_well(response) else []
 
     async def _texts(self, ours: list[ToolCall]) -> list[str]:
         if len(self._responses) >= self._rounds_max:
