@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -250,5 +251,38 @@ def test_a_proxy_that_keeps_dying_is_replaced_by_one_that_only_passes_on(tmp_pat
             agent = Agent(f"{supervisor.url}/anthropic", upstream, queue="")
             agent.talk = [{"role": "user", "content": "hi"}]
             assert agent.ask()
+        finally:
+            supervisor.stop()
+
+
+def stop_until_killed(supervisor: Supervisor) -> None:
+    """Freezes the proxy, and waits until somebody has noticed."""
+    frozen = supervisor.process
+    frozen.send_signal(signal.SIGSTOP)
+    frozen.wait(60)
+
+
+@pytest.mark.parametrize("is_waiting", [False, True])
+def test_a_proxy_that_is_frozen_is_started_again_and_costs_no_turn(
+    is_waiting: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Frozen before a call comes, or while the call waits for its answer."""
+    monkeypatch.setattr("refold.edges.proxy.supervisor.SILENT_S", 2.0)
+    said = [{"type": "text", "text": "word " * 100}]
+    with serving(Answer(said, slow_s=1.0 if is_waiting else 0.0), said) as upstream:
+        bases = {"anthropic": upstream.url}
+        supervisor = Supervisor(Given(store=f"sqlite:{tmp_path}/x.db", bases=bases))
+        try:
+            assert supervisor.is_ready()
+            agent = Agent(f"{supervisor.url}/anthropic", upstream, queue="")
+            agent.talk = [{"role": "user", "content": "hi"}]
+            freezing = threading.Thread(target=stop_until_killed, args=(supervisor,))
+            asked = threading.Timer(0.3 if is_waiting else 0.0, freezing.start)
+            asked.start()
+            if not is_waiting:
+                time.sleep(0.5)
+            assert agent.ask() == said
+            freezing.join(60)
+            assert supervisor.frozen == 1
         finally:
             supervisor.stop()

@@ -23,7 +23,7 @@ from refold.errors import RefoldError
 from refold.system.disk import make_folder
 
 if TYPE_CHECKING:
-    from refold.edges.proxy.tally import Tally
+    from refold.edges.proxy.supervisor import Ended
 
 LOG = "proxy.log"
 PROGRAM = Meta(
@@ -47,6 +47,7 @@ class Ran(Result, frozen=True, kw_only=True):
     kept: int  # calls
     unkept: int
     why: str = ""  # something was not kept
+    frozen: int = 0  # times that the proxy no longer answered
 
 
 def run(session: Session, arguments: RunArguments) -> Ran:
@@ -73,7 +74,7 @@ def run(session: Session, arguments: RunArguments) -> Ran:
         tell(f"no proxy: {error}")
     with _log_file(session) as log:
         ended = run_agent(arguments.program, given, os.environ, log=log, tell=tell)
-    ran = _ran(program, given.store, ended.tally)
+    ran = _ran(program, given.store, ended)
     if ended.status:
         if session.screen is not None:
             show(ran, session.screen)
@@ -81,10 +82,18 @@ def run(session: Session, arguments: RunArguments) -> Ran:
     return ran
 
 
-def _ran(program: str, store: str, tally: Tally | None) -> Ran:
+def _ran(program: str, store: str, ended: Ended) -> Ran:
+    tally = ended.tally
     if tally is None:
         return Ran(program=program, store=store, kept=0, unkept=0, why="there was no proxy")
-    return Ran(program=program, store=store, kept=tally.kept, unkept=tally.unkept, why=tally.why)
+    return Ran(
+        program=program,
+        store=store,
+        kept=tally.kept,
+        unkept=tally.unkept,
+        why=tally.why,
+        frozen=ended.frozen,
+    )
 
 
 @contextmanager
@@ -107,6 +116,8 @@ def _for_the_owner(path: str, flags: int) -> int:
 
 def show(ran: Ran, screen: Screen) -> None:
     """Beside the output, which is the agent's."""
+    if ran.frozen:
+        screen.note(f"the proxy no longer answered and was started again, {_times(ran.frozen)}")
     if ran.why:
         what = f"{number(ran.unkept, 'call')} NOT kept" if ran.kept and ran.unkept else "NOT kept"
         screen.note(f"{what}, because {one_line(ran.why)}")
@@ -114,6 +125,10 @@ def show(ran: Ran, screen: Screen) -> None:
         screen.note(f"kept in {ran.store}; what was saved: {screen.call('proxy report')}")
     elif not ran.why:
         screen.note("nothing was kept: no call of a conversation came through")
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 COMMAND = Command(
