@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from refold.edges.proxy.serve import Given
@@ -253,6 +254,29 @@ def test_a_proxy_that_keeps_dying_is_replaced_by_one_that_only_passes_on(tmp_pat
             assert agent.ask()
         finally:
             supervisor.stop()
+
+
+@pytest.mark.parametrize("tools", [False, True])
+def test_a_folded_session_goes_on_in_a_proxy_that_only_passes_on(
+    tools: bool, tmp_path: Path
+) -> None:
+    """Nobody knows its page there: what was thought under it is left out, and the agent goes on."""
+    given = Given(store=f"sqlite:{tmp_path}/x.db", folds=True, tools=tools, window=30_000)
+    with serving(script=Script(choose=answer_to)) as upstream:
+        given = msgspec.structs.replace(given, bases={"anthropic": upstream.url})
+        agent = Agent("", upstream)
+        for plain, parts in ((False, turns(LOOP[:61])), (True, turns(LOOP[60:]))):
+            supervisor = Supervisor(msgspec.structs.replace(given, plain=plain))
+            try:
+                assert supervisor.is_ready()
+                agent.url = f"{supervisor.url}/anthropic"
+                for said, _ in parts:
+                    agent.talk += said
+                    agent.talk.append({"role": "assistant", "content": agent.ask()})
+            finally:
+                supervisor.stop()
+    assert upstream.refusals and all("signature" in one for one in upstream.refusals)
+    assert len(agent.talk) == len(LOOP)
 
 
 def stop_until_killed(supervisor: Supervisor) -> None:

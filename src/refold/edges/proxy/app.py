@@ -13,7 +13,6 @@ import asyncio
 import json
 import logging
 import time
-import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
 from typing import Any, TypeVar
@@ -31,9 +30,10 @@ from refold.edges.proxy.inside.seen import Inside
 from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.observer import Finished, Observer, Taken
 from refold.edges.proxy.own_answer import Refused, Send, send_error, send_json
-from refold.edges.proxy.route import Target, target_of
+from refold.edges.proxy.route import Target, session_of, target_of
 from refold.edges.proxy.savings import line_text
-from refold.edges.proxy.tally import KEPT, Told, reason_of
+from refold.edges.proxy.tally import KEPT, Told, place_of, reason_of
+from refold.edges.proxy.thinking import is_refused, without_thinking
 from refold.edges.proxy.upstream import (
     Answer,
     Content,
@@ -49,7 +49,6 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 T = TypeVar("T")
 
-SESSION_HEADERS = (b"x-claude-code-session-id", b"session_id", b"x-session-id")
 OVERFLOW_STATUSES = frozenset({400, 413, 422})
 READY = b"/refold/ready"  # the only path that is the proxy's own
 PREPARING = "preparing"
@@ -167,9 +166,8 @@ class Proxy:
         )
 
     async def _read(self, receive: Receive, target: Target) -> Incoming:
-        looks = self._observer is not None and target.known is not None
         try:
-            return await self._bodies.read(receive, looks=looks)
+            return await self._bodies.read(receive, looks=target.known is not None)
         except TimeoutError:
             raise Refused("slow", "the request came too slowly") from None
 
@@ -199,8 +197,8 @@ class Proxy:
     async def _exchange(self, call: Call, send: Send) -> None:
         call = await self._looked_at(call)
         response = await self._sent(call)
-        if call.taken is not None and response.status in OVERFLOW_STATUSES:
-            call, response = await self._recovered(call, call.taken, response)
+        if call.target.known is not None and response.status in OVERFLOW_STATUSES:
+            call, response = await self._recovered(call, response)
         sent = call.taken.sent if call.taken is not None else None
         if sent is not None and response.is_success and can_be_read(response):
             await self._relay_inside(call, sent, response, send)
@@ -261,19 +259,28 @@ class Proxy:
         finally:
             self._finish_rounds(taken, kept[0], rounds)
 
-    async def _recovered(self, call: Call, taken: Taken, response: Answer) -> tuple[Call, Answer]:
-        """The call again, made shorter, if the provider said that it was too long; once."""
+    async def _recovered(self, call: Call, response: Answer) -> tuple[Call, Answer]:
+        """The call again, once, if the provider said that it was too long, made shorter; or that
+        thinking in it stands elsewhere, without that."""
         answer = await response.peek(ERROR_BYTES_MAX)
-        if answer is None or self._observer is None:
+        if answer is None:
             return call, response
-        shorter = await self._guarded(
-            partial(self._observer.recover, taken, response.status, answer), "recovering"
-        )
-        if shorter is None or shorter.body is None:
+        again = await self._mended(call, response.status, answer)
+        if again is None:
             return call, response
         await response.close()
-        call = msgspec.structs.replace(call, taken=shorter, body=shorter.body)
-        return call, await self._sent(call)
+        return again, await self._sent(again)
+
+    async def _mended(self, call: Call, status: int, answer: bytes) -> Call | None:
+        if call.taken is not None and self._observer is not None:
+            work = partial(self._observer.recover, call.taken, status, answer)
+            taken = await self._guarded(work, "recovering")
+            if taken is None or taken.body is None:
+                return None
+            return msgspec.structs.replace(call, taken=taken, body=taken.body)
+        body = call.content if is_refused(status, answer) else b""
+        plain = without_thinking(body) if isinstance(body, bytes) else None
+        return None if plain is None else msgspec.structs.replace(call, body=plain)
 
     # --- what refold does, which may fail ---
 
@@ -301,7 +308,7 @@ class Proxy:
 
     def _look(self, observer: Observer, call: Call, body: bytes) -> Call:
         assert call.target.known is not None
-        asked = asked_of(body, call.target, _session_of(call.headers))
+        asked = asked_of(body, call.target, session_of(call.headers))
         if asked is None:
             return call
         if call.target.known.counts or observer.is_beside(asked):
@@ -318,7 +325,7 @@ class Proxy:
             async with asyncio.timeout(self._limits.prepare_s):
                 return await self._in_thread(work)
         except Exception as error:
-            log.warning(_line("failed", doing=doing, error=_place_of(error)))
+            log.warning(_line("failed", doing=doing, error=place_of(error)))
             if doing == PREPARING:
                 self._told(reason_of(error))
             return None
@@ -363,15 +370,6 @@ class Proxy:
 # --- small parts ---
 
 
-def _session_of(headers: list[Header]) -> str:
-    """The session that a client says it is; several of these make one."""
-    for name in SESSION_HEADERS:
-        found = next((value for given, value in headers if given == name), None)
-        if found:
-            return found.decode("latin-1")[:200]
-    return ""
-
-
 async def _pump(response: Answer, reader: UsageReader | None, send: Send) -> None:
     """Sends an answer chunk by chunk, with a copy for whoever reads its usage."""
     headers = [(name.lower(), value) for name, value in end_to_end(response.headers.raw)]
@@ -391,13 +389,3 @@ async def _left(receive: Receive) -> None:
 
 def _line(event: str, **said: str) -> str:
     return json.dumps({"event": event, **said})
-
-
-def _place_of(error: Exception) -> str:
-    """What failed and where, without a word of what was being read."""
-    places = [
-        f"{one.filename.rpartition('/')[2]}:{one.lineno}"
-        for one in traceback.extract_tb(error.__traceback__)
-    ]
-    code = error.code if isinstance(error, RefoldError) else ""
-    return " ".join([type(error).__name__, code, *places])

@@ -34,6 +34,7 @@ from refold.edges.proxy.page import is_own
 from refold.edges.proxy.reply import Copy, reply_of
 from refold.edges.proxy.roles import as_the_client_has_them
 from refold.edges.proxy.savings import NOTE, CallLine, line_text
+from refold.edges.proxy.thinking import is_refused
 from refold.errors import RefoldError
 
 # Where thinking is bound to the front to the last block, the client's own messages must stand.
@@ -218,14 +219,18 @@ class Observer:
         return held.encoded.encode(wires, asked.marks)
 
     def recover(self, taken: Taken, status: int, answer: bytes) -> Taken | None:
-        """The call made shorter, after the provider refused it as too long; None if that is not
-        what it said, or nothing helps."""
+        """The call made shorter, after the provider refused it as too long, or without thinking
+        that it did not take back; None if neither is what it said, or nothing helps."""
         held = taken.held
         if held is None:
             return None
         with held.guard:
             if not self._folds(held) or held.context.id != taken.conversation:
                 return None
+            if is_refused(status, answer):
+                held.is_swapped = True
+                held.context.restore(held.context.view.head)
+                return self._shown(held, taken.asked)
             error = {"status_code": status, "body": answer.decode("utf-8", "replace")}
             if not held.context.recover(error):
                 return None
