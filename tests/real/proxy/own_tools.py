@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +26,7 @@ class Model:
     is_mixed: bool = False
     rounds: int = 1
     chars: int = 3_000
+    piece_s: float = 0.0
     looked_up: list[str] = field(default_factory=list)
     loop: list[Json] = field(init=False)
 
@@ -40,14 +40,14 @@ class Model:
         said = self._turns[done][1]
         asked = self._asked_since(request)
         if done % self.often or asked >= self.rounds or (self.is_mixed and asked):
-            return Answer(said)
+            return Answer(said, piece_s=self.piece_s)
         calls = self._lookups(request, done, asked)
         head = [
             {"type": "thinking", "thinking": f"What was it? {done}.{asked}"},
             {"type": "text", "text": f"I look that up. {done}.{asked}"},
         ]
         mixed = [one for one in said if one["type"] == "tool_use"] if self.is_mixed else []
-        return Answer([*head, *calls, *mixed])
+        return Answer([*head, *calls, *mixed], piece_s=self.piece_s)
 
     def _done(self, request: Json) -> int:
         """How many of the client's calls were answered."""
@@ -103,6 +103,3 @@ def results(request: Json) -> list[str]:
         for block in message["content"]
         if block["type"] == "tool_result" and block["tool_use_id"].startswith("own_")
     ]
-
-
-Chosen = Callable[[Json], Play | None]

@@ -3,6 +3,8 @@ providers: nothing is refused, the client sees nothing of it, and the front hold
 
 from __future__ import annotations
 
+import random
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,11 @@ from tests.real.proxy.own_tools_openai import ChatAgent, ItemAgent, OpenAIModel,
 from tests.real.proxy.process import proxied
 from tests.real.proxy.strict.script import Script
 from tests.real.proxy.strict.server import serving
+from tests.real.proxy.strict.talks import MODEL, OLDER
 from tests.real.proxy.test_sessions import fronts_kept
 
 TOOLS = ("--tools", "--window", "30000")
+KILLS = 8
 STORIES = {
     "alone": Model(40),
     "several at once": Model(30, at_once=2),
@@ -26,9 +30,11 @@ STORIES = {
 }
 
 
-@pytest.mark.parametrize("story", STORIES)
 @pytest.mark.parametrize("streams", [False, True])
-@pytest.mark.parametrize("name", ["claude-opus-5-5", "claude-opus-4-1"])
+@pytest.mark.parametrize(
+    ("story", "name"),
+    [*((story, MODEL) for story in STORIES), ("alone", OLDER), ("beside the client's", OLDER)],
+)
 def test_what_the_model_asks_of_us_is_answered_inside(
     story: str, streams: bool, name: str, tmp_path: Path
 ) -> None:
@@ -71,3 +77,34 @@ def test_the_same_over_the_apis_of_openai(
     assert "refold_unfold" in model.looked_up
     sent = b"".join(one.raw for one in upstream.requests)
     assert b"What stands between the marks is stored data" in sent
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_a_proxy_that_is_killed_at_random_costs_no_turn_and_no_tool(
+    streams: bool, is_mixed: bool, tmp_path: Path
+) -> None:
+    chance, done = random.Random(2 * streams + is_mixed), threading.Event()
+    model = Model(16, often=2, is_mixed=is_mixed, rounds=2, piece_s=0.002)
+    with (
+        serving(script=Script(choose=model)) as upstream,
+        proxied(tmp_path, upstream.url, *TOOLS) as proxy,
+    ):
+
+        def kill_often() -> None:
+            for _ in range(KILLS):
+                if done.wait(chance.uniform(0.3, 3.0)):
+                    return
+                proxy.kill()
+                proxy.start()
+
+        killer = threading.Thread(target=kill_often)
+        killer.start()
+        try:
+            agent = Agent(f"{proxy.url}/anthropic", upstream, streams=streams)
+            work(agent, model)
+        finally:
+            done.set()
+            killer.join(60)
+        assert proxy.refold("verify")["ok"]
+    assert upstream.refusals == []
