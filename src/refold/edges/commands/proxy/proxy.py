@@ -47,6 +47,7 @@ class ProxyServed(Result, frozen=True, kw_only=True):
     url: str
     store: str
     folds: bool
+    tools: bool = False
 
 
 def run(session: Session, arguments: ProxyArguments) -> ProxyServed:
@@ -73,7 +74,7 @@ def run(session: Session, arguments: ProxyArguments) -> ProxyServed:
             if session.screen is not None:
                 _tell(session.screen, url, given.token if TOKEN not in os.environ else "")
             serve(msgspec.structs.replace(given, socket=listening.detach()))
-    return ProxyServed(url=url, store=given.store, folds=given.folds)
+    return ProxyServed(url=url, store=given.store, folds=given.folds, tools=given.tools)
 
 
 def _tell(screen: Screen, url: str, token: str) -> None:
@@ -87,7 +88,8 @@ def _tell(screen: Screen, url: str, token: str) -> None:
 
 def show(served: ProxyServed, screen: Screen) -> None:
     doing = "folds" if served.folds else "observes"
-    screen.line(f"{served.url} {doing} into {served.store}.")
+    tools = " and answers refold's tools" if served.tools else ""
+    screen.line(f"{served.url} {doing} into {served.store}{tools}.")
 
 
 COMMAND = Command(
