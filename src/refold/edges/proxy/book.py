@@ -33,6 +33,7 @@ from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.page import Encoded
 from refold.edges.proxy.savings import NOTE, Account, CallLine, line_of
 from refold.errors import RefoldError
+from refold.log.notes import Noted
 from refold.stores.protocol import Store
 from refold.tokens.models import model_info
 
@@ -63,11 +64,11 @@ class Held:
         self.known = known  # so many messages of the list were in the log when it was opened
         # What was sent folded once goes on so: its thinking stands under the page, and its own list
         # may no longer fit.
-        calls = list(_calls(context))
-        self.is_swapped = any(line.folded for line, _ in calls) or bool(
-            context.log.notes(inside.NOTE)
-        )
-        self.tools = added_in(context)  # ours, as this conversation began with them
+        notes = context.log.notes()
+        calls = list(_calls(notes))
+        self.has_inside = any(note.kind == inside.NOTE for note in notes)
+        self.is_swapped = self.has_inside or any(line.folded for line, _ in calls)
+        self.tools = added_in(notes)  # ours, as this conversation began with them
         self.inside = Kept(asked.dialect)
         self.dialect, self.session, self.model = asked.dialect, asked.session, asked.model
         self.has_tools = asked.has_tools
@@ -268,10 +269,10 @@ def _texts_alike(message: Wire) -> Wire:
     return {**message, "content": content[0]["text"]} if is_text else message
 
 
-def _calls(context: refold.Context) -> Iterator[tuple[CallLine, float]]:
-    """The lines of the calls of this conversation, each with its time in seconds."""
-    for note in context.log.notes(NOTE):
-        line = line_of(note.data)
+def _calls(notes: Sequence[Noted]) -> Iterator[tuple[CallLine, float]]:
+    """The lines of the calls of a conversation, each with its time in seconds."""
+    for note in notes:
+        line = line_of(note.data) if note.kind == NOTE else None
         if line is not None:
             yield line, note.at_ms / 1_000
 

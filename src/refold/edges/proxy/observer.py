@@ -111,7 +111,9 @@ class Observer:
         with held.guard:
             if not held.is_swapped or common(held.seen, asked.messages) != len(held.seen):
                 return None
-            rest = asked.messages[len(held.seen) :]
+            inner = held.inside.inner(asked.messages)
+            places = range(len(held.seen), len(asked.messages))
+            rest = [one for at in places for one in inner.get(at, [asked.messages[at]])]
             asked = tools.with_tools(asked, held.tools)
             return asked.with_list([*held.encoded.sent, *map(msgspec.json.encode, rest)])
 
@@ -132,9 +134,9 @@ class Observer:
         is_foreign = self._folds(held) and not self._is_ours(held, asked)
         if is_foreign:
             self._take_sent(held, asked)
+        has_parted = held.inside.part(asked.messages)
         self._mirror(held, asked)
-        is_foreign = is_foreign or held.inside.is_parted
-        held.inside.is_parted = False
+        is_foreign = is_foreign or has_parted
         if is_foreign and not self._is_own(held):
             # A restore to where the log is changes nothing but what thinking it was thought under.
             held.context.restore(held.context.view.head)
@@ -188,7 +190,8 @@ class Observer:
 
     def _shown(self, held: Held, asked: Asked) -> Taken:
         sent = None
-        if self._folds(held) and not asked.is_native:
+        # A list of which more was said than the client has is not what the provider knows.
+        if self._folds(held) and (held.has_inside or not asked.is_native):
             sent = self._folded(held, asked)
         else:
             self._count_large(held)
@@ -265,7 +268,7 @@ class Observer:
             said = [*messages, *inside.seen]
             mirrored = held.context.mirror(said, inner=held.inside.inner(said))
             held.answered = held.context.view.head
-            held.is_swapped = True
+            held.is_swapped = held.has_inside = True
             [*_, last] = mirrored.seqs[-1]
             return msgspec.structs.replace(taken, head=last - 1)
 
@@ -305,7 +308,7 @@ class Observer:
             if inside.inner:
                 kept.note(held.context, inside)
                 held.inside.add(len(taken.asked.messages), inside)
-                held.is_swapped = True
+                held.is_swapped = held.has_inside = True
             self._mirror(held, asked)
             held.take(asked)
             context = held.context

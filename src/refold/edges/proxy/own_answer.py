@@ -28,9 +28,14 @@ class Refused(RefoldError):
 async def send_error(send: Send, error: RefoldError) -> None:
     """An error in a form that the providers' SDKs read."""
     status = STATUSES.get(error.code) or OUTCOMES.get(error.code, (500, 1))[0]
-    said = {"type": f"refold_{error.code}".replace("-", "_"), "message": f"refold proxy: {error}"}
     retry = [(b"retry-after", b"1")] if isinstance(error, Unavailable) else []
-    await send_json(send, status, json.dumps({"type": "error", "error": said}).encode(), retry)
+    await send_json(send, status, error_body(error), retry)
+
+
+def error_body(error: RefoldError) -> bytes:
+    """What an answer says of an error."""
+    said = {"type": f"refold_{error.code}".replace("-", "_"), "message": f"refold proxy: {error}"}
+    return json.dumps({"type": "error", "error": said}).encode()
 
 
 async def send_json(send: Send, status: int, body: bytes, more: Sequence[Header] = ()) -> None:

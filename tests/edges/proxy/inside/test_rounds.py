@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from refold.edges.proxy.inside import tools
 from refold.edges.proxy.limits import Limits
+from refold.edges.proxy.upstream import Answer, Upstream
 from tests.edges.proxy.kit import (
     MODEL,
     TOOLS,
@@ -21,6 +23,7 @@ from tests.edges.proxy.kit import (
     user,
     with_proxy,
 )
+from tests.real.proxy.strict.anthropic_stream import events_of
 
 JSON = {"content-type": "application/json"}
 OWN = {"refold_search", "refold_unfold", "refold_grep", "refold_artifacts"}
@@ -234,6 +237,76 @@ def test_an_error_of_a_later_round_is_the_clients(status: int) -> None:
     got = with_proxy(work, tools=True, provider=provider)
     assert got.status_code == status
     assert got.json()["error"]["type"] == "api_error"
+
+
+def streamed(answer: tuple[int, dict[str, str], bytes]) -> tuple[int, dict[str, str], bytes]:
+    """The same answer as a stream."""
+    status, _, body = answer
+    events = [json.dumps(one) for one in events_of(json.loads(body))]
+    raw = "".join(f"event: {json.loads(one)['type']}\ndata: {one}\n\n" for one in events)
+    return status, {"content-type": "text/event-stream"}, raw.encode()
+
+
+def events_in(raw: str) -> list[Any]:
+    return [json.loads(line[6:]) for line in raw.splitlines() if line.startswith("data: ")]
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_an_error_in_a_stream_that_has_begun_is_an_event_of_it(
+    is_away: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = played(streamed(reply(text("I look."), own("o1"))), failure(529))
+    send = Upstream.send
+
+    async def away(upstream: Upstream, *given: Any) -> Answer:
+        if is_away and provider.bodies:
+            raise httpx.ConnectError("gone")
+        return await send(upstream, *given)
+
+    async def work(running: Running) -> httpx.Response:
+        return await running.messages(BEGIN, stream=True)
+
+    monkeypatch.setattr(Upstream, "send", away)
+    got = with_proxy(work, tools=True, provider=provider)
+    assert got.status_code == 200
+    *begun, error = events_in(got.text)
+    assert [one["type"] for one in begun].count("message_start") == 1
+    assert "message_stop" not in [one["type"] for one in begun]
+    expected = "refold_upstream" if is_away else "api_error"
+    assert (error["type"], error["error"]["type"]) == ("error", expected)
+
+
+def test_a_count_has_what_was_said_inside() -> None:
+    provider = played(reply(own("o1")), reply(text("Found.")))
+
+    async def work(running: Running) -> None:
+        await running.messages(BEGIN)
+        first = {"role": "assistant", "content": [text("Found.")]}
+        talk = [*BEGIN, first, user("Go on.")]
+        await running.messages(talk)
+        body = {"model": MODEL, "tools": TOOLS, "messages": [*talk, user("And?")]}
+        await running.client.post("/anthropic/v1/messages/count_tokens", json=body)
+
+    with_proxy(work, tools=True, provider=provider)
+    assert names(provider.last) == OWN | {"read"}
+    said = json.dumps(provider.last["messages"])
+    assert "o1" in said and "And?" in said
+
+
+def test_a_list_with_something_inside_is_not_the_clients_for_a_compaction_of_the_providers() -> (
+    None
+):
+    provider = played(reply(own("o1")), reply(text("Found.")))
+    edits = {"edits": [{"type": "compact_20260112"}]}
+
+    async def work(running: Running) -> None:
+        await running.messages(BEGIN)
+        first = {"role": "assistant", "content": [text("Found.")]}
+        await running.messages([*BEGIN, first, user("Go on.")], context_management=edits)
+
+    with_proxy(work, tools=True, provider=provider)
+    assert "o1" in json.dumps(provider.last["messages"])
+    assert provider.last["context_management"] == edits
 
 
 def test_a_request_of_ours_that_is_not_taken_goes_up_once_more_with_less_in_it() -> None:

@@ -36,7 +36,6 @@ class Kept:
     def __init__(self, dialect: str) -> None:
         self._dialect = dialect
         self._places: dict[int, _Exchange] = {}
-        self.is_parted = False  # the client has other words for one of them
 
     def add(self, begin: int, inside: Inside) -> None:
         """Keeps an exchange that begins at this place."""
@@ -45,25 +44,31 @@ class Kept:
 
     def inner(self, messages: Sequence[Wire]) -> dict[int, list[Wire]]:
         """What was really said, for each message of the list that is one of these."""
-        found: dict[int, list[Wire]] = {}
-        for at, kept in [*self._places.items()]:
-            if at >= len(messages):
-                continue
-            whole = self._whole(kept, messages[at])
-            if whole is not None:
-                found[at] = whole
-                continue
-            del self._places[at]
-            self.is_parted = True
-        return found
+        there = {at: kept for at, kept in self._places.items() if at < len(messages)}
+        found = {at: self._whole(kept, messages[at]) for at, kept in there.items()}
+        return {at: whole for at, whole in found.items() if whole}
 
-    def _whole(self, kept: _Exchange, message: Wire) -> list[Wire] | None:
+    def part(self, messages: Sequence[Wire]) -> bool:
+        """Takes the list as the client has it now; whether it has one of these otherwise."""
+        has_parted = False
+        for at in [at for at in self._places if at < len(messages)]:
+            kept = self._places[at]
+            whole = self._whole(kept, messages[at])
+            if whole == kept.whole:
+                continue
+            has_parted = True
+            if whole:
+                self._places[at] = _Exchange(messages[at], whole)
+            else:
+                del self._places[at]
+        return has_parted
+
+    def _whole(self, kept: _Exchange, message: Wire) -> list[Wire]:
+        """All that was said for a message; nothing if it is another one."""
         if message == kept.seen or self._marks(message) == self._marks(kept.seen):
             return kept.whole
-        if self._marks(unthought(message)) == self._marks(unthought(kept.seen)):
-            self.is_parted = True
-            return list(map(unthought, kept.whole))
-        return None
+        is_unthought = self._marks(unthought(message)) == self._marks(unthought(kept.seen))
+        return list(map(unthought, kept.whole)) if is_unthought else []
 
     def _marks(self, message: Wire) -> list[bytes]:
         return list(map(mark_of, dialects.parse(message, self._dialect)))

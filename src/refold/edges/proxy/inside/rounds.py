@@ -29,7 +29,7 @@ from refold.edges.proxy.inside.chat import ChatShape
 from refold.edges.proxy.inside.events import Cutter, ServerEvent
 from refold.edges.proxy.inside.responses import ResponsesShape
 from refold.edges.proxy.inside.seen import Inside, Response, Shape
-from refold.edges.proxy.own_answer import Send
+from refold.edges.proxy.own_answer import Send, error_body
 from refold.edges.proxy.reply import response_of
 from refold.edges.proxy.upstream import Answer, end_to_end
 from refold.edges.proxy.usage import UsageReader
@@ -44,6 +44,7 @@ SHAPES: dict[str, Shape] = {
 }
 NOT_TAKEN = frozenset({400, 413, 422})
 ERROR_BYTES_MAX = 1024 * 1024
+_OF_THE_BYTES = (b"content-length", b"content-encoding")
 PACKED = "an answer came packed: calls of refold's tools in it are passed on"
 log = logging.getLogger("refold.proxy")
 
@@ -83,12 +84,18 @@ class Rounds:
         """Hands the client its answer."""
         while True:
             raw = await self._read(answer)
-            again = await self._answered()
+            try:
+                again = await self._answered()
+            except RefoldError as error:
+                if not self._client.has_begun:
+                    raise
+                await self._client.fail(error_body(error))
+                return
             if again is None:
                 await self._end(raw)
                 return
             if not again.is_success:
-                await self._client.fail(again)
+                await self._client.refuse(again)
                 return
             answer = again
 
@@ -171,13 +178,13 @@ class _Client:
         self._send, self._stream = send, shape.stream()
         self._answer: Answer | None = None
         self._cutter = Cutter()
-        self._has_begun = False
+        self.has_begun = False
         self.is_stream = False
 
     def begin(self, answer: Answer) -> None:
         """Another answer comes; the client has the head of the first, or of the last if that is
         whole."""
-        if not self._has_begun:
+        if not self.has_begun:
             self._answer = answer
             self.is_stream = "text/event-stream" in answer.headers.get("content-type", "")
         self._stream.begin()
@@ -192,13 +199,13 @@ class _Client:
             await self._send({"type": "http.response.body", "body": seen, "more_body": True})
 
     async def _start(self, *, is_changed: bool = True) -> None:
-        if self._has_begun:
+        if self.has_begun:
             return
-        self._has_begun = True
+        self.has_begun = True
         assert self._answer is not None
         headers = [(name.lower(), value) for name, value in end_to_end(self._answer.headers.raw)]
         if is_changed:
-            headers = [one for one in headers if one[0] != b"content-length"]
+            headers = [one for one in headers if one[0] not in _OF_THE_BYTES]
         status = self._answer.status
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
@@ -212,18 +219,23 @@ class _Client:
         await self._start(is_changed=self.is_stream or seen is not None)
         await self._send({"type": "http.response.body", "body": raw, "more_body": False})
 
-    async def fail(self, answer: Answer) -> None:
-        """Hands on an error: as it came, or inside of a stream that has begun."""
+    async def refuse(self, answer: Answer) -> None:
+        """Hands on an error of the provider's: as it came, or inside of a stream that has begun."""
         try:
             error = await answer.peek(ERROR_BYTES_MAX) or b"{}"
         finally:
             await answer.close()
-        if not self._has_begun:
-            self._answer = answer
-            await self._start()
-        else:
-            error = self._stream.failed(error)
+        if self.has_begun:
+            await self.fail(error)
+            return
+        self._answer = answer
+        await self._start()
         await self._send({"type": "http.response.body", "body": error, "more_body": False})
+
+    async def fail(self, error: bytes) -> None:
+        """Ends a stream with an error."""
+        said = self._stream.failed(error)
+        await self._send({"type": "http.response.body", "body": said, "more_body": False})
 
 
 class Guarded(Protocol):

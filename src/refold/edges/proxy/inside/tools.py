@@ -7,7 +7,7 @@ describe them otherwise. Neighbours: `engine.toolbox` has and runs them, `observ
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 import msgspec
@@ -17,6 +17,7 @@ import refold
 from refold.artifacts.offload import OWN_TOOLS, is_own
 from refold.core.model import ToolCall
 from refold.edges.proxy.body import LISTS, Asked
+from refold.log.notes import Noted
 
 NOTE = "proxy-tools"
 # Dialects whose answers can be taken apart and put together again while they stream.
@@ -63,10 +64,9 @@ def own_list(asked: Asked) -> list[bytes]:
 # --- answering ---
 
 
-def added_in(context: refold.Context) -> str:
-    """The definitions that a conversation began with; empty if it has none."""
-    notes = context.log.notes(NOTE)
-    data = notes[-1].data if notes else None
+def added_in(notes: Sequence[Noted]) -> str:
+    """The definitions that a conversation began with, by its notes; empty if it has none."""
+    data = next((note.data for note in reversed(notes) if note.kind == NOTE), None)
     found = data.get("definitions") if isinstance(data, Mapping) else None
     return found if isinstance(found, str) else ""
 
