@@ -40,9 +40,10 @@ def _plain(message: dict[str, Any]) -> dict[str, Any]:
     content = message.get("content")
     if not isinstance(content, list):
         return message
-    kept = [one for one in content if not _is_thinking(one)]
+    kept = [one for one in content if not is_thinking(one)]
     return message if len(kept) == len(content) else {**message, "content": kept or _NOTHING}
 
 
-def _is_thinking(block: Any) -> bool:
+def is_thinking(block: Any) -> bool:
+    """Whether a block of the Messages API is thinking."""
     return isinstance(block, dict) and block.get("type") in _THINKING

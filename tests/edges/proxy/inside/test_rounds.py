@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from refold.edges.proxy import usage
 from refold.edges.proxy.inside import tools
 from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.upstream import Answer, Upstream
@@ -368,6 +369,20 @@ def test_an_answer_that_nobody_can_read_goes_on_as_it_came(body: bytes) -> None:
 
 
 THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "s2"}
+
+
+def test_an_answer_that_is_too_long_to_be_looked_at_goes_on_as_it_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(usage, "COPY_BYTES_MAX", 100)
+    provider = played(reply(text("long " * 100), own("o1")))
+
+    async def work(running: Running) -> Any:
+        return await running.messages(BEGIN)
+
+    body = provider.answers[0][2]
+    assert with_proxy(work, tools=True, provider=provider).content == body
+    assert len(provider.bodies) == 1
 
 
 def test_an_answer_in_other_words_takes_what_was_said_inside_with_it() -> None:

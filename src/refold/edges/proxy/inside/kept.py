@@ -10,18 +10,19 @@ tools had answered can no longer be sent. Neighbours: `book` holds one for each 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec import Struct
 
 import refold
 from refold import dialects
+from refold.artifacts.offload import is_own
+from refold.core.model import ToolCall
 from refold.edges.proxy.body import Wire
 from refold.edges.proxy.inside.seen import Inside
+from refold.edges.proxy.thinking import is_thinking
 from refold.log.front import mark_of
 
 NOTE = "proxy-inside"
-_THINKING = frozenset({"thinking", "redacted_thinking"})
 _THOUGHT = "reasoning_content"
 
 
@@ -79,12 +80,8 @@ def unthought(message: Wire) -> Wire:
     content = message.get("content")
     plain = {key: value for key, value in message.items() if key != _THOUGHT}
     if isinstance(content, list):
-        plain["content"] = [one for one in content if not _is_thinking(one)]
+        plain["content"] = [one for one in content if not is_thinking(one)]
     return plain
-
-
-def _is_thinking(block: Any) -> bool:
-    return isinstance(block, dict) and block.get("type") in _THINKING
 
 
 def note(context: refold.Context, inside: Inside) -> None:
@@ -94,7 +91,5 @@ def note(context: refold.Context, inside: Inside) -> None:
     context.note(NOTE, {"tools": names, "text": said}, by="proxy")
 
 
-def _calls(whole: Sequence[Wire]) -> list[Any]:
-    from refold.artifacts.offload import is_own
-
+def _calls(whole: Sequence[Wire]) -> list[ToolCall]:
     return [call for one in whole for call in dialects.tool_calls(one) if is_own(call.name)]

@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from refold.core.model import ToolCall
 from refold.dialects import tool_calls
+from refold.edges.proxy import usage
 from refold.edges.proxy.body import Asked, Wire
 from refold.edges.proxy.inside import tools
 from refold.edges.proxy.inside.anthropic import AnthropicShape
@@ -100,7 +101,8 @@ class Rounds:
             answer = again
 
     async def _read(self, answer: Answer) -> bytes:
-        """Reads an answer to its end; of a stream, the client has it as it comes."""
+        """Reads an answer to its end; of a stream, or of what is too long to be looked at, the
+        client has it as it comes."""
         reader = UsageReader(self._asked.dialect, answer.headers)
         self.readers.append(reader)
         self._client.begin(answer)
@@ -112,6 +114,9 @@ class Rounds:
                     await self._client.feed(chunk)
                 else:
                     whole += chunk
+                if len(whole) > usage.COPY_BYTES_MAX:
+                    await self._client.pass_on(bytes(whole))
+                    whole.clear()
         finally:
             await answer.close()
         return bytes(whole)
@@ -197,6 +202,11 @@ class _Client:
         if seen:
             await self._start()
             await self._send({"type": "http.response.body", "body": seen, "more_body": True})
+
+    async def pass_on(self, raw: bytes) -> None:
+        """Hands on a part of an answer as it came."""
+        await self._start(is_changed=False)
+        await self._send({"type": "http.response.body", "body": raw, "more_body": True})
 
     async def _start(self, *, is_changed: bool = True) -> None:
         if self.has_begun:
