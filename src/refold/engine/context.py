@@ -10,7 +10,7 @@ has the one lock, and listeners are called with no lock held. Neighbours: `log.o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -271,17 +271,23 @@ class Context:
 
     @checked
     def mirror(
-        self, messages: Sequence[Any], *, system: Any = None, tools: list[Any] | None = None
+        self,
+        messages: Sequence[Any],
+        *,
+        system: Any = None,
+        tools: list[Any] | None = None,
+        inner: Mapping[int, Sequence[Any]] | None = None,
     ) -> Mirrored:
         """Follows a history that somebody else owns: hand its whole list over, as often as you
         like. What is new is appended, a change in the last two messages amends them, and any other
         difference forks: this context then goes on in the fork, or in the branch that has the
-        list. Nothing is written twice."""
+        list. Nothing is written twice. Where more was said than its owner knows, `inner` has the
+        messages that take the place of the one there."""
         if system is not None and is_same_text(self._open.known.system, plain_system(system)):
             system = None
         if system is not None or tools is not None:
             self.update(system=system, tools=tools)
-        return self._mirror.take(messages)
+        return self._mirror.take(messages, inner or {})
 
     @checked
     def stream(self, response: Iterable[Any]) -> Iterator[Any]:

@@ -15,6 +15,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -25,12 +26,16 @@ from refold.config import NUMBER_MAX
 from refold.conversations.recognition import recognise
 from refold.core.budget import whole_tokens
 from refold.edges.proxy.body import Asked, Wire, is_answer
+from refold.edges.proxy.inside import kept as inside
+from refold.edges.proxy.inside.kept import Kept
+from refold.edges.proxy.inside.tools import added_in
 from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.page import Encoded
 from refold.edges.proxy.repeated import Begun
 from refold.edges.proxy.savings import NOTE, Account, CallLine, line_of
 from refold.engine.mirror import Unchanging
 from refold.errors import RefoldError
+from refold.log.notes import Noted
 from refold.settings.sources import loaded
 from refold.stores.protocol import Store
 from refold.tokens.models import model_info
@@ -42,9 +47,11 @@ AMENDED_MAX = 2  # a difference in the last two messages is an amendment: see `e
 
 
 class Folding(Struct, frozen=True, kw_only=True):
-    """Whether requests are folded, and into which window; None is that of the model."""
+    """Whether requests are folded, and into which window; None is that of the model. With `tools`,
+    conversations that begin now have ours."""
 
     folds: bool = False
+    tools: bool = False
     window: int | None = None
     config: dict[str, Any] = {}
 
@@ -60,8 +67,12 @@ class Held:
         self.known = known  # so many messages of the list were in the log when it was opened
         # What was sent folded once goes on so: its thinking stands under the page, and its own list
         # may no longer fit.
-        calls = list(_calls(context))
-        self.is_swapped = any(line.folded for line, _ in calls)
+        notes = context.log.notes()
+        calls = list(_calls(notes))
+        self.has_inside = any(note.kind == inside.NOTE for note in notes)
+        self.is_swapped = self.has_inside or any(line.folded for line, _ in calls)
+        self.tools = added_in(notes)  # ours, as this conversation began with them
+        self.inside = Kept(asked.dialect)
         self.dialect, self.session, self.model = asked.dialect, asked.session, asked.model
         self.has_tools = asked.has_tools
         self.seen: list[Wire] = []
@@ -94,7 +105,8 @@ class Held:
     def keep_reply(self) -> None:
         """Writes the last answer to the log, as the client will repeat it."""
         if self.unkept and self.takes_replies:
-            self.context.mirror(Unchanging([*self.seen, *self.unkept]))
+            seen = Unchanging([*self.seen, *self.unkept])
+            self.context.mirror(seen, inner=self.inside.inner(self.seen))
             self.answered = self.context.view.head
         self.unkept = []
 
@@ -130,14 +142,20 @@ class Book:
             if len(held.seen) - shared <= AMENDED_MAX:
                 return held
             return self._hold(asked, held.context.id, shared)
+        with self._guard:
+            unthought = next(filter(partial(_is_unthought, asked), self._held.values()), None)
+        if unthought is not None:
+            return unthought
         found = recognise(self.store, asked.messages, asked.dialect)
         if found is None or not _has_answer(asked.messages[: found.shared]):
             return self._hold(asked, _new_id(asked), 0)
         return self._hold(asked, found.conversation.id, found.shared)
 
-    def begin(self, asked: Asked) -> Held | None:
+    def begin(self, asked: Asked, *, anyway: bool = False) -> Held | None:
         """A new conversation for a list with its first answer; None if one is known that has
-        both: nobody can tell whether it is the same."""
+        both: nobody can tell whether it is the same, and it is new only if it must be."""
+        if anyway:
+            return self._hold(asked, _new_id(asked), 0)
         with self._guard:
             held, _ = self._nearest(asked)
         found = None if held is not None else recognise(self.store, asked.messages, asked.dialect)
@@ -242,6 +260,16 @@ class Book:
         self.store.close()
 
 
+def _is_unthought(asked: Asked, held: Held) -> bool:
+    """Whether a list goes on from a conversation whose first answer it has without the thinking.
+    That matters only where our tools are in its front."""
+    if not held.tools or held.dialect != asked.dialect or len(asked.messages) <= len(held.seen):
+        return False
+    *words, answer = held.seen
+    is_same = is_answer(answer) and common(words, asked.messages) == len(words)
+    return is_same and inside.unthought(asked.messages[len(words)]) == inside.unthought(answer)
+
+
 def common(seen: Sequence[Wire], messages: Sequence[Wire]) -> int:
     """How many messages two lists have in common at their beginning."""
     for at, (one, other) in enumerate(zip(seen, messages, strict=False)):
@@ -259,10 +287,10 @@ def _texts_alike(message: Wire) -> Wire:
     return {**message, "content": content[0]["text"]} if is_text else message
 
 
-def _calls(context: refold.Context) -> Iterator[tuple[CallLine, float]]:
-    """The lines of the calls of this conversation, each with its time in seconds."""
-    for note in context.log.notes(NOTE):
-        line = line_of(note.data)
+def _calls(notes: Sequence[Noted]) -> Iterator[tuple[CallLine, float]]:
+    """The lines of the calls of a conversation, each with its time in seconds."""
+    for note in notes:
+        line = line_of(note.data) if note.kind == NOTE else None
         if line is not None:
             yield line, note.at_ms / 1_000
 

@@ -13,10 +13,12 @@ counts; `app` passes on the client's own bytes if anything here raises.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec import Struct
 
-from refold.core.model import ToolResult, Usage
+from refold.core.model import ToolCall, ToolResult, Usage
 from refold.edges.proxy.body import (
     LISTS,
     Asked,
@@ -27,11 +29,14 @@ from refold.edges.proxy.body import (
     is_answer,
 )
 from refold.edges.proxy.book import Book, Held, common
+from refold.edges.proxy.inside import kept, tools
+from refold.edges.proxy.inside.seen import Inside
 from refold.edges.proxy.page import is_own
-from refold.edges.proxy.reply import Copy, Reply, reply_of
+from refold.edges.proxy.reply import Copy, reply_of
 from refold.edges.proxy.roles import as_the_client_has_them
 from refold.edges.proxy.route import Target
 from refold.edges.proxy.savings import NOTE, CallLine, line_text
+from refold.edges.proxy.thinking import is_refused
 from refold.engine.mirror import Unchanging
 from refold.errors import RefoldError
 
@@ -43,13 +48,14 @@ STUB_TOKENS = 400  # about what stands in the place of a result that is moved ou
 
 class Taken(Struct, frozen=True, kw_only=True):
     """A call that was kept. `body` is what is sent, None for the client's own bytes; `head` is the
-    log as that shows it."""
+    log as that shows it. Where our tools are in it, `sent` are its messages."""
 
     asked: Asked
     held: Held | None = None  # None for first words, which are kept once they are answered
     conversation: str = ""
     head: int = 0
     body: bytes | None = None
+    sent: list[bytes] | None = None
 
     @property
     def share(self) -> float:
@@ -63,10 +69,11 @@ class Taken(Struct, frozen=True, kw_only=True):
 
 
 class Finished(Struct, frozen=True, kw_only=True):
-    """A call whose answer has come. `line` is None where nothing said what it was billed."""
+    """A call whose answer has come, with a line for each time that the provider was asked; none
+    where nothing said what it was billed."""
 
     conversation: str
-    line: CallLine | None = None
+    lines: tuple[CallLine, ...] = ()
 
 
 class Observer:
@@ -82,8 +89,9 @@ class Observer:
     def take(self, asked: Asked) -> Taken | None:
         """Keeps a call; None for one that is no part of a conversation."""
         if not answered_upto(asked.messages):
-            return Taken(asked=asked) if begins(asked) else None
+            return self._first_words(asked) if begins(asked) else None
         held = self._book.find(asked)
+        asked = tools.with_tools(asked, held.tools)
         with held.guard:
             try:
                 self._follow(held, asked)
@@ -92,6 +100,14 @@ class Observer:
                 # Nobody knows how far it came: the next call opens it anew.
                 self._book.let_go(held)
                 raise
+
+    def _first_words(self, asked: Asked) -> Taken:
+        """The beginning of a conversation: the one moment at which our tools can be added."""
+        if not self._book.folding.tools or not tools.can_be_added(asked):
+            return Taken(asked=asked)
+        asked = tools.with_tools(asked, tools.definitions(asked.dialect))
+        sent = tools.own_list(asked)
+        return Taken(asked=asked, body=asked.with_list(sent), sent=sent)
 
     def beside(self, asked: Asked) -> bytes | None:
         """What to send for a call that is only about a conversation, such as a count: the page in
@@ -102,7 +118,10 @@ class Observer:
         with held.guard:
             if not held.is_swapped or common(held.seen, asked.messages) != len(held.seen):
                 return None
-            rest = asked.messages[len(held.seen) :]
+            inner = held.inside.inner(asked.messages)
+            places = range(len(held.seen), len(asked.messages))
+            rest = [one for at in places for one in inner.get(at, [asked.messages[at]])]
+            asked = tools.with_tools(asked, held.tools)
             return asked.with_list([*held.encoded.sent, *map(msgspec.json.encode, rest)])
 
     def is_beside(self, asked: Asked) -> bool:
@@ -122,7 +141,9 @@ class Observer:
         is_foreign = self._folds(held) and not self._is_ours(held, asked)
         if is_foreign:
             self._take_sent(held, asked)
+        has_parted = held.inside.part(asked.messages)
         self._mirror(held, asked)
+        is_foreign = is_foreign or has_parted
         if is_foreign and not self._is_own(held):
             # A restore to where the log is changes nothing but what thinking it was thought under.
             held.context.restore(held.context.view.head)
@@ -130,11 +151,12 @@ class Observer:
 
     def _mirror(self, held: Held, asked: Asked) -> None:
         """Hands the list over; what stands beside it only if it is not what came last time."""
-        messages = Unchanging(asked.messages)
+        messages, inner = Unchanging(asked.messages), held.inside.inner(asked.messages)
         if asked.beside == held.beside:
-            mirrored = held.context.mirror(messages)
+            mirrored = held.context.mirror(messages, inner=inner)
         else:
-            mirrored = held.context.mirror(messages, system=asked.system, tools=asked.tools)
+            system, given = asked.system, asked.tools
+            mirrored = held.context.mirror(messages, system=system, tools=given, inner=inner)
             held.beside = asked.beside
         held.places = mirrored.seqs
         if mirrored.kind == "amended":
@@ -174,18 +196,26 @@ class Observer:
     # --- showing ---
 
     def _shown(self, held: Held, asked: Asked) -> Taken:
-        body = None
-        if self._folds(held) and not asked.is_native:
-            body = self._folded(held, asked)
+        sent = None
+        # A list of which more was said than the client has is not what the provider knows.
+        if self._folds(held) and (held.has_inside or not asked.is_native):
+            sent = self._folded(held, asked)
         else:
             self._count_large(held)
+        if sent is None and held.tools:
+            sent = tools.own_list(asked)
         context = held.context
         return Taken(
-            asked=asked, held=held, conversation=context.id, head=context.view.head, body=body
+            asked=asked,
+            held=held,
+            conversation=context.id,
+            head=context.view.head,
+            body=None if sent is None else asked.with_list(sent),
+            sent=sent if held.tools else None,
         )
 
-    def _folded(self, held: Held, asked: Asked) -> bytes | None:
-        """The body with the page in it; None as long as the page is the client's own list."""
+    def _folded(self, held: Held, asked: Asked) -> list[bytes] | None:
+        """The page, encoded; None as long as that is the client's own list."""
         request = held.context.request(asked.dialect)
         if self._is_own(held):
             return None
@@ -196,21 +226,58 @@ class Observer:
             shown = context.page(asked.dialect)
             wires = held.encoded.messages(context.view, shown, held.places, asked.messages)
         wires = as_the_client_has_them(wires, asked.messages, asked.dialect)
-        return asked.with_list(held.encoded.encode(wires, asked.marks))
+        return held.encoded.encode(wires, asked.marks)
 
     def recover(self, taken: Taken, status: int, answer: bytes) -> Taken | None:
-        """The call made shorter, after the provider refused it as too long; None if that is not
-        what it said, or nothing helps."""
+        """The call made shorter, after the provider refused it as too long, or without thinking
+        that it did not take back; None if neither is what it said, or nothing helps."""
         held = taken.held
         if held is None:
             return None
         with held.guard:
             if not self._folds(held) or held.context.id != taken.conversation:
                 return None
+            if is_refused(status, answer):
+                held.is_swapped = True
+                held.context.restore(held.context.view.head)
+                return self._shown(held, taken.asked)
             error = {"status_code": status, "body": answer.decode("utf-8", "replace")}
             if not held.context.recover(error):
                 return None
             return self._shown(held, taken.asked)
+
+    # --- our own tools ---
+
+    def answers(self, taken: Taken, calls: list[ToolCall]) -> list[str]:
+        """What our tools give to the model, of what was said before this call."""
+        held = taken.held
+        if held is None:
+            return tools.answers_of_nothing(calls)
+        with held.guard:
+            if held.context.id != taken.conversation:
+                return [tools.FAILED] * len(calls)
+            return tools.answers(held.context, calls)
+
+    def keep_inside(self, taken: Taken, inside: Inside) -> Taken | None:
+        """Keeps the answer of a first call, and one of which the client sees less than was said,
+        as both must be known when it comes back; None if it cannot be told what it belongs to."""
+        held = taken.held
+        if held is None:
+            return self._begun(taken, inside)
+        if not inside.inner:
+            return taken
+        with held.guard:
+            messages = taken.asked.messages
+            if held.context.id != taken.conversation or held.seen is not messages:
+                return None
+            kept.note(held.context, inside)
+            held.inside.add(len(messages), inside)
+            said = [*messages, *inside.seen]
+            mirrored = held.context.mirror(said, inner=held.inside.inner(said))
+            held.answered = held.context.view.head
+            held.is_swapped = held.has_inside = True
+            [*_, last] = mirrored.seqs[-1]
+            return msgspec.structs.replace(taken, head=last - 1)
 
     # --- afterwards ---
 
@@ -219,7 +286,7 @@ class Observer:
         kept of it, or the conversation went elsewhere meanwhile."""
         reply = None if copy is None else reply_of(copy, taken.asked.dialect)
         if taken.held is None:
-            begun = None if reply is None else self._begun(taken, reply)
+            begun = None if reply is None else self._begun(taken, Inside(reply.messages, {}))
             if begun is None:
                 return None
             taken = begun
@@ -233,17 +300,22 @@ class Observer:
                 held.unkept = reply.messages
                 if not self._folds(held):
                     held.keep_reply()
-        return Finished(conversation=taken.conversation, line=line)
+        lines = () if line is None else (line,)
+        return Finished(conversation=taken.conversation, lines=lines)
 
-    def _begun(self, taken: Taken, reply: Reply) -> Taken | None:
+    def _begun(self, taken: Taken, inside: Inside) -> Taken | None:
         """First words, kept with their answer."""
-        asked = msgspec.structs.replace(
-            taken.asked, messages=[*taken.asked.messages, *reply.messages]
-        )
-        held = self._book.begin(asked)
+        asked = msgspec.structs.replace(taken.asked, messages=[*taken.asked.messages, *inside.seen])
+        held = self._book.begin(asked, anyway=taken.sent is not None)
         if held is None:
             return None
         with held.guard:
+            if taken.sent is not None:
+                held.tools = tools.begin(held.context, asked.dialect)
+            if inside.inner:
+                kept.note(held.context, inside)
+                held.inside.add(len(taken.asked.messages), inside)
+                held.is_swapped = held.has_inside = True
             self._mirror(held, asked)
             held.take(asked)
             context = held.context
@@ -251,10 +323,30 @@ class Observer:
             [*_, last] = held.places[len(taken.asked.messages) - 1] or (0,)
             return Taken(asked=taken.asked, held=held, conversation=context.id, head=last)
 
-    def _accounted(self, held: Held, taken: Taken, usage: Usage) -> CallLine:
+    def finish_rounds(
+        self, taken: Taken, kept: Taken, usages: Sequence[Usage | None]
+    ) -> Finished | None:
+        """Keeps what the rounds of a call were billed: the first as ever, and of the others that
+        they saved nothing."""
+        held = kept.held
+        if held is None:
+            return None
+        with held.guard:
+            if held.context.id != kept.conversation:
+                return None
+            first, *more = usages
+            asked = kept if taken.held is None else taken
+            lines = [] if first is None else [self._accounted(held, asked, first)]
+            for usage in filter(None, more):
+                lines.append(self._accounted(held, kept, usage, is_inside=True))
+        return Finished(conversation=kept.conversation, lines=tuple(lines))
+
+    def _accounted(
+        self, held: Held, taken: Taken, usage: Usage, *, is_inside: bool = False
+    ) -> CallLine:
         usage = msgspec.structs.replace(usage, model=usage.model or taken.asked.model)
         held.context.record(usage=usage, upto=taken.head)
-        line = self._line(held, taken, usage)
+        line = held.account.inside(usage) if is_inside else self._line(held, taken, usage)
         said = {**msgspec.to_builtins(line), "text": line_text(line)}
         held.context.note(NOTE, said, by="proxy")
         return line

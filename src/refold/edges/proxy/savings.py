@@ -93,6 +93,21 @@ class Account:
         other = self._other(usage, would, is_warm=is_warm)
         return self._line(usage, usage.input, usage.input - would, other, sign=-1, folded=False)
 
+    def inside(self, usage: Usage) -> CallLine:
+        """A further round of a call, in which only our own tools were answered."""
+        paid = cost(model_info(usage.model or None), usage)
+        return CallLine(
+            model=usage.model,
+            sent=usage.input,
+            cached=usage.cache_read,
+            written=usage.cache_write,
+            output=usage.output,
+            saved=-usage.input,
+            cost=paid,
+            saved_cost=None if paid is None else -paid,
+            folded=True,
+        )
+
     def _other(self, usage: Usage, size: int, *, is_warm: bool) -> float | None:
         """What the call would have cost the other way, with the cache that this one had."""
         now = time.time()

@@ -48,6 +48,7 @@ class Given(Struct, frozen=True, kw_only=True):
     names: tuple[str, ...] = ()
     token: str = ""
     folds: bool = False
+    tools: bool = False
     window: int | None = None
     bases: dict[str, str] = {}
     plain: bool = False
@@ -148,7 +149,7 @@ def proxy_of(given: Given) -> Proxy:
     gate = Gate(names=given.names, token=given.token)
     if given.plain:
         return Proxy(upstream, gate=gate, limits=given.limits)
-    folding = Folding(folds=given.folds, window=given.window)
+    folding = Folding(folds=given.folds, tools=given.tools, window=given.window)
     book = Book(open_store(given.store), folding, given.limits)
     return Proxy(
         upstream,
