@@ -272,7 +272,7 @@ class Observer:
                 return None
             kept.note(held.context, inside)
             held.inside.add(len(messages), inside)
-            said = [*messages, *inside.seen]
+            said = Unchanging([*messages, *inside.seen])
             mirrored = held.context.mirror(said, inner=held.inside.inner(said))
             held.answered = held.context.view.head
             held.is_swapped = held.has_inside = True

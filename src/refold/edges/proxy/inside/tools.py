@@ -16,7 +16,7 @@ from msgspec import Raw
 import refold
 from refold.artifacts.offload import OWN_TOOLS, is_own
 from refold.core.model import ToolCall
-from refold.edges.proxy.body import LISTS, Asked
+from refold.edges.proxy.body import Asked
 from refold.log.notes import Noted
 
 NOTE = "proxy-tools"
@@ -57,8 +57,9 @@ def with_tools(asked: Asked, added: str) -> Asked:
 
 def own_list(asked: Asked) -> list[bytes]:
     """The client's own messages as they came, cache marks and all; as what `with_list` takes."""
-    came = bytes(asked.fields[LISTS[asked.dialect]]).strip()
-    return [came[1:-1]] if came.startswith(b"[") else list(map(msgspec.json.encode, asked.messages))
+    if not asked.came:
+        return list(map(msgspec.json.encode, asked.messages))
+    return [bytes(asked.came[1:-1])]
 
 
 # --- answering ---
