@@ -19,9 +19,10 @@ from refold import dialects
 from refold.compaction.limits import factor, limits
 from refold.compaction.trigger import Moment
 from refold.core.budget import Budget, current_tokens
-from refold.core.model import Lesson, Message, Meta, Usage
+from refold.core.model import Lesson, Message, Meta, Native, Usage
 from refold.core.reported import is_plausible, is_possible
 from refold.dialects import DIALECTS
+from refold.dialects.native import Takes, native_wire, takes_none
 from refold.dialects.protocol import Dialect
 from refold.errors import Invalid
 from refold.log.notices import Notice
@@ -135,6 +136,19 @@ class ActiveModel:
         if dialect.output_limit:
             fields[dialect.output_limit] = self._output_tokens()
         return fields
+
+    def takes(self, dialect: str) -> Takes:
+        """Whether what a provider wrote can be said to this model: in the format it came in, to a
+        model of that provider which knows such things."""
+        wire = native_wire(dialect)
+        if wire is None or not wire.compacts(self._name or ""):
+            return takes_none
+        own = self.info.provider
+
+        def takes(native: Native) -> bool:
+            return native.dialect == dialect and model_info(native.model).provider == own
+
+        return takes
 
     def _speaks(self, dialect: Dialect) -> bool:
         """Whether the model is called in this format. Of a model that no table knows, only the

@@ -20,6 +20,7 @@ from refold.core.model import (
     ADOPTED,
     CLEARED,
     COMPACT_TOOL,
+    NATIVE,
     ORIGIN,
     Anchor,
     Applied,
@@ -319,7 +320,7 @@ class Fold:
             self.undoable.append((event.seq, edit.batch))
         if edit.lesson is not None:
             self.lessons[edit.lesson.model] = edit.lesson
-        if edit.purpose:
+        if edit.purpose and (edit.purpose != NATIVE or is_native(edit)):
             self.purposes[edit.batch] = edit.purpose
         match edit:
             case Replace():
@@ -333,7 +334,7 @@ class Fold:
                 )
             case _:
                 assert_never(edit)
-        if edit.purpose in (CLEARED, ADOPTED):
+        if edit.purpose in (CLEARED, ADOPTED, NATIVE):
             asked = self.slot_at(self.request)
             if asked is None or asked.standin:
                 self.request = 0
@@ -418,6 +419,16 @@ class Fold:
         edited_at = self.undoable[-1][0] if self.undoable else 0
         return max(edited_at, self.system_seq, self.tools_seq, self.erased_at)
 
+    @property
+    def bound_at(self) -> int:
+        """The same, but for compactions that the provider wrote: what was thought before one of
+        them stands behind it."""
+        others = (seq for seq, batch in reversed(self.undoable) if not self._is_native(batch))
+        return max(next(others, 0), self.system_seq, self.tools_seq, self.erased_at)
+
+    def _is_native(self, batch: str) -> bool:
+        return self.purposes.get(batch) == NATIVE
+
     def view(self) -> View:
         """The page as a value; made once per state."""
         if self._view is None:
@@ -446,10 +457,16 @@ class Fold:
                 undoable=tuple(self.undoable),
                 lessons=dict(self.lessons),
                 changed_at=self.changed_at,
+                bound_at=self.bound_at,
                 first_at_ms=self.first_at_ms,
                 updated_ms=self.updated_ms,
             )
         return self._view
+
+
+def is_native(edit: Edit) -> bool:
+    """Whether the provider wrote what stands for the span."""
+    return isinstance(edit, Summarize) and edit.native is not None
 
 
 def _is_wish(block: Block) -> bool:

@@ -19,6 +19,7 @@ from refold.core.budget import current_tokens
 from refold.core.laws import thinking_from
 from refold.dialects import openai_chat
 from refold.dialects.messages import PageMessage, page_messages
+from refold.dialects.native import is_shown
 from refold.dialects.openai_chat.alternation import alternating
 from refold.dialects.page import Page, Rendered
 from refold.dialects.protocol import CacheMarks, Marker
@@ -58,8 +59,13 @@ class Pages:
         with self._log.reading() as state:
             view = state.view()
             spoken = dialects.dialect(self._model.dialect(dialect))
-            first = thinking_from(view, bound=self._model.info.thinking_bound)
-            return page_messages(view.slots, spoken, settle=settle, thinking_from=first)
+            takes = self._model.takes(spoken.name)
+            native = is_shown(view.slots, takes)
+            bound = self._model.info.thinking_bound
+            first = thinking_from(view, bound=bound, native=native)
+            return page_messages(
+                view.slots, spoken, settle=settle, thinking_from=first, takes=takes
+            )
 
     def render(self, dialect: str | None, before: Callable[[], None] = _add_nothing) -> Rendered:
         """The request for a page that fits, durable once this returns."""
@@ -132,10 +138,17 @@ class Pages:
 
     def _page(self, dialect: str) -> Page:
         if dialect not in self._pages:
-            bound = self._model.info.thinking_bound
-            spoken, caching = dialects.dialect(dialect), self._caching()
-            self._pages[dialect] = Page(spoken, bound=bound, caching=caching)
+            self._pages[dialect] = self.new_page(dialect)
         return self._pages[dialect]
+
+    def new_page(self, dialect: str) -> Page:
+        """A renderer for the model as it is now."""
+        return Page(
+            dialects.dialect(dialect),
+            bound=self._model.info.thinking_bound,
+            caching=self._caching(),
+            takes=self._model.takes(dialect),
+        )
 
     @property
     def waiting(self) -> int | None:
