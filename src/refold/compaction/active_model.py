@@ -23,7 +23,8 @@ from refold.core.model import Lesson, Message, Meta, Native, Usage
 from refold.core.reported import is_plausible, is_possible
 from refold.dialects import DIALECTS
 from refold.dialects.native import Takes, native_wire, takes_none
-from refold.dialects.protocol import Dialect
+from refold.dialects.page import Page
+from refold.dialects.protocol import CacheMarks, Dialect, Marker
 from refold.errors import Invalid
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
@@ -136,6 +137,21 @@ class ActiveModel:
         if dialect.output_limit:
             fields[dialect.output_limit] = self._output_tokens()
         return fields
+
+    def page(self, dialect: str) -> Page:
+        """What renders pages in this format for the model as it is now."""
+        return Page(
+            dialects.dialect(dialect),
+            bound=self.info.thinking_bound,
+            caching=self._caching(),
+            takes=self.takes(dialect),
+        )
+
+    def _caching(self) -> CacheMarks:
+        """Whose cache marks requests carry, as configured."""
+        config = self._log.config
+        by: Marker = "caller" if config.cache == "caller" else "refold" if config.cache else "none"
+        return CacheMarks(by=by, most=config.cache_marks, ttl=config.cache_ttl or "")
 
     def takes(self, dialect: str) -> Takes:
         """Whether what a provider wrote can be said to this model: in the format it came in, to a

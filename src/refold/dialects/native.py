@@ -3,8 +3,8 @@ what stands on the page afterwards.
 
 What comes back is opaque and goes back unaltered, in the place of the messages it was made of. Only
 the wire format it came in can say it; for any other the text of the same edit stands. Neighbours:
-a module `native` of each dialect that offers one; `page` and `messages` show it, `compaction.native`
-asks for it.
+a module `native` of each dialect that offers one; `page` and `messages` show it, and
+`compaction.native` asks for it.
 """
 
 from __future__ import annotations

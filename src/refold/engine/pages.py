@@ -22,7 +22,6 @@ from refold.dialects.messages import PageMessage, page_messages
 from refold.dialects.native import is_shown
 from refold.dialects.openai_chat.alternation import alternating
 from refold.dialects.page import Page, Rendered
-from refold.dialects.protocol import CacheMarks, Marker
 from refold.errors import Invalid, OverBudget
 from refold.log.open_log import OpenLog
 
@@ -138,28 +137,13 @@ class Pages:
 
     def _page(self, dialect: str) -> Page:
         if dialect not in self._pages:
-            self._pages[dialect] = self.new_page(dialect)
+            self._pages[dialect] = self._model.page(dialect)
         return self._pages[dialect]
-
-    def new_page(self, dialect: str) -> Page:
-        """A renderer for the model as it is now."""
-        return Page(
-            dialects.dialect(dialect),
-            bound=self._model.info.thinking_bound,
-            caching=self._caching(),
-            takes=self._model.takes(dialect),
-        )
 
     @property
     def waiting(self) -> int | None:
         """The head that the newest request showed, while its reply has not come."""
         return None if self._is_answered else self.shown
-
-    def _caching(self) -> CacheMarks:
-        """Whose cache marks requests carry, as configured."""
-        config = self._log.config
-        by: Marker = "caller" if config.cache == "caller" else "refold" if config.cache else "none"
-        return CacheMarks(by=by, most=config.cache_marks, ttl=config.cache_ttl or "")
 
     def take_shown(self) -> int:
         """The head that the request showed which is answered now. Without a request since the
