@@ -10,8 +10,9 @@ the thresholds, `recovery` makes lessons.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -19,7 +20,7 @@ from refold import dialects
 from refold.compaction.limits import factor, limits
 from refold.compaction.trigger import Moment
 from refold.core.budget import Budget, current_tokens
-from refold.core.model import Lesson, Message, Meta, Native, Usage
+from refold.core.model import Lesson, Message, Meta, Native, Usage, View
 from refold.core.reported import is_plausible, is_possible
 from refold.dialects import DIALECTS
 from refold.dialects.native import Takes, native_wire, takes_none
@@ -44,6 +45,7 @@ class ActiveModel:
 
     def __init__(self, log: OpenLog) -> None:
         self._log = log
+        self.keywords: Mapping[str, Any] = {}  # the caller's own, of the newest request
         self._given: dict[str, int] = {}  # windows that are not in the log yet, by model
         self.changed: list[Callable[[], None]] = []
         self._name: str | None = None
@@ -146,6 +148,13 @@ class ActiveModel:
             caching=self._caching(),
             takes=self.takes(dialect),
         )
+
+    def request(self, dialect: str, view: View) -> dict[str, Any]:
+        """The whole call for a page, with the keywords that the newest request had: they may change
+        how messages are said."""
+        page = self.page(dialect)
+        made = {**self.call_fields(page.dialect), **page.render(view).request, **self.keywords}
+        return page.dialect.finished(made)
 
     def _caching(self) -> CacheMarks:
         """Whose cache marks requests carry, as configured."""

@@ -129,11 +129,10 @@ class Provider:
         if plan.tokens_after >= job.budget.input_max:
             raise Rejected("what would stay is too large by itself")
         span, dialect = _draft(plan).span, self._dialect
-        page = self._model.page(dialect)
-        usual = {
-            **self._model.call_fields(page.dialect),
-            **_upto(page, drawn.before, span.last),
-        }
+        usual = self._model.request(dialect, drawn.before)
+        key = "messages" if "messages" in usual else "input"
+        prefix = _upto(self._model.page(dialect), drawn.before, span.last)
+        usual[key] = usual[key][: len(prefix)]
         return NativeRequest(
             dialect=dialect,
             model=self._model.info.name,
@@ -180,16 +179,14 @@ def _draft(plan: Plan) -> Summarize:
     return proposal.edit
 
 
-def _upto(page: Page, view: View, last: int) -> dict[str, Any]:
-    """The request for the page up to a message, without what is put behind an answer so that a user
-    speaks last."""
+def _upto(page: Page, view: View, last: int) -> list[Any]:
+    """The messages of the page up to one of the log, without what is put behind an answer so that a
+    user speaks last."""
     slots = tuple(slot for slot in view.slots if slot.last <= last)
     request = page.render(replace(view, slots=slots)).request
-    messages = request.get("messages")
+    messages: list[Any] = request.get("messages") or request["input"]
     is_answer = slots[-1].message.role == "assistant"
-    if messages and is_answer and messages[-1].get("role") == "user":
-        return {**request, "messages": messages[:-1]}
-    return request
+    return messages[:-1] if is_answer and messages[-1].get("role") == "user" else messages
 
 
 def _with_written(plan: Plan, request: NativeRequest, written: Written, job: Job) -> Plan:

@@ -46,6 +46,7 @@ class Pages:
     ) -> dict[str, Any]:
         """The whole call, with the caller's own keywords last. `before` is called with the lock
         held, once others' events are read and before there is made room."""
+        self._model.keywords = overrides
         rendered = self.render(dialect, before)
         spoken = dialects.dialect(self._model.dialect(dialect))
         is_given = spoken.output_limit in overrides
