@@ -130,9 +130,13 @@ class Provider:
             raise Rejected("what would stay is too large by itself")
         span, dialect = _draft(plan).span, self._dialect
         usual = self._model.request(dialect, drawn.before)
-        key = "messages" if "messages" in usual else "input"
         prefix = _upto(self._model.page(dialect), drawn.before, span.last)
-        usual[key] = usual[key][: len(prefix)]
+        if "messages" in usual:
+            # How a message is said may follow from those behind it: as they are sent, not as these
+            # alone would be.
+            usual["messages"] = usual["messages"][: len(prefix)]
+        else:
+            usual["input"] = prefix
         return NativeRequest(
             dialect=dialect,
             model=self._model.info.name,
