@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold import dialects
+from refold.core.model import ADOPTED
 from refold.log.redacted import body_redacted
 from refold.types import NativeRequest
 from tests.real.proxy.strict.anthropic_compaction import BETA
@@ -324,7 +325,8 @@ def test_a_secret_that_a_shared_log_may_not_hold_takes_the_block_with_it() -> No
     native["messages"] = [{"role": "assistant", "content": native["messages"]["content"]}]
     span = {"first": 1, "last": 2}
     plain = {"type": "summarize", "batch": "b", "span": span, "text": "t", "native": native}
-    assert "native" not in body_redacted("edit", plain)
+    clean = body_redacted("edit", plain)
+    assert "native" not in clean and clean["purpose"] == ADOPTED
     native["messages"][0]["content"][0]["content"] = SUMMARY
     assert body_redacted("edit", plain) == plain
 

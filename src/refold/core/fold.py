@@ -320,7 +320,7 @@ class Fold:
             self.undoable.append((event.seq, edit.batch))
         if edit.lesson is not None:
             self.lessons[edit.lesson.model] = edit.lesson
-        if edit.purpose and (edit.purpose != NATIVE or is_native(edit)):
+        if edit.purpose:
             self.purposes[edit.batch] = edit.purpose
         match edit:
             case Replace():
@@ -413,21 +413,13 @@ class Fold:
         """The whole estimate: system prompt, tools and every slot."""
         return self.system_tokens + self.tools_tokens + self.slot_tokens
 
-    @property
-    def changed_at(self) -> int:
-        """The seq of the newest event that changed what stood on the page before it."""
-        edited_at = self.undoable[-1][0] if self.undoable else 0
-        return max(edited_at, self.system_seq, self.tools_seq, self.erased_at)
-
-    @property
-    def bound_at(self) -> int:
-        """The same, but for compactions that the provider wrote: what was thought before one of
-        them stands behind it."""
-        others = (seq for seq, batch in reversed(self.undoable) if not self._is_native(batch))
+    def changed_at(self, but_for: str = "-") -> int:
+        """The seq of the newest event that changed what stood on the page before it; edits for a
+        purpose may be left aside."""
+        others = (
+            at for at, batch in reversed(self.undoable) if self.purposes.get(batch) != but_for
+        )
         return max(next(others, 0), self.system_seq, self.tools_seq, self.erased_at)
-
-    def _is_native(self, batch: str) -> bool:
-        return self.purposes.get(batch) == NATIVE
 
     def view(self) -> View:
         """The page as a value; made once per state."""
@@ -456,17 +448,12 @@ class Fold:
                 facts=tuple(self.facts.values()),
                 undoable=tuple(self.undoable),
                 lessons=dict(self.lessons),
-                changed_at=self.changed_at,
-                bound_at=self.bound_at,
+                changed_at=self.changed_at(),
+                bound_at=self.changed_at(but_for=NATIVE),
                 first_at_ms=self.first_at_ms,
                 updated_ms=self.updated_ms,
             )
         return self._view
-
-
-def is_native(edit: Edit) -> bool:
-    """Whether the provider wrote what stands for the span."""
-    return isinstance(edit, Summarize) and edit.native is not None
 
 
 def _is_wish(block: Block) -> bool:

@@ -268,8 +268,7 @@ class Lesson(Struct, frozen=True, kw_only=True, omit_defaults=True):
 # What a batch of edits is for, where it is no ordinary compaction; its first edit says so: room
 # that an undo made necessary, messages a person chose, an empty page, a compaction made elsewhere,
 # one that the provider wrote.
-MADE_ROOM, BY_HAND, CLEARED, ADOPTED = "room", "hand", "clear", "adopt"
-NATIVE = "native"
+MADE_ROOM, BY_HAND, CLEARED, ADOPTED, NATIVE = "room", "hand", "clear", "adopt", "native"
 
 
 class Replace(
@@ -354,8 +353,7 @@ class SummaryNotes(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Native(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a provider wrote for a span, opaque: its messages as they go back to it, unaltered,
-    and the model that wrote them. Only its own wire format can say them."""
+    """What a provider's model wrote for a span: messages that only its own dialect can say."""
 
     dialect: str
     model: str
@@ -367,8 +365,7 @@ class Summarize(
 ):
     """Show a span by its parts, which `summary_text` joins: `files` that were read again, `prose`
     by a writer, a `text` by code, and `quotes`; or by `native`, where that can be said. `line` is
-    its one-line form; `facts` are what the ledger learnt from the span; `gist` or `counted` is for
-    the summaries after it."""
+    its one-line form; `facts` are what the ledger learnt; `gist` or `counted` is for later ones."""
 
     batch: str
     span: Span

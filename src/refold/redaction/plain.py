@@ -26,6 +26,7 @@ ENCODED = ("data", "signature", "digest", "arguments_hash", "encrypted_content")
 HASHES = ("signature", "arguments_hash")
 # What a provider wrote for a span, which it takes back unaltered only.
 SEALED, SEALED_FIELDS = "native", {"dialect", "model", "messages"}
+ADOPTED = "adopt"  # what an edit is for that has lost it: its text stands, as anybody's would
 
 
 class PlainRedactor:
@@ -54,6 +55,7 @@ class PlainRedactor:
             clean["data"] = self.encoded(value["data"])
         if _is_sealed(value.get(SEALED)) and clean[SEALED] != value[SEALED]:
             del clean[SEALED]
+            clean["purpose"] = ADOPTED
         if clean == value:
             return clean
         return {name: inner for name, inner in clean.items() if name not in HASHES}
