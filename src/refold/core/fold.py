@@ -414,12 +414,9 @@ class Fold:
         return self.system_tokens + self.tools_tokens + self.slot_tokens
 
     def changed_at(self, but_for: str = "-") -> int:
-        """The seq of the newest event that changed what stood on the page before it; edits for a
-        purpose may be left aside."""
-        others = (
-            at for at, batch in reversed(self.undoable) if self.purposes.get(batch) != but_for
-        )
-        return max(next(others, 0), self.system_seq, self.tools_seq, self.erased_at)
+        """The seq of the newest event that changed what stood before it, but for this purpose."""
+        edits = (at for at, of in reversed(self.undoable) if self.purposes.get(of) != but_for)
+        return max(next(edits, 0), self.system_seq, self.tools_seq, self.erased_at)
 
     def view(self) -> View:
         """The page as a value; made once per state."""

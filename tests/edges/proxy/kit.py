@@ -97,6 +97,7 @@ def with_proxy(
     work: Callable[[Running], Awaitable[T]],
     *,
     folds: bool = False,
+    native: bool = False,
     window: int | None = None,
     store: str | Path = "memory:",
     gate: Gate | None = None,
@@ -110,7 +111,7 @@ def with_proxy(
         behind = provider or Provider()
         client = httpx.AsyncClient(transport=httpx.ASGITransport(behind))
         given = limits or Limits()
-        folding = Folding(folds=folds, window=window, config=config or {})
+        folding = Folding(folds=folds, native=native, window=window, config=config or {})
         book = Book(refold.open_store(str(store)), folding, given)
         proxy = Proxy(
             Upstream(client=client), Observer(book), gate=gate, limits=given, close=book.close

@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from refold.display import number, one_line
 from refold.edges.commands.command import Arguments, Command, Result, Screen
-from refold.edges.commands.proxy import FOLD, WINDOW
+from refold.edges.commands.proxy import FOLD, NATIVE, WINDOW
 from refold.edges.commands.session import Session
 from refold.errors import RefoldError
 from refold.system.disk import make_folder
@@ -35,6 +35,7 @@ PROGRAM = Meta(
 class RunArguments(Arguments, frozen=True, kw_only=True):
     program: Annotated[tuple[str, ...], PROGRAM]
     fold: Annotated[bool, FOLD] = False
+    native: Annotated[bool, NATIVE] = False
     window: Annotated[int, WINDOW] | None = None
 
 
@@ -62,6 +63,7 @@ def run(session: Session, arguments: RunArguments) -> Ran:
     given = Given(
         store=session.store_url or default_store(),
         folds=arguments.fold,
+        native=arguments.native,
         window=arguments.window,
         bases=bases_of(program, os.environ),
     )

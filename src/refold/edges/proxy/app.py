@@ -27,6 +27,8 @@ from refold.edges.proxy.body import asked_of
 from refold.edges.proxy.gate import Admitted, Gate, Header
 from refold.edges.proxy.incoming import Bodies, Gone, Incoming
 from refold.edges.proxy.limits import Limits
+from refold.edges.proxy.native import ANSWER_BYTES_MAX, Sending, with_headers
+from refold.edges.proxy.native import Send as Sender
 from refold.edges.proxy.observer import Observer, Taken
 from refold.edges.proxy.route import Target, target_of
 from refold.edges.proxy.savings import line_text
@@ -205,7 +207,9 @@ class Proxy:
 
     async def _sent(self, call: Call) -> Answer:
         place = self._upstream.address(call.target.provider)
-        headers = call.headers if call.taken is None else readable(call.headers)
+        headers = call.headers
+        if call.taken is not None:
+            headers = with_headers(readable(call.headers), call.taken.headers)
         try:
             return await self._upstream.send(
                 call.method, call.target, call.query, headers, call.content
@@ -264,28 +268,61 @@ class Proxy:
             return call
         self._preparing += 1
         try:
-            work = partial(self._look, self._observer, call, body)
-            return await self._guarded(work, PREPARING) or call
+            deadline = asyncio.timeout(self._limits.prepare_s)
+            send = partial(self._ask, asyncio.get_running_loop(), call, deadline)
+            work = partial(self._look, self._observer, call, body, send)
+            return await self._guarded(work, PREPARING, deadline) or call
         finally:
             self._preparing -= 1
 
-    def _look(self, observer: Observer, call: Call, body: bytes) -> Call:
+    def _ask(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        call: Call,
+        deadline: asyncio.Timeout,
+        sending: Sending,
+    ) -> tuple[int, bytes]:
+        """Sends something in the place of a call, from a thread; for as long, it may be
+        prepared."""
+        wait_s = min(sending.wait_s, self._limits.native_s)
+        asked = self._asked(call, deadline, sending, wait_s)
+        return asyncio.run_coroutine_threadsafe(asked, loop).result(wait_s + 1.0)
+
+    async def _asked(
+        self, call: Call, deadline: asyncio.Timeout, sending: Sending, wait_s: float
+    ) -> tuple[int, bytes]:
+        if not deadline.expired():
+            now = asyncio.get_running_loop().time()
+            deadline.reschedule(now + wait_s + self._limits.prepare_s)
+        path = call.target.path + sending.path.encode()
+        target = msgspec.structs.replace(call.target, path=path)
+        headers = with_headers(readable(call.headers), sending.headers)
+        async with asyncio.timeout(wait_s):
+            answer = await self._upstream.send("POST", target, call.query, headers, sending.body)
+            try:
+                return answer.status, await answer.peek(ANSWER_BYTES_MAX) or b""
+            finally:
+                await answer.close()
+
+    def _look(self, observer: Observer, call: Call, body: bytes, send: Sender) -> Call:
         assert call.target.known is not None
         asked = asked_of(body, call.target, _session_of(call.headers))
         if asked is None:
             return call
         if call.target.known.counts or observer.is_beside(asked):
             return msgspec.structs.replace(call, body=observer.beside(asked))
-        taken = observer.take(asked)
+        taken = observer.take(asked, send)
         if taken is not None and taken.held is not None:
             self._told(KEPT)
         body_sent = taken.body if taken is not None else None
         return msgspec.structs.replace(call, taken=taken, body=body_sent)
 
-    async def _guarded(self, work: Callable[[], T], doing: str) -> T | None:
+    async def _guarded(
+        self, work: Callable[[], T], doing: str, deadline: asyncio.Timeout | None = None
+    ) -> T | None:
         """What the work gave; None, and a line in the log, if it failed or took too long."""
         try:
-            async with asyncio.timeout(self._limits.prepare_s):
+            async with deadline or asyncio.timeout(self._limits.prepare_s):
                 return await self._in_thread(work)
         except Exception as error:
             log.warning(_line("failed", doing=doing, error=_place_of(error)))

@@ -21,12 +21,15 @@ from typing import Any
 from msgspec import Struct
 
 import refold
-from refold.config import NUMBER_MAX
+from refold.config import NUMBER_MAX, Config
 from refold.conversations.recognition import recognise
 from refold.core.budget import OFFLOAD_MAX
+from refold.core.model import NATIVE
 from refold.edges.proxy.body import Asked, Wire, is_answer
 from refold.edges.proxy.limits import Limits
+from refold.edges.proxy.native import Compaction
 from refold.edges.proxy.page import Encoded
+from refold.edges.proxy.roles import as_the_client_has_them
 from refold.edges.proxy.savings import NOTE, Account, CallLine, line_of
 from refold.errors import RefoldError
 from refold.stores.protocol import Store
@@ -34,14 +37,18 @@ from refold.tokens.models import model_info
 
 log = logging.getLogger("refold.proxy")
 TAG = "proxy"
+# Where thinking is bound to the front to the last block, the client's own messages must stand.
+# Others bind an item to the reasoning before it: of these, only the renderer knows what may stay.
+BINDING = frozenset({"anthropic"})
 _NUMBERS = count()
 AMENDED_MAX = 2  # a difference in the last two messages is an amendment: see `engine.mirror`
 
 
 class Folding(Struct, frozen=True, kw_only=True):
-    """Whether requests are folded, and into which window; None is that of the model."""
+    """Whether requests are folded, by whom first, and into which window; None is the model's."""
 
     folds: bool = False
+    native: bool = False  # what is due is asked of the provider first
     window: int | None = None
     config: dict[str, Any] = {}
 
@@ -50,8 +57,11 @@ class Held:
     """A conversation that is held open, and the list that came last. Whoever works with it has its
     `guard`."""
 
-    def __init__(self, context: refold.Context, asked: Asked, *, known: int) -> None:
+    def __init__(
+        self, context: refold.Context, asked: Asked, *, known: int, native: Compaction
+    ) -> None:
         self.guard = threading.Lock()
+        self.native = native
         self.number = next(_NUMBERS)
         self.context = context
         self.known = known  # so many messages of the list were in the log when it was opened
@@ -84,6 +94,19 @@ class Held:
         self.has_tools = self.has_tools or asked.has_tools
         self.unkept = []
         self.used_at = time.monotonic()
+
+    def wires(self, asked: Asked, *, upto: int | None = None) -> Sequence[Wire]:
+        """The messages of the page as the client has them; up to one of the log, if that is
+        asked."""
+        context = self.context
+        shown = context.page(asked.dialect)
+        if upto is not None:
+            shown = [one for one in shown if max(one.seqs, default=0) <= upto]
+        if asked.dialect not in BINDING:
+            wires = [one.message for one in shown]
+        else:
+            wires = self.encoded.messages(context.view, shown, self.places, asked.messages)
+        return as_the_client_has_them(wires, asked.messages, asked.dialect)
 
     def keep_reply(self) -> None:
         """Writes the last answer to the log, as the client will repeat it."""
@@ -152,7 +175,9 @@ class Book:
 
     # --- holding ---
 
-    def open(self, asked: Asked, id: str, *, offloads: bool = True) -> refold.Context:
+    def open(
+        self, asked: Asked, id: str, native: Compaction, *, offloads: bool = True
+    ) -> refold.Context:
         """A conversation, new or known, with the settings of the proxy."""
         context = refold.open(
             id,
@@ -160,6 +185,7 @@ class Book:
             model=asked.model or None,
             window=self.folding.window,
             config=self._config(asked, offloads=offloads),
+            native=native if self.folding.native else None,
         )
         if TAG not in context.view.tags:
             about = {"session": asked.session} if asked.session else {}
@@ -173,8 +199,11 @@ class Book:
         window = self.folding.window or model_info(asked.model or None).window
         given = self.folding.config
         early = given.get("offload_tokens") or min(OFFLOAD_MAX, window // 8)
+        ladder = given.get("ladder") or Config().ladder
+        asks = {"ladder": (NATIVE, *ladder)} if self.folding.native else {}
         return {
             **given,
+            **asks,
             "dialect": asked.dialect,
             "cache": False,
             "memory_tokens": 0,
@@ -183,7 +212,9 @@ class Book:
         }
 
     def _hold(self, asked: Asked, id: str, known: int) -> Held:
-        held = Held(self.open(asked, id, offloads=self.folding.folds), asked, known=known)
+        native = Compaction()
+        context = self.open(asked, id, native, offloads=self.folding.folds)
+        held = Held(context, asked, known=known, native=native)
         with self._guard:
             self._held[held.number] = held
             gone = list(self._over_limits(held))

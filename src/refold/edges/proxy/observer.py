@@ -13,28 +13,31 @@ counts; `app` passes on the client's own bytes if anything here raises.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
 from msgspec import Struct
 
 from refold.core.model import ToolResult, Usage
+from refold.dialects.usage import read_usage
 from refold.edges.proxy.body import (
     LISTS,
     Asked,
+    Wire,
     answered_upto,
     begins,
     has_one_answer,
     is_answer,
 )
-from refold.edges.proxy.book import Book, Held, common
+from refold.edges.proxy.book import BINDING, Book, Held, common
+from refold.edges.proxy.native import Send, headers_for
 from refold.edges.proxy.page import is_own
 from refold.edges.proxy.reply import Copy, Reply, reply_of
 from refold.edges.proxy.roles import as_the_client_has_them
 from refold.edges.proxy.savings import NOTE, CallLine, line_text
 from refold.errors import RefoldError
 
-# Where thinking is bound to the front to the last block, the client's own messages must stand.
-# Others bind an item to the reasoning before it: of these, only the renderer knows what may stay.
-BINDING = frozenset({"anthropic"})
 STUB_TOKENS = 400  # about what stands in the place of a result that is moved out
 
 
@@ -47,6 +50,7 @@ class Taken(Struct, frozen=True, kw_only=True):
     conversation: str = ""
     head: int = 0
     body: bytes | None = None
+    headers: dict[str, str] = {}  # beside the client's own, because of what is sent
 
     @property
     def share(self) -> float:
@@ -72,19 +76,23 @@ class Observer:
     def __init__(self, book: Book) -> None:
         self._book = book
 
-    def take(self, asked: Asked) -> Taken | None:
-        """Keeps a call; None for one that is no part of a conversation."""
+    def take(self, asked: Asked, send: Send | None = None) -> Taken | None:
+        """Keeps a call; None for one that is no part of a conversation. `send` asks the provider
+        for a compaction, with the headers of this call."""
         if not answered_upto(asked.messages):
             return Taken(asked=asked) if begins(asked) else None
         held = self._book.find(asked)
         with held.guard:
             try:
                 self._follow(held, asked)
+                held.native.begin(held, asked, send)
                 return self._shown(held, asked)
             except BaseException:
                 # Nobody knows how far it came: the next call opens it anew.
                 self._book.let_go(held)
                 raise
+            finally:
+                held.native.end()
 
     def beside(self, asked: Asked) -> bytes | None:
         """What to send for a call that is only about a conversation, such as a count: the page in
@@ -151,14 +159,14 @@ class Observer:
         moved out."""
         id = held.context.id
         held.context.close()
-        sent = self._book.open(asked, id, offloads=False)
+        sent = self._book.open(asked, id, held.native, offloads=False)
         try:
             messages = asked.messages[: answered_upto(asked.messages)]
             sent.mirror(messages, system=asked.system, tools=asked.tools)
             id = sent.id
         finally:
             sent.close()
-        held.context, held.beside = self._book.open(asked, id), ()
+        held.context, held.beside = self._book.open(asked, id, held.native), ()
 
     def _is_own(self, held: Held) -> bool:
         return not held.is_swapped and is_own(held.context.view)
@@ -166,29 +174,43 @@ class Observer:
     # --- showing ---
 
     def _shown(self, held: Held, asked: Asked) -> Taken:
-        body = None
+        body, headers = None, dict[str, str]()
         if self._folds(held) and not asked.is_native:
-            body = self._folded(held, asked)
+            wires = self._folded(held, asked)
+            if wires is not None:
+                body = asked.with_list(held.encoded.encode(wires, asked.marks))
+                headers = headers_for(asked.dialect, wires)
         else:
             self._count_large(held)
         context = held.context
         return Taken(
-            asked=asked, held=held, conversation=context.id, head=context.view.head, body=body
+            asked=asked,
+            held=held,
+            conversation=context.id,
+            head=context.view.head,
+            body=body,
+            headers=headers,
         )
 
-    def _folded(self, held: Held, asked: Asked) -> bytes | None:
-        """The body with the page in it; None as long as the page is the client's own list."""
+    def _folded(self, held: Held, asked: Asked) -> Sequence[Wire] | None:
+        """The messages of the page; None as long as it is the client's own list."""
         request = held.context.request(asked.dialect)
+        for answer in held.native.answers:
+            self._account_compaction(held, asked, answer)
         if self._is_own(held):
             return None
         held.is_swapped = True
-        wires = request[LISTS[asked.dialect]]
         if asked.dialect in BINDING:
-            context = held.context
-            shown = context.page(asked.dialect)
-            wires = held.encoded.messages(context.view, shown, held.places, asked.messages)
-        wires = as_the_client_has_them(wires, asked.messages, asked.dialect)
-        return asked.with_list(held.encoded.encode(wires, asked.marks))
+            return held.wires(asked)
+        wires = request[LISTS[asked.dialect]]
+        return as_the_client_has_them(wires, asked.messages, asked.dialect)
+
+    def _account_compaction(self, held: Held, asked: Asked, answer: dict[str, Any]) -> None:
+        """Notes what the provider's own compaction took: it is spent, and nothing of it saved."""
+        usage = read_usage(answer.get("usage"), asked.dialect)
+        line = held.account.spent(msgspec.structs.replace(usage, model=asked.model))
+        said = {**msgspec.to_builtins(line), "text": line_text(line)}
+        held.context.note(NOTE, said, by="proxy")
 
     def recover(self, taken: Taken, status: int, answer: bytes) -> Taken | None:
         """The call made shorter, after the provider refused it as too long; None if that is not
