@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from refold.core.laws import groups, settled, without_thinking
 from refold.core.model import Message, Slot
 from refold.dialects import MARKED, REASONED
-from refold.dialects.native import Takes, said, takes_none
+from refold.dialects.native import Takes, said, takes_none, without_opening
 from refold.dialects.protocol import Dialect
 from refold.dialects.system import is_silent
 
@@ -41,7 +41,8 @@ def page_messages(
     """The slots in the dialect's format; `settle` puts them in lawful order first."""
     ordered = slots
     if settle:
-        ordered = [slot for slot in settled(slots)[0] if not is_silent(slot.message)]
+        lawful = without_opening(settled(slots)[0], dialect.name)
+        ordered = [slot for slot in lawful if not is_silent(slot.message)]
     ordered = without_thinking(ordered, thinking_from)
     return [
         message

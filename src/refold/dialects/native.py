@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
+from itertools import pairwise
 from typing import Any, Protocol, cast
 
 from msgspec import Struct
 
 from refold import dialects
-from refold.core.model import Message, Native, Slot, Usage
+from refold.core.laws import OPENING
+from refold.core.model import Message, Native, Opaque, Slot, Text, Usage
 from refold.errors import Invalid
 
 # Whether what a provider wrote can be said on this page.
@@ -68,6 +70,23 @@ def native_wire(dialect: str) -> NativeWire | None:
     if dialect not in OFFERING:
         return None
     return cast(NativeWire, import_module(f"{dialects.DIALECTS[dialect]}.native"))
+
+
+def without_opening(slots: Sequence[Slot], dialect: str) -> Sequence[Slot]:
+    """The slots; where a caller's own compaction begins the page, no opening stands before it: the
+    provider takes it as the first only."""
+    for at, (one, other) in enumerate(pairwise(slots)):
+        if one.message.blocks == (Text(OPENING),) and begins_compacted(other.message, dialect):
+            return [*slots[:at], *slots[at + 1 :]]
+    return slots
+
+
+def begins_compacted(message: Message, dialect: str = "") -> bool:
+    """Whether a message begins with a compaction that came with it, in this dialect or any."""
+    first = message.blocks[0] if message.blocks else None
+    if dialect not in ("", message.dialect) or not isinstance(first, Opaque):
+        return False
+    return isinstance(first.raw, dict) and first.raw.get("type") == "compaction"
 
 
 def is_shown(slots: Iterable[Slot], takes: Takes) -> bool:

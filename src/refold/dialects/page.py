@@ -20,7 +20,7 @@ from refold.core.laws import groups, opens_page, settled, thinking_from, without
 from refold.core.model import Message, Slot, View
 from refold.dialects import MARKED
 from refold.dialects.messages import unmarked
-from refold.dialects.native import Takes, is_shown, said, takes_none
+from refold.dialects.native import Takes, is_shown, said, takes_none, without_opening
 from refold.dialects.protocol import REFOLDS, CacheMarks, Dialect
 from refold.dialects.system import is_silent
 from refold.dialects.wire import at, copied
@@ -150,6 +150,8 @@ class Page:
         lost: list[str] = []
         overdue = dict(self.overdue)
         ordered, repairs = settled(slots, opens=not self.opened, overdue=overdue)
+        if repairs and not self.opened:
+            ordered = without_opening(ordered, self.dialect.name)
         ordered = without_thinking(ordered, self.thinking_from)
         spoken = [
             self._unmarked(message)

@@ -244,11 +244,9 @@ def test_a_compaction_of_the_clients_own_passes_and_its_block_stays_first(native
             again += said
             answered_now = (await post(again, answer))["content"]
             again.append({"role": "assistant", "content": answered_now})
-        ids = running.kept()
-        kept = [refold.open(id, store=running.book.store) for id in ids]
-        assert any("All files were read." in str(one.view.slots) for one in kept)
-        for one in kept:
-            one.close()
+        last = provider.upstream.requests[-1].body["messages"]
+        [compaction] = blocks_of(last, ("compaction",))
+        assert (compaction == block[0]) is not native and len(last) < len(again)
 
     with_proxy(work, folds=True, native=native, window=WINDOW, provider=provider)
     assert provider.upstream.refusals == []
