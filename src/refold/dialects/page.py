@@ -151,7 +151,10 @@ class Page:
         overdue = dict(self.overdue)
         ordered, repairs = settled(slots, opens=not self.opened, overdue=overdue)
         if repairs and not self.opened:
-            ordered = without_opening(ordered, self.dialect.name)
+            settled_slots = ordered
+            ordered = without_opening(settled_slots, self.dialect.name)
+            if ordered is not settled_slots:
+                repairs = repairs[:-1]  # the opening is put in last
         ordered = without_thinking(ordered, self.thinking_from)
         spoken = [
             self._unmarked(message)
