@@ -9,6 +9,7 @@ import pytest
 
 import refold
 from refold.edges.proxy.report import sums
+from refold.edges.proxy.serve import Given, checked
 from tests.edges.proxy.kit import Provider, Running, with_proxy
 from tests.real.proxy.agent import SYSTEM, TOOLS, marked, tool_loop, turns, unsigned
 from tests.real.proxy.strict.anthropic_compaction import BETA
@@ -250,3 +251,38 @@ def test_a_compaction_of_the_clients_own_passes_and_its_block_stays_first(native
 
     with_proxy(work, folds=True, native=native, window=WINDOW, provider=provider)
     assert provider.upstream.refusals == []
+
+
+def test_an_agent_that_asks_openai_itself_is_passed_on_and_goes_on_behind_its_item() -> None:
+    provider = Strict()
+
+    async def work(running: Running) -> None:
+        talk: list[Json] = []
+        key = {"authorization": "Bearer k"}
+
+        async def post(path: str, body: Json) -> Json:
+            response = await running.client.post(f"/openai/v1{path}", json=body, headers=key)
+            await running.settled()
+            assert response.status_code == 200, response.text[:400]
+            return response.json()
+
+        for number, (said, answer) in enumerate(items(60)):
+            talk += said
+            if number == 5:
+                wish = {"model": "gpt-5.5", "input": talk}
+                talk = (await post("/responses/compact", wish))["output"]
+            provider.upstream.settings.script.choose = chosen(answer)
+            body = {"model": "gpt-5.5", "store": False, "input": talk}
+            talk += (await post("/responses", body))["output"]
+        last = provider.upstream.requests[-1].body["input"]
+        assert sum(item.get("type") == "compaction" for item in last) == 1
+        assert len(last) < len(talk)
+
+    with_proxy(work, folds=True, window=WINDOW, provider=provider)
+    assert provider.upstream.refusals == []
+
+
+def test_native_without_fold_is_refused_with_what_to_do() -> None:
+    with pytest.raises(refold.Invalid) as error:
+        checked(Given(store="memory:", native=True))
+    assert "--fold --native" in error.value.hint

@@ -95,17 +95,16 @@ class Held:
         self.unkept = []
         self.used_at = time.monotonic()
 
-    def wires(self, asked: Asked, *, upto: int | None = None) -> Sequence[Wire]:
+    def own_wires(self, asked: Asked, *, upto: int | None = None) -> Sequence[Wire] | None:
         """The messages of the page as the client has them; up to one of the log, if that is
-        asked."""
+        asked. None where the renderer's must stand."""
+        if asked.dialect not in BINDING:
+            return None
         context = self.context
         shown = context.page(asked.dialect)
         if upto is not None:
             shown = [one for one in shown if max(one.seqs, default=0) <= upto]
-        if asked.dialect not in BINDING:
-            wires = [one.message for one in shown]
-        else:
-            wires = self.encoded.messages(context.view, shown, self.places, asked.messages)
+        wires = self.encoded.messages(context.view, shown, self.places, asked.messages)
         return as_the_client_has_them(wires, asked.messages, asked.dialect)
 
     def keep_reply(self) -> None:

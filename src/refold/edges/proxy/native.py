@@ -67,9 +67,11 @@ class Compaction:
         wire = native_wire(request.dialect)
         if held is None or asked is None or send is None or wire is None:
             raise Unavailable("no call is being prepared")
-        fields = {name: raw for name, raw in asked.fields.items() if name != LISTS[asked.dialect]}
-        said = _marked(held.wires(asked, upto=request.span.last), asked)
-        whole: dict[str, Any] = {**fields, LISTS[asked.dialect]: said}
+        key = LISTS[asked.dialect]
+        fields = {name: raw for name, raw in asked.fields.items() if name != key}
+        own = held.own_wires(asked, upto=request.span.last)
+        said = request.call[key] if own is None else _marked(own, asked)
+        whole: dict[str, Any] = {**fields, key: said}
         plain = {**whole, **_plain(fields, "tool_choice")}
         body = msgspec.json.encode(wire.body(plain))
         status, answer = send(Sending(body, wire.path, dict(wire.headers), request.wait_s))

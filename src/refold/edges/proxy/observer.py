@@ -30,7 +30,7 @@ from refold.edges.proxy.body import (
     has_one_answer,
     is_answer,
 )
-from refold.edges.proxy.book import BINDING, Book, Held, common
+from refold.edges.proxy.book import Book, Held, common
 from refold.edges.proxy.native import Send, headers_for
 from refold.edges.proxy.page import is_own
 from refold.edges.proxy.reply import Copy, Reply, reply_of
@@ -200,8 +200,9 @@ class Observer:
         if self._is_own(held):
             return None
         held.is_swapped = True
-        if asked.dialect in BINDING:
-            return held.wires(asked)
+        own = held.own_wires(asked)
+        if own is not None:
+            return own
         wires = request[LISTS[asked.dialect]]
         return as_the_client_has_them(wires, asked.messages, asked.dialect)
 
