@@ -126,11 +126,7 @@ class Fold:
             body = body or decode(event)
             if isinstance(body, Pin) and not self._pin_is_local(body):
                 return False
-            if (
-                isinstance(body, Replace)
-                and body.keep is not None
-                and self._block_is_replaced(body)
-            ):
+            if isinstance(body, Replace) and self._needs_original(body):
                 return False
         if event.kind == "meta":
             body = body or decode(event)
@@ -329,9 +325,8 @@ class Fold:
                 self._cover(event, edit.span, edit.notice)
             case Summarize():
                 self._cover(event, edit.span, summary_text(edit), edit)
-                self.facts = bounded(
-                    {**self.facts, **{(fact.kind, fact.text): fact for fact in edit.facts}}
-                )
+                learnt = {(fact.kind, fact.text): fact for fact in edit.facts}
+                self.facts = bounded({**self.facts, **learnt})
             case _:
                 assert_never(edit)
         if edit.purpose in (CLEARED, ADOPTED, NATIVE):
@@ -393,8 +388,9 @@ class Fold:
             return pin.seq not in self.pins or not self.undoable
         return slot is not None and not slot.edits
 
-    def _block_is_replaced(self, edit: Replace) -> bool:
-        slot = self.slot_at(edit.seq)
+    def _needs_original(self, edit: Replace) -> bool:
+        """Whether lines are kept of a block that is replaced already."""
+        slot = self.slot_at(edit.seq) if edit.keep is not None else None
         return slot is not None and any(a.block == edit.block for a in slot.edits)
 
     def slot_at(self, seq: int) -> Slot | None:
