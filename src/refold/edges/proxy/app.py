@@ -27,7 +27,7 @@ from refold.edges.proxy.body import asked_of
 from refold.edges.proxy.gate import Admitted, Gate, Header
 from refold.edges.proxy.incoming import Bodies, Gone, Incoming
 from refold.edges.proxy.limits import Limits
-from refold.edges.proxy.native import ANSWER_BYTES_MAX, Sending, with_headers
+from refold.edges.proxy.native import Asking, with_headers
 from refold.edges.proxy.native import Send as Sender
 from refold.edges.proxy.observer import Observer, Taken
 from refold.edges.proxy.route import Target, target_of
@@ -269,40 +269,12 @@ class Proxy:
         self._preparing += 1
         try:
             deadline = asyncio.timeout(self._limits.prepare_s)
-            send = partial(self._ask, asyncio.get_running_loop(), call, deadline)
+            asking = Asking(self._upstream, self._limits, asyncio.get_running_loop(), deadline)
+            send = partial(asking.send, call.target, call.query, call.headers)
             work = partial(self._look, self._observer, call, body, send)
             return await self._guarded(work, PREPARING, deadline) or call
         finally:
             self._preparing -= 1
-
-    def _ask(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        call: Call,
-        deadline: asyncio.Timeout,
-        sending: Sending,
-    ) -> tuple[int, bytes]:
-        """Sends something in the place of a call, from a thread; for as long, it may be
-        prepared."""
-        wait_s = min(sending.wait_s, self._limits.native_s)
-        asked = self._asked(call, deadline, sending, wait_s)
-        return asyncio.run_coroutine_threadsafe(asked, loop).result(wait_s + 1.0)
-
-    async def _asked(
-        self, call: Call, deadline: asyncio.Timeout, sending: Sending, wait_s: float
-    ) -> tuple[int, bytes]:
-        if not deadline.expired():
-            now = asyncio.get_running_loop().time()
-            deadline.reschedule(now + wait_s + self._limits.prepare_s)
-        path = call.target.path + sending.path.encode()
-        target = msgspec.structs.replace(call.target, path=path)
-        headers = with_headers(readable(call.headers), sending.headers)
-        async with asyncio.timeout(wait_s):
-            answer = await self._upstream.send("POST", target, call.query, headers, sending.body)
-            try:
-                return answer.status, await answer.peek(ANSWER_BYTES_MAX) or b""
-            finally:
-                await answer.close()
 
     def _look(self, observer: Observer, call: Call, body: bytes, send: Sender) -> Call:
         assert call.target.known is not None

@@ -9,6 +9,7 @@ hands a call over, `app` sends, `compaction.native` asks and keeps what comes ba
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +20,14 @@ from refold.compaction.native import NativeRequest
 from refold.dialects.native import native_wire
 from refold.edges.proxy.body import LISTS, MARK, Asked, Wire
 from refold.edges.proxy.gate import Header
+from refold.edges.proxy.limits import Limits
+from refold.edges.proxy.route import Target
+from refold.edges.proxy.upstream import Upstream, readable
 from refold.errors import Unavailable
 
 if TYPE_CHECKING:
     from refold.edges.proxy.book import Held
 
-BETAS = b"anthropic-beta"
 ANSWER_BYTES_MAX = 32 * 1024 * 1024
 _CODES = ("error_code", "code", "type")
 
@@ -41,6 +44,42 @@ class Sending(Struct, frozen=True):
 
 # Sends one, and gives the status and the body of the answer. Raises what the connection raises.
 Send = Callable[[Sending], tuple[int, bytes]]
+
+
+class Asking:
+    """Sends from a thread what is asked while a call is prepared; for as long, it may be."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        limits: Limits,
+        loop: asyncio.AbstractEventLoop,
+        deadline: asyncio.Timeout,
+    ) -> None:
+        self._upstream, self._limits, self._loop = upstream, limits, loop
+        self._deadline = deadline
+
+    def send(
+        self, target: Target, query: bytes, headers: list[Header], sending: Sending
+    ) -> tuple[int, bytes]:
+        """The status and the body of the answer, in the place of the call to this target."""
+        wait_s = min(sending.wait_s, self._limits.native_s)
+        target = msgspec.structs.replace(target, path=target.path + sending.path.encode())
+        sent = with_headers(readable(headers), sending.headers)
+        answered = self._answered(target, query, sent, sending.body, wait_s)
+        return asyncio.run_coroutine_threadsafe(answered, self._loop).result(wait_s + 1.0)
+
+    async def _answered(
+        self, target: Target, query: bytes, headers: list[Header], body: bytes, wait_s: float
+    ) -> tuple[int, bytes]:
+        if not self._deadline.expired():
+            self._deadline.reschedule(self._loop.time() + wait_s + self._limits.prepare_s)
+        async with asyncio.timeout(wait_s):
+            answer = await self._upstream.send("POST", target, query, headers, body)
+            try:
+                return answer.status, await answer.peek(ANSWER_BYTES_MAX) or b""
+            finally:
+                await answer.close()
 
 
 class Compaction:
