@@ -23,6 +23,7 @@ from refold.checked import checked
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.compactor import Compactor
 from refold.compaction.hooks import Hook
+from refold.compaction.native import NativeCaller
 from refold.compaction.planning import scored
 from refold.config import Config
 from refold.conversations.names import names_checked
@@ -89,6 +90,7 @@ class Context:
         window: int | None = None,
         counter: Count | str | None = None,
         writer: Writer | None = None,
+        native: NativeCaller | None = None,
         embedder: Embedder | str | bool | None = None,
         owns_store: bool = False,
         remarks: Sequence[str] = (),
@@ -96,9 +98,9 @@ class Context:
         self.config = check_config(config or Config())
         self._open = OpenLog(store, conversation, self.config, counter=counter, model=model)
         self._shared = SharedStore(store, is_ours=owns_store).hold()
-        self._writer, self._embedder = writer, embedder
+        self._writer, self._native, self._embedder = writer, native, embedder
         self._model = ActiveModel(self._open)
-        self._compactor = Compactor(self._open, self._model, writer)
+        self._compactor = Compactor(self._open, self._model, writer, native)
         self._intake = Intake(self._open)
         self._recorder = Recorder(self._open, self._model, self._intake)
         self._pages = Pages(self._open, self._model, self._compactor)
@@ -661,6 +663,7 @@ class Context:
             window=self._model.window_of(model),
             counter=self._open.counter,
             writer=self._writer,
+            native=self._native,
             embedder=self._embedder,
         )
         twin._shared = self._shared.hold()

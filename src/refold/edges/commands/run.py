@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from refold.display import number, one_line
 from refold.edges.commands.command import Arguments, Command, Result, Screen
-from refold.edges.commands.proxy import FOLD, TOOLS, WINDOW
+from refold.edges.commands.proxy import FOLD, NATIVE, TOOLS, WINDOW
 from refold.edges.commands.session import Session
 from refold.errors import RefoldError
 from refold.system.disk import make_folder
@@ -36,6 +36,7 @@ class RunArguments(Arguments, frozen=True, kw_only=True):
     program: Annotated[tuple[str, ...], PROGRAM]
     fold: Annotated[bool, FOLD] = False
     tools: Annotated[bool, TOOLS] = False
+    native: Annotated[bool, NATIVE] = False
     window: Annotated[int, WINDOW] | None = None
 
 
@@ -65,6 +66,7 @@ def run(session: Session, arguments: RunArguments) -> Ran:
         store=session.store_url or default_store(),
         folds=arguments.fold or arguments.tools,
         tools=arguments.tools,
+        native=arguments.native,
         window=arguments.window,
         bases=bases_of(program, os.environ),
     )

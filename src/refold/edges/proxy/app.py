@@ -27,6 +27,8 @@ from refold.edges.proxy.incoming import Bodies, Gone, Incoming
 from refold.edges.proxy.inside.rounds import Rounds, can_be_read, ways_of
 from refold.edges.proxy.inside.seen import Inside
 from refold.edges.proxy.limits import Limits
+from refold.edges.proxy.native import Asking, with_headers
+from refold.edges.proxy.native import Send as Sender
 from refold.edges.proxy.observer import Finished, Observer, Taken
 from refold.edges.proxy.own_answer import Refused, Send, send_error, send_json
 from refold.edges.proxy.route import Target, session_of, target_of
@@ -206,9 +208,10 @@ class Proxy:
 
     async def _sent(self, call: Call) -> Answer:
         place = self._upstream.address(call.target.provider)
-        headers = call.headers if call.taken is None else readable(call.headers)
-        if call.taken is not None and call.taken.sent is not None:
-            headers = unpacked(headers)
+        headers, taken = call.headers, call.taken
+        if taken is not None:
+            headers = with_headers(readable(headers), taken.headers)
+            headers = headers if taken.sent is None else unpacked(headers)
         try:
             return await self._upstream.send(
                 call.method, call.target, call.query, headers, call.content
@@ -300,28 +303,33 @@ class Proxy:
             return call
         self._preparing += 1
         try:
-            work = partial(self._look, self._observer, call, body)
-            return await self._guarded(work, PREPARING) or call
+            deadline = asyncio.timeout(self._limits.prepare_s)
+            asking = Asking(self._upstream, self._limits, asyncio.get_running_loop(), deadline)
+            send = partial(asking.send, call.target, call.query, call.headers)
+            work = partial(self._look, self._observer, call, body, send)
+            return await self._guarded(work, PREPARING, deadline) or call
         finally:
             self._preparing -= 1
 
-    def _look(self, observer: Observer, call: Call, body: bytes) -> Call:
+    def _look(self, observer: Observer, call: Call, body: bytes, send: Sender) -> Call:
         assert call.target.known is not None
         asked = observer.read(body, call.target, session_of(call.headers))
         if asked is None:
             return call
         if call.target.known.counts or observer.is_beside(asked):
             return msgspec.structs.replace(call, body=observer.beside(asked))
-        taken = observer.take(asked)
+        taken = observer.take(asked, send)
         if taken is not None and taken.held is not None:
             self._told(KEPT)
         body_sent = taken.body if taken is not None else None
         return msgspec.structs.replace(call, taken=taken, body=body_sent)
 
-    async def _guarded(self, work: Callable[[], T], doing: str) -> T | None:
+    async def _guarded(
+        self, work: Callable[[], T], doing: str, deadline: asyncio.Timeout | None = None
+    ) -> T | None:
         """What the work gave; None, and a line in the log, if it failed or took too long."""
         try:
-            async with asyncio.timeout(self._limits.prepare_s):
+            async with deadline or asyncio.timeout(self._limits.prepare_s):
                 return await self._in_thread(work)
         except Exception as error:
             log.warning(_line("failed", doing=doing, error=place_of(error)))

@@ -25,13 +25,16 @@ import refold
 from refold.config import NUMBER_MAX
 from refold.conversations.recognition import recognise
 from refold.core.budget import whole_tokens
+from refold.core.model import NATIVE
 from refold.edges.proxy.body import Asked, Wire, is_answer
 from refold.edges.proxy.inside import kept as inside
 from refold.edges.proxy.inside.kept import Kept
 from refold.edges.proxy.inside.tools import added_in
 from refold.edges.proxy.limits import Limits
+from refold.edges.proxy.native import Compaction
 from refold.edges.proxy.page import Encoded
 from refold.edges.proxy.repeated import Begun
+from refold.edges.proxy.roles import as_the_client_has_them
 from refold.edges.proxy.savings import NOTE, Account, CallLine, line_of
 from refold.engine.mirror import Unchanging
 from refold.errors import RefoldError
@@ -42,15 +45,19 @@ from refold.tokens.models import model_info
 
 log = logging.getLogger("refold.proxy")
 TAG = "proxy"
+# Where thinking is bound to the front to the last block, the client's own messages must stand.
+# Others bind an item to the reasoning before it: of these, only the renderer knows what may stay.
+BINDING = frozenset({"anthropic"})
 _NUMBERS = count()
 AMENDED_MAX = 2  # a difference in the last two messages is an amendment: see `engine.mirror`
 
 
 class Folding(Struct, frozen=True, kw_only=True):
-    """Whether requests are folded, and into which window; None is that of the model. With `tools`,
-    conversations that begin now have ours."""
+    """Whether requests are folded, by whom first, and into which window; None is the model's. With
+    `tools`, conversations that begin now have ours."""
 
     folds: bool = False
+    native: bool = False  # what is due is asked of the provider first
     tools: bool = False
     window: int | None = None
     config: dict[str, Any] = {}
@@ -60,8 +67,11 @@ class Held:
     """A conversation that is held open, and the list that came last. Whoever works with it has its
     `guard`."""
 
-    def __init__(self, context: refold.Context, asked: Asked, *, known: int) -> None:
+    def __init__(
+        self, context: refold.Context, asked: Asked, *, known: int, native: Compaction
+    ) -> None:
         self.guard = threading.Lock()
+        self.native = native
         self.number = next(_NUMBERS)
         self.context = context
         self.known = known  # so many messages of the list were in the log when it was opened
@@ -101,6 +111,18 @@ class Held:
         self.has_tools = self.has_tools or asked.has_tools
         self.unkept = []
         self.used_at = time.monotonic()
+
+    def own_wires(self, asked: Asked, *, upto: int | None = None) -> Sequence[Wire] | None:
+        """The messages of the page as the client has them; up to one of the log, if that is
+        asked. None where the renderer's must stand."""
+        if asked.dialect not in BINDING:
+            return None
+        context = self.context
+        shown = context.page(asked.dialect)
+        if upto is not None:
+            shown = [one for one in shown if max(one.seqs, default=0) <= upto]
+        wires = self.encoded.messages(context.view, shown, self.places, asked.messages)
+        return as_the_client_has_them(wires, asked.messages, asked.dialect)
 
     def keep_reply(self) -> None:
         """Writes the last answer to the log, as the client will repeat it."""
@@ -181,7 +203,9 @@ class Book:
 
     # --- holding ---
 
-    def open(self, asked: Asked, id: str, *, offloads: bool = True) -> refold.Context:
+    def open(
+        self, asked: Asked, id: str, native: Compaction, *, offloads: bool = True
+    ) -> refold.Context:
         """A conversation, new or known, with the settings of the proxy."""
         context = refold.open(
             id,
@@ -189,6 +213,7 @@ class Book:
             model=asked.model or None,
             window=self.folding.window,
             config=self._config(asked, offloads=offloads),
+            native=native if self.folding.native else None,
         )
         if TAG not in context.view.tags:
             about = {"session": asked.session} if asked.session else {}
@@ -199,8 +224,12 @@ class Book:
     def _config(self, asked: Asked, *, offloads: bool) -> dict[str, Any]:
         """What the proxy needs of the settings: the client has its own cache marks and roles, and
         nothing is put on its page that it did not say."""
+        given = self.folding.config
+        ladder = loaded(given)[0].ladder
+        asks = {"ladder": tuple(dict.fromkeys((NATIVE, *ladder)))} if self.folding.native else {}
         return {
-            **self.folding.config,
+            **given,
+            **asks,
             "dialect": asked.dialect,
             "cache": False,
             "memory_tokens": 0,
@@ -217,7 +246,9 @@ class Book:
         return whole_tokens(window) if said is None else said
 
     def _hold(self, asked: Asked, id: str, known: int) -> Held:
-        held = Held(self.open(asked, id, offloads=self.folding.folds), asked, known=known)
+        native = Compaction()
+        context = self.open(asked, id, native, offloads=self.folding.folds)
+        held = Held(context, asked, known=known, native=native)
         held.large = self._large_tokens(asked)
         with self._guard:
             self._held[held.number] = held

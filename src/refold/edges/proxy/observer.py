@@ -14,14 +14,17 @@ counts; `app` passes on the client's own bytes if anything here raises.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from refold.core.model import ToolCall, ToolResult, Usage
+from refold.dialects.usage import read_usage
 from refold.edges.proxy.body import (
     LISTS,
     Asked,
+    Wire,
     answered_upto,
     asked_of,
     begins,
@@ -31,6 +34,7 @@ from refold.edges.proxy.body import (
 from refold.edges.proxy.book import Book, Held, common
 from refold.edges.proxy.inside import kept, tools
 from refold.edges.proxy.inside.seen import Inside
+from refold.edges.proxy.native import Send, headers_for
 from refold.edges.proxy.page import is_own
 from refold.edges.proxy.reply import Copy, reply_of
 from refold.edges.proxy.roles import as_the_client_has_them
@@ -40,9 +44,6 @@ from refold.edges.proxy.thinking import is_refused
 from refold.engine.mirror import Unchanging
 from refold.errors import RefoldError
 
-# Where thinking is bound to the front to the last block, the client's own messages must stand.
-# Others bind an item to the reasoning before it: of these, only the renderer knows what may stay.
-BINDING = frozenset({"anthropic"})
 STUB_TOKENS = 400  # about what stands in the place of a result that is moved out
 
 
@@ -56,6 +57,7 @@ class Taken(Struct, frozen=True, kw_only=True):
     head: int = 0
     body: bytes | None = None
     sent: list[bytes] | None = None
+    headers: dict[str, str] = {}  # beside the client's own, because of what is sent
 
     @property
     def share(self) -> float:
@@ -86,8 +88,9 @@ class Observer:
         """What a known call says; None for what is not a whole conversation."""
         return asked_of(body, target, session, self._book.begun())
 
-    def take(self, asked: Asked) -> Taken | None:
-        """Keeps a call; None for one that is no part of a conversation."""
+    def take(self, asked: Asked, send: Send | None = None) -> Taken | None:
+        """Keeps a call; None for one that is no part of a conversation. `send` asks the provider
+        for a compaction, with the headers of this call."""
         if not answered_upto(asked.messages):
             return self._first_words(asked) if begins(asked) else None
         held = self._book.find(asked)
@@ -95,11 +98,14 @@ class Observer:
         with held.guard:
             try:
                 self._follow(held, asked)
+                held.native.begin(held, asked, send)
                 return self._shown(held, asked)
             except BaseException:
                 # Nobody knows how far it came: the next call opens it anew.
                 self._book.let_go(held)
                 raise
+            finally:
+                held.native.end()
 
     def _first_words(self, asked: Asked) -> Taken:
         """The beginning of a conversation: the one moment at which our tools can be added."""
@@ -181,14 +187,14 @@ class Observer:
         moved out."""
         id = held.context.id
         held.context.close()
-        sent = self._book.open(asked, id, offloads=False)
+        sent = self._book.open(asked, id, held.native, offloads=False)
         try:
             messages = asked.messages[: answered_upto(asked.messages)]
             sent.mirror(messages, system=asked.system, tools=asked.tools)
             id = sent.id
         finally:
             sent.close()
-        held.context, held.beside = self._book.open(asked, id), ()
+        held.context, held.beside = self._book.open(asked, id, held.native), ()
 
     def _is_own(self, held: Held) -> bool:
         return not held.is_swapped and is_own(held.context.view)
@@ -196,12 +202,13 @@ class Observer:
     # --- showing ---
 
     def _shown(self, held: Held, asked: Asked) -> Taken:
-        sent = None
+        wires: Sequence[Wire] | None = None
         # A list of which more was said than the client has is not what the provider knows.
         if self._folds(held) and (held.has_inside or not asked.is_native):
-            sent = self._folded(held, asked)
+            wires = self._folded(held, asked)
         else:
             self._count_large(held)
+        sent = None if wires is None else held.encoded.encode(wires, asked.marks)
         if sent is None and held.tools:
             sent = tools.own_list(asked)
         context = held.context
@@ -212,21 +219,29 @@ class Observer:
             head=context.view.head,
             body=None if sent is None else asked.with_list(sent),
             sent=sent if held.tools else None,
+            headers=headers_for(asked.dialect, wires or ()),
         )
 
-    def _folded(self, held: Held, asked: Asked) -> list[bytes] | None:
-        """The page, encoded; None as long as that is the client's own list."""
+    def _folded(self, held: Held, asked: Asked) -> Sequence[Wire] | None:
+        """The messages of the page; None as long as it is the client's own list."""
         request = held.context.request(asked.dialect)
+        for answer in held.native.answers:
+            self._account_compaction(held, asked, answer)
         if self._is_own(held):
             return None
         held.is_swapped = True
+        own = held.own_wires(asked)
+        if own is not None:
+            return own
         wires = request[LISTS[asked.dialect]]
-        if asked.dialect in BINDING:
-            context = held.context
-            shown = context.page(asked.dialect)
-            wires = held.encoded.messages(context.view, shown, held.places, asked.messages)
-        wires = as_the_client_has_them(wires, asked.messages, asked.dialect)
-        return held.encoded.encode(wires, asked.marks)
+        return as_the_client_has_them(wires, asked.messages, asked.dialect)
+
+    def _account_compaction(self, held: Held, asked: Asked, answer: dict[str, Any]) -> None:
+        """Notes what the provider's own compaction took: it is spent, and nothing of it saved."""
+        usage = read_usage(answer.get("usage"), asked.dialect)
+        line = held.account.spent(msgspec.structs.replace(usage, model=asked.model))
+        said = {**msgspec.to_builtins(line), "text": line_text(line)}
+        held.context.note(NOTE, said, by="proxy")
 
     def recover(self, taken: Taken, status: int, answer: bytes) -> Taken | None:
         """The call made shorter, after the provider refused it as too long, or without thinking

@@ -86,6 +86,21 @@ class Account:
         other = self._other(usage, client, is_warm=broke or usage.cache_read > 0)
         return self._line(usage, client, client - usage.input, other, sign=1, folded=share < 1.0)
 
+    def spent(self, usage: Usage) -> CallLine:
+        """A call that no client made: all of it is to be saved by others."""
+        paid = cost(model_info(usage.model or None), usage)
+        return CallLine(
+            model=usage.model,
+            sent=usage.input,
+            cached=usage.cache_read,
+            written=usage.cache_write,
+            output=usage.output,
+            saved=-usage.input,
+            cost=paid,
+            saved_cost=None if paid is None else -paid,
+            folded=True,
+        )
+
     def observed(self, usage: Usage) -> CallLine:
         """A call that was passed on as it came."""
         would = max(0, usage.input - self.offset)

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from refold.edges.commands.command import Arguments, Command, Result, Screen
-from refold.edges.commands.proxy import FOLD, TOOLS, WINDOW
+from refold.edges.commands.proxy import FOLD, NATIVE, TOOLS, WINDOW
 from refold.edges.commands.session import Session
 from refold.settings.sources import default_store
 
@@ -30,6 +30,7 @@ GEMINI = Meta(description="Where Gemini is called.", extra={"metavar": "URL"})
 class ProxyArguments(Arguments, frozen=True, kw_only=True):
     fold: Annotated[bool, FOLD] = False
     tools: Annotated[bool, TOOLS] = False
+    native: Annotated[bool, NATIVE] = False
     window: Annotated[int, WINDOW] | None = None
     port: Annotated[int, PORT] = 8_743
     host: Annotated[str, HOST] = "127.0.0.1"
@@ -63,6 +64,7 @@ def run(session: Session, arguments: ProxyArguments) -> ProxyServed:
             token=os.environ.get(TOKEN, ""),
             folds=arguments.fold or arguments.tools,
             tools=arguments.tools,
+            native=arguments.native,
             window=arguments.window,
             bases={name: base for name, base in bases.items() if base},
             log_level=arguments.log,
