@@ -317,7 +317,9 @@ class Proxy:
         if asked is None:
             return call
         if call.target.known.counts or observer.is_beside(asked):
-            return msgspec.structs.replace(call, body=observer.beside(asked))
+            sent, added = observer.beside(asked)
+            headers = with_headers(call.headers, added)
+            return msgspec.structs.replace(call, body=sent, headers=headers)
         taken = observer.take(asked, send)
         if taken is not None and taken.held is not None:
             self._told(KEPT)

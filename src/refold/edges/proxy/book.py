@@ -88,6 +88,7 @@ class Held:
         self.seen: list[Wire] = []
         self.places: tuple[tuple[int, ...], ...] = ()  # the seqs of each message of that list
         self.beside: tuple[bytes, ...] = ()
+        self.headers: dict[str, str] = {}  # that the page needs beside the client's
         self.size_bytes = 0
         self.begun: Begun | None = None  # what the next body may begin with
         anchor = context.view.anchor

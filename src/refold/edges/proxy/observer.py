@@ -115,20 +115,22 @@ class Observer:
         sent = tools.own_list(asked)
         return Taken(asked=asked, body=asked.with_list(sent), sent=sent)
 
-    def beside(self, asked: Asked) -> bytes | None:
+    def beside(self, asked: Asked) -> tuple[bytes | None, dict[str, str]]:
         """What to send for a call that is only about a conversation, such as a count: the page in
-        place of what it shows, and the rest as it came; None for the client's own bytes."""
+        place of what it shows, and the rest as it came, or None for the client's own bytes; and
+        the headers that this needs."""
         held = self._book.beside(asked)
         if held is None:
-            return None
+            return None, {}
         with held.guard:
             if not held.is_swapped or common(held.seen, asked.messages) != len(held.seen):
-                return None
+                return None, {}
             inner = held.inside.inner(asked.messages)
             places = range(len(held.seen), len(asked.messages))
             rest = [one for at in places for one in inner.get(at, [asked.messages[at]])]
             asked = tools.with_tools(asked, held.tools)
-            return asked.with_list([*held.encoded.sent, *map(msgspec.json.encode, rest)])
+            sent = [*held.encoded.sent, *map(msgspec.json.encode, rest)]
+            return asked.with_list(sent), held.headers
 
     def is_beside(self, asked: Asked) -> bool:
         """Whether a call that carries a conversation is no turn of it: its tools are gone."""
@@ -209,6 +211,7 @@ class Observer:
         else:
             self._count_large(held)
         sent = None if wires is None else held.encoded.encode(wires, asked.marks)
+        held.headers = headers_for(asked.dialect, wires or ())
         if sent is None and held.tools:
             sent = tools.own_list(asked)
         context = held.context
@@ -219,7 +222,7 @@ class Observer:
             head=context.view.head,
             body=None if sent is None else asked.with_list(sent),
             sent=sent if held.tools else None,
-            headers=headers_for(asked.dialect, wires or ()),
+            headers=held.headers,
         )
 
     def _folded(self, held: Held, asked: Asked) -> Sequence[Wire] | None:

@@ -119,6 +119,25 @@ def test_every_call_of_the_provider_is_noted_once(kind: type[Strict]) -> None:
     assert provider.compactions and noted == len(provider.upstream.requests)
 
 
+def test_a_count_of_what_the_provider_compacted_is_taken() -> None:
+    provider = Strict()
+
+    async def work(running: Running) -> tuple[int, Json]:
+        talk = await played(running, provider, tool_loop(60), 3)
+        body = {"model": "claude-opus-5-5", "system": SYSTEM, "tools": TOOLS}
+        shown = [*talk, {"role": "user", "content": "Go on."}]
+        path = "/anthropic/v1/messages/count_tokens"
+        counted = await running.client.post(path, json={**body, "messages": shown}, headers=HEADERS)
+        return counted.status_code, counted.json()
+
+    status, said = with_proxy(work, tools=True, native=True, window=WINDOW, provider=provider)
+    assert provider.upstream.refusals == [] and status == 200
+    last = provider.upstream.requests[-1]
+    assert last.path.endswith("/count_tokens") and BETA in last.headers["anthropic-beta"]
+    assert last.body["messages"][0]["content"][0]["type"] == "compaction"
+    assert 0 < said["input_tokens"] < WINDOW
+
+
 def test_tools_fold_so_native_may_be_asked_for_with_them() -> None:
     given = Given(store="memory:", folds=True, native=True, tools=True)
     assert checked(given) == given
