@@ -19,7 +19,7 @@ from refold.errors import Invalid
 RATIOS = ("warn_ratio", "compact_ratio", "critical_ratio")
 NUMBERS = (
     "artifacts_days", "artifacts_bytes", "artifacts_count", "tokens_cap", "keep_recent",
-    "writer_wait_s", "reserve_tokens", "output_tokens", "offload_tokens",
+    "writer_wait_s", "native_wait_s", "reserve_tokens", "output_tokens", "offload_tokens",
     "messages_cap", "checkpoint_every", "cache_marks", "cache_life_s", "memory_tokens",
     "memory_entries",
 )  # fmt: skip
@@ -144,6 +144,8 @@ class Config(
     durability: Durability = "turn"
     # Seconds that a compaction waits for the writer.
     writer_wait_s: float = 30.0
+    # Seconds that a compaction waits for the provider, where that writes it (`native`).
+    native_wait_s: float = 120.0
     # Whether the writer looks at the ledger and its own words once more, and may add what is
     # missing.
     writer_checks: bool = False
@@ -273,6 +275,6 @@ def _ratio_faults(name: str, ratio: float, force: bool) -> Iterator[tuple[str, s
 
 def _number_faults(name: str, value: float | None) -> Iterator[tuple[str, str]]:
     least = 1 if name == "tokens_cap" else 0
-    most = WAIT_MAX_S if name == "writer_wait_s" else NUMBER_MAX
+    most = WAIT_MAX_S if name.endswith("_wait_s") else NUMBER_MAX
     if value is not None and not least <= value <= most:
         yield f"{name} is {value}", f"give a number from {least} to {most:,}"

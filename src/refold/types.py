@@ -11,6 +11,7 @@ What refold gives back is in `refold` itself; what makes a caller's own parts kn
 from refold.artifacts.describe import Describer, Summarizer
 from refold.artifacts.select import Judge
 from refold.compaction.hooks import Hook, Veto
+from refold.compaction.native import NativeCaller, NativeRequest
 from refold.core.model import Edit, Hide, Replace, Summarize
 from refold.core.plan import Ask
 from refold.dialects.protocol import Dialect
@@ -41,6 +42,8 @@ __all__ = [
     "Judge",
     "Listener",
     "Moment",
+    "NativeCaller",
+    "NativeRequest",
     "NoticeName",
     "Permitted",
     "Replace",

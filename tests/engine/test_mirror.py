@@ -353,3 +353,55 @@ def test_an_empty_list_is_refused_where_there_is_a_history(store):
         with pytest.raises(Invalid, match="empty"):
             context.mirror([])
         assert context.mirror(talk(3)).kind == "same"
+
+
+# --- what the owner does not know of ---
+
+INSIDE = [call("own", "refold_unfold"), result("own", "the original"), assistant("It is 7.")]
+SEEN = assistant("It is 7.")
+
+
+def test_what_was_said_inside_takes_the_place_of_the_one_message_that_the_owner_has(tmp_path):
+    url, begun = f"sqlite:{tmp_path}/a.db", [user("What was it?")]
+    with refold.open("c", store=url) as context:
+        context.mirror(begun)
+        first = context.mirror([*begun, SEEN], inner={1: INSIDE})
+        assert first.kind == "grown"
+        assert page_of(context) == fresh_page([*begun, *INSIDE])
+    later = [*begun, SEEN, user("Thanks.")]
+    with refold.open("c", store=url) as context:
+        known = context.mirror(later)
+        assert (known.kind, known.first_new, known.conversation) == ("grown", 2, "c")
+        assert len(known.seqs[1]) == 3
+        assert page_of(context) == fresh_page([*begun, *INSIDE, user("Thanks.")])
+
+
+def test_an_answer_that_the_owner_takes_back_goes_with_what_was_said_inside(store):
+    with refold.open("c", store=store) as context:
+        begun = [user("What was it?")]
+        context.mirror([*begun, SEEN], inner={1: INSIDE})
+        amended = context.mirror([*begun, assistant("Never mind.")])
+        assert amended.kind == "amended"
+        assert page_of(context) == fresh_page([*begun, assistant("Never mind.")])
+        again = context.mirror([*begun, SEEN, user("Thanks.")], inner={1: INSIDE})
+        assert again.kind == "amended"
+        assert page_of(context) == fresh_page([*begun, *INSIDE, user("Thanks.")])
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=6))
+def test_any_answers_may_have_more_inside_and_the_list_is_known_again(inside):
+    messages: list[Wire] = []
+    inner: dict[int, list[Wire]] = {}
+    whole: list[Wire] = []
+    for number, has_more in enumerate(inside):
+        asked, said = user(f"question {number}"), assistant(f"answer {number}")
+        more = [call(f"own{number}", "refold_grep"), result(f"own{number}", "x"), said]
+        if has_more:
+            inner[len(messages) + 1] = more
+        messages += [asked, said]
+        whole += [asked, *(more if has_more else [said])]
+    with refold.open("c", store="memory:") as context:
+        for upto in range(1, len(messages) + 1):
+            context.mirror(messages[:upto], inner=inner)
+        assert context.mirror(messages).kind == "same"
+        assert page_of(context) == fresh_page(whole)

@@ -10,8 +10,9 @@ the thresholds, `recovery` makes lessons.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -19,10 +20,12 @@ from refold import dialects
 from refold.compaction.limits import factor, limits
 from refold.compaction.trigger import Moment
 from refold.core.budget import Budget, current_tokens
-from refold.core.model import Lesson, Message, Meta, Usage
+from refold.core.model import Lesson, Message, Meta, Native, Usage, View
 from refold.core.reported import is_plausible, is_possible
 from refold.dialects import DIALECTS
-from refold.dialects.protocol import Dialect
+from refold.dialects.native import Takes, native_wire, takes_none
+from refold.dialects.page import Page
+from refold.dialects.protocol import CacheMarks, Dialect, Marker
 from refold.errors import Invalid
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
@@ -42,6 +45,7 @@ class ActiveModel:
 
     def __init__(self, log: OpenLog) -> None:
         self._log = log
+        self.keywords: Mapping[str, Any] = {}  # the caller's own, of the newest request
         self._given: dict[str, int] = {}  # windows that are not in the log yet, by model
         self.changed: list[Callable[[], None]] = []
         self._name: str | None = None
@@ -133,6 +137,41 @@ class ActiveModel:
         if dialect.output_limit:
             fields[dialect.output_limit] = self._output_tokens()
         return fields
+
+    def page(self, dialect: str) -> Page:
+        """What renders pages in this format for the model as it is now."""
+        return Page(
+            dialects.dialect(dialect),
+            bound=self.info.thinking_bound,
+            caching=self._caching(),
+            takes=self.takes(dialect),
+        )
+
+    def request(self, dialect: str, view: View) -> dict[str, Any]:
+        """The whole call for a page, with the keywords that the newest request had: they may change
+        how messages are said."""
+        page = self.page(dialect)
+        made = {**self.call_fields(page.dialect), **page.render(view).request, **self.keywords}
+        return page.dialect.finished(made)
+
+    def _caching(self) -> CacheMarks:
+        """Whose cache marks requests carry, as configured."""
+        config = self._log.config
+        by: Marker = "caller" if config.cache == "caller" else "refold" if config.cache else "none"
+        return CacheMarks(by=by, most=config.cache_marks, ttl=config.cache_ttl or "")
+
+    def takes(self, dialect: str) -> Takes:
+        """Whether what a provider wrote can be said to this model: in the format it came in, to a
+        model of that provider which knows such things."""
+        wire = native_wire(dialect)
+        if wire is None or not wire.compacts(self._name or ""):
+            return takes_none
+        own = self.info.provider
+
+        def takes(native: Native) -> bool:
+            return native.dialect == dialect and model_info(native.model).provider == own
+
+        return takes
 
     def _speaks(self, dialect: Dialect) -> bool:
         """Whether the model is called in this format. Of a model that no table knows, only the

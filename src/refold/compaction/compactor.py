@@ -22,12 +22,13 @@ from refold.compaction.active_model import ActiveModel
 from refold.compaction.adoption import adopted
 from refold.compaction.drawn import Drawn, Prepared, unedited
 from refold.compaction.hooks import Hook, SingleRun, ask_hooks
+from refold.compaction.native import NativeCaller, Provider
 from refold.compaction.planning import Job
 from refold.compaction.wish import instructions_of
 from refold.config import Config
 from refold.core.budget import Budget
 from refold.core.fold import Fold
-from refold.core.model import ADOPTED, BY_HAND, MADE_ROOM, Message, Span, Text
+from refold.core.model import ADOPTED, BY_HAND, MADE_ROOM, NATIVE, Message, Span, Text
 from refold.core.plan import Plan, Proposal, Receipt
 from refold.errors import Invalid
 from refold.log.draft import Draft
@@ -52,11 +53,18 @@ EDITED = "the page was edited by another writer meanwhile; try again"
 class Compactor:
     """Makes the page of one open log shorter. `hooks` are asked before it does."""
 
-    def __init__(self, log: OpenLog, model: ActiveModel, writer: Writer | None = None) -> None:
+    def __init__(
+        self,
+        log: OpenLog,
+        model: ActiveModel,
+        writer: Writer | None = None,
+        native: NativeCaller | None = None,
+    ) -> None:
         check_tables(log.config.strategy)
         self._log, self._model = log, model
         self._redact = redactor(self._config.redact, "summaries")
         self.asker = Asker(writer, count=log.counter, redact=self._redact) if writer else None
+        self._provider = Provider(log, model, native)
         self._single = SingleRun()
         self._scratch: dict[str, Any] = {}
         self.hooks: list[Hook] = []
@@ -104,6 +112,7 @@ class Compactor:
             scratch=self._scratch,
             instructions=instructions,
             redact=self._redact,
+            purpose=NATIVE if tuple(ladder) == (NATIVE,) else "",
         )
 
     def _latest_request(self) -> str:
@@ -203,6 +212,12 @@ class Compactor:
     def _carry_out(self, job: Job, *, auto: bool) -> Receipt:
         """Planned again if another writer edited the page meanwhile; all waiting together is
         bounded."""
+        if NATIVE in job.ladder:
+            written = self._provider.compact(job, self._draw_up, self._apply, auto=auto)
+            rest = tuple(name for name in job.ladder if name != NATIVE)
+            if written.batch or not rest:
+                return written
+            job = replace(job, ladder=rest)
         deadline = time.monotonic() + self._config.writer_wait_s
         for _ in range(PLAN_TRIES_MAX):
             receipt = self._try(job, deadline, auto=auto)
@@ -332,7 +347,9 @@ class Compactor:
             if self._prepared is not None and self._prepared.serves(job, state, current):
                 return None
             self._prepared = None
+            # What the provider is to write is not prepared: it would stand behind our own.
             is_near = self._config.auto and current >= job.budget.warn_at
+            is_near = is_near and NATIVE not in job.ladder
             return job if is_near else None
 
     def _prepare(self, job: Job) -> Prepared | None:

@@ -20,7 +20,7 @@ from refold.config import Config
 from refold.core.budget import Budget, current_tokens, page_tokens
 from refold.core.fold import Fold
 from refold.core.laws import calls_of, results_of
-from refold.core.model import Hide, Lesson, Replace, Slot, Span, View
+from refold.core.model import NATIVE, Hide, Lesson, Replace, Slot, Span, View
 from refold.core.plan import Item, Plan, Price, Proposal, Receipt, Step, price_of
 from refold.strategies.brief import (
     Ages,
@@ -85,7 +85,7 @@ def drawn_up(state: Fold, job: Job) -> tuple[Plan, View]:
     brief = _brief_of(before, current, target, job)
     spared = _spared(before, current, job)
     done = climb(state, brief, [] if spared else _rungs_of(job))
-    if job.span is None:
+    if job.span is None and job.purpose != NATIVE:
         done = _within_limit(done, brief)
     after = done.state.view()
     if job.span is not None or is_lossless_enough(brief, done, after):
@@ -168,9 +168,13 @@ def _within_limit(done: Climb, brief: Brief) -> Climb:
 
 
 def _rungs_of(job: Job) -> Sequence[tuple[str, Strategy]]:
+    """The strategies of a job. What the provider writes stands alone: nothing behind it may be
+    changed."""
     if job.span is not None:
         return [(BY_HAND, partial(hide_span, span=job.span))]
-    return [(MAKE_ROOM, hide)] if tuple(job.ladder) == (MAKE_ROOM,) else rungs(job.ladder)
+    if tuple(job.ladder) == (MAKE_ROOM,):
+        return [(MAKE_ROOM, hide)]
+    return rungs([name for name in job.ladder if (name == NATIVE) == (job.purpose == NATIVE)])
 
 
 def room_target(budget: Budget) -> int:

@@ -152,12 +152,8 @@ def resumed(mark: Bookmark, events: Mapping[int, Event]) -> Fold:
     state.meta = msgspec.structs.replace(mark.meta, **_fixed(mark, state, events))
     state.system_seq, state.system_tokens = mark.system
     state.tools_seq, state.tools_tokens = mark.tools
-    state.pins, state.request, state.anchor, state.totals = (
-        set(mark.pins),
-        mark.request,
-        mark.anchor,
-        mark.totals,
-    )
+    state.pins, state.request = set(mark.pins), mark.request
+    state.anchor, state.totals = mark.anchor, mark.totals
     state.responses, state.calibration, state.counts = mark.responses, mark.calibration, mark.counts
     state.artifacts, state.checkpoints = array("q", mark.artifacts), mark.checkpoints
     state.facts = {(fact.kind, fact.text): fact for fact in mark.facts}

@@ -21,6 +21,7 @@ from refold.core.model import (
     ADOPTED,
     CLEARED,
     COMPACT_TOOL,
+    NATIVE,
     ORIGIN,
     Anchor,
     Applied,
@@ -127,11 +128,7 @@ class Fold:
             body = body or decode(event)
             if isinstance(body, Pin) and not self._pin_is_local(body):
                 return False
-            if (
-                isinstance(body, Replace)
-                and body.keep is not None
-                and self._block_is_replaced(body)
-            ):
+            if isinstance(body, Replace) and self._needs_original(body):
                 return False
         if event.kind == "meta":
             body = body or decode(event)
@@ -331,12 +328,11 @@ class Fold:
                 self._cover(event, edit.span, edit.notice)
             case Summarize():
                 self._cover(event, edit.span, summary_text(edit), edit)
-                self.facts = bounded(
-                    {**self.facts, **{(fact.kind, fact.text): fact for fact in edit.facts}}
-                )
+                learnt = {(fact.kind, fact.text): fact for fact in edit.facts}
+                self.facts = bounded({**self.facts, **learnt})
             case _:
                 assert_never(edit)
-        if edit.purpose in (CLEARED, ADOPTED):
+        if edit.purpose in (CLEARED, ADOPTED, NATIVE):
             asked = self.slot_at(self.request)
             if asked is None or asked.standin:
                 self.request = 0
@@ -395,8 +391,9 @@ class Fold:
             return pin.seq not in self.pins or not self.undoable
         return slot is not None and not slot.edits
 
-    def _block_is_replaced(self, edit: Replace) -> bool:
-        slot = self.slot_at(edit.seq)
+    def _needs_original(self, edit: Replace) -> bool:
+        """Whether lines are kept of a block that is replaced already."""
+        slot = self.slot_at(edit.seq) if edit.keep is not None else None
         return slot is not None and any(a.block == edit.block for a in slot.edits)
 
     def slot_at(self, seq: int) -> Slot | None:
@@ -415,11 +412,10 @@ class Fold:
         """The whole estimate: system prompt, tools and every slot."""
         return self.system_tokens + self.tools_tokens + self.slot_tokens
 
-    @property
-    def changed_at(self) -> int:
-        """The seq of the newest event that changed what stood on the page before it."""
-        edited_at = self.undoable[-1][0] if self.undoable else 0
-        return max(edited_at, self.system_seq, self.tools_seq, self.erased_at)
+    def changed_at(self, but_for: str = "-") -> int:
+        """The seq of the newest event that changed what stood before it, but for this purpose."""
+        edits = (at for at, of in reversed(self.undoable) if self.purposes.get(of) != but_for)
+        return max(next(edits, 0), self.system_seq, self.tools_seq, self.erased_at)
 
     def view(self) -> View:
         """The page as a value; made once per state."""
@@ -448,7 +444,8 @@ class Fold:
                 facts=tuple(self.facts.values()),
                 undoable=tuple(self.undoable),
                 lessons=dict(self.lessons),
-                changed_at=self.changed_at,
+                changed_at=self.changed_at(),
+                bound_at=self.changed_at(but_for=NATIVE),
                 first_at_ms=self.first_at_ms,
                 updated_ms=self.updated_ms,
             )

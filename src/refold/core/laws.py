@@ -302,16 +302,17 @@ def _missing(slot: Slot, call: str, repairs: list[str]) -> Slot:
 # --- thinking ---
 
 
-def thinking_from(view: View, *, bound: bool) -> int:
+def thinking_from(view: View, *, bound: bool, native: bool = False) -> int:
     """The seq from which thinking still stands: what was thought under a page that has since
-    changed does not.
+    changed does not; what the provider wrote in the place of messages is no change, as long as
+    that is what is sent (`native`).
 
     Models that bind thinking to everything before it, the system prompt and the tools included,
     refuse it there. Others want the thinking of a tool loop that was open at the change back: for
     them it stays after the request of that time.
     """
     if bound:
-        return view.changed_at
+        return view.bound_at if native else view.changed_at
     edited_at = view.undoable[-1][0] if view.undoable else 0
     earlier = (slot for slot in reversed(view.slots) if slot.seq < edited_at)
     return next((slot.seq for slot in earlier if is_request(slot)), 0)

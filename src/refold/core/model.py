@@ -270,8 +270,9 @@ class Lesson(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 # What a batch of edits is for, where it is no ordinary compaction; its first edit says so: room
-# that an undo made necessary, messages a person chose, an empty page, a compaction made elsewhere.
-MADE_ROOM, BY_HAND, CLEARED, ADOPTED = "room", "hand", "clear", "adopt"
+# that an undo made necessary, messages a person chose, an empty page, a compaction made elsewhere,
+# one that the provider wrote.
+MADE_ROOM, BY_HAND, CLEARED, ADOPTED, NATIVE = "room", "hand", "clear", "adopt", "native"
 
 
 class Replace(
@@ -355,12 +356,20 @@ class SummaryNotes(Struct, frozen=True, kw_only=True, omit_defaults=True):
     uses: dict[str, list[str]] = field(default_factory=dict)
 
 
+class Native(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a provider's model wrote for a span: messages that only its own dialect can say."""
+
+    dialect: str
+    model: str
+    messages: list[Any]
+
+
 class Summarize(
     Struct, frozen=True, kw_only=True, tag="summarize", tag_field="type", omit_defaults=True
 ):
     """Show a span by its parts, which `summary_text` joins: `files` that were read again, `prose`
-    by a writer, a `text` by code, and `quotes`. `line` is its one-line form; `facts` are what the
-    ledger learnt from the span; `gist` or `counted` is for the summaries after it."""
+    by a writer, a `text` by code, and `quotes`; or by `native`, where that can be said. `line` is
+    its one-line form; `facts` are what the ledger learnt; `gist` or `counted` is for later ones."""
 
     batch: str
     span: Span
@@ -372,6 +381,7 @@ class Summarize(
     quotes: tuple[Quote, ...] = ()
     gist: GistNotes | None = None
     counted: SummaryNotes | None = None
+    native: Native | None = None
     reason: str = ""
     lesson: Lesson | None = None
     purpose: str = ""
@@ -525,6 +535,7 @@ class View(Struct, frozen=True, kw_only=True):
     undoable: tuple[tuple[int, str], ...] = ()
     lessons: dict[str, Lesson] = field(default_factory=dict)
     changed_at: int = 0  # the seq of the newest event that changed what stood before it
+    bound_at: int = 0  # the same, but for what the provider wrote itself: thinking stands behind it
     first_at_ms: int = 0
     updated_ms: int = 0
 

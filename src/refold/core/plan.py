@@ -15,10 +15,8 @@ from msgspec import Struct
 
 from refold.core.model import Edit, Slot, Span, Summarize, View
 
-READ_RATIO, WRITE_RATIO = (
-    0.1,
-    1.25,
-)  # of the input price, where a model's own cache prices are not known
+# Of the input price, where a model's own cache prices are not known.
+READ_RATIO, WRITE_RATIO = 0.1, 1.25
 
 
 class Ask(Struct, frozen=True, kw_only=True):

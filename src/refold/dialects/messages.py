@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from refold.core.laws import groups, settled, without_thinking
 from refold.core.model import Message, Slot
 from refold.dialects import MARKED, REASONED
+from refold.dialects.native import Takes, said, takes_none, without_opening
 from refold.dialects.protocol import Dialect
 from refold.dialects.system import is_silent
 
@@ -30,26 +31,34 @@ class PageMessage(Struct, frozen=True, kw_only=True):
 
 
 def page_messages(
-    slots: Sequence[Slot], dialect: Dialect, *, settle: bool, thinking_from: int = 0
+    slots: Sequence[Slot],
+    dialect: Dialect,
+    *,
+    settle: bool,
+    thinking_from: int = 0,
+    takes: Takes = takes_none,
 ) -> list[PageMessage]:
     """The slots in the dialect's format; `settle` puts them in lawful order first."""
     ordered = slots
     if settle:
-        ordered = [slot for slot in settled(slots)[0] if not is_silent(slot.message)]
+        lawful = without_opening(settled(slots)[0], dialect.name)
+        ordered = [slot for slot in lawful if not is_silent(slot.message)]
     ordered = without_thinking(ordered, thinking_from)
     return [
         message
         for group in groups(ordered)
-        for message in _of_group(ordered[group.start : group.stop], dialect)
+        for message in _of_group(ordered[group.start : group.stop], dialect, takes)
     ]
 
 
-def _of_group(slots: Sequence[Slot], dialect: Dialect) -> list[PageMessage]:
+def _of_group(slots: Sequence[Slot], dialect: Dialect, takes: Takes) -> list[PageMessage]:
     """The messages of slots that belong together: a slot has a part in what it changes."""
     shown: list[Wire] = []
     seqs: list[dict[int, None]] = []
-    for count, slot in enumerate(slots, start=1):
-        before, shown = shown, dialect.render([unmarked(one.message) for one in slots[:count]], [])
+    spoken: list[Message] = []
+    for slot in slots:
+        spoken += map(unmarked, said(slot, takes))
+        before, shown = shown, dialect.render(spoken, [])
         for index, wire in enumerate(shown):
             if index == len(seqs):
                 seqs.append({})

@@ -20,6 +20,7 @@ from refold.core.laws import groups, opens_page, settled, thinking_from, without
 from refold.core.model import Message, Slot, View
 from refold.dialects import MARKED
 from refold.dialects.messages import unmarked
+from refold.dialects.native import Takes, is_shown, said, takes_none, without_opening
 from refold.dialects.protocol import REFOLDS, CacheMarks, Dialect
 from refold.dialects.system import is_silent
 from refold.dialects.wire import at, copied
@@ -55,8 +56,15 @@ class _Unit(Struct, frozen=True):
 class Page:
     """Renders one conversation's views in one dialect."""
 
-    def __init__(self, dialect: Dialect, *, bound: bool, caching: CacheMarks = REFOLDS) -> None:
-        self.dialect, self.bound, self.caching = dialect, bound, caching
+    def __init__(
+        self,
+        dialect: Dialect,
+        *,
+        bound: bool,
+        caching: CacheMarks = REFOLDS,
+        takes: Takes = takes_none,
+    ) -> None:
+        self.dialect, self.bound, self.caching, self.takes = dialect, bound, caching, takes
         self._restart(None)
 
     def _restart(self, edition: object) -> None:
@@ -105,7 +113,8 @@ class Page:
         edition = (view.undoable[-1:], len(view.undoable), view.changed_at)
         if edition != self.edition or not self._leads(view.slots):
             self._restart(edition)
-            self.thinking_from = thinking_from(view, bound=self.bound)
+            native = is_shown(view.slots, self.takes)
+            self.thinking_from = thinking_from(view, bound=self.bound, native=native)
         new = view.slots[len(self.stable) :]
         for span in groups(new)[:-1]:
             self._keep(self._unit(new[span.start : span.stop]))
@@ -141,15 +150,24 @@ class Page:
         lost: list[str] = []
         overdue = dict(self.overdue)
         ordered, repairs = settled(slots, opens=not self.opened, overdue=overdue)
+        if repairs and not self.opened:
+            settled_slots = ordered
+            ordered = without_opening(settled_slots, self.dialect.name)
+            if ordered is not settled_slots:
+                repairs = repairs[:-1]  # the opening is put in last
         ordered = without_thinking(ordered, self.thinking_from)
-        said = [self._unmarked(slot) for slot in ordered if not is_silent(slot.message)]
-        messages = self.dialect.render(said, lost)
+        spoken = [
+            self._unmarked(message)
+            for slot in ordered
+            if not is_silent(slot.message)
+            for message in said(slot, self.takes)
+        ]
+        messages = self.dialect.render(spoken, lost)
         opens = any(map(opens_page, ordered))
         return _Unit(slots, messages, lost, repairs, opens, overdue)
 
-    def _unmarked(self, slot: Slot) -> Message:
-        """The message of a slot; without the cache marks it came with, unless they count."""
-        message = slot.message
+    def _unmarked(self, message: Message) -> Message:
+        """The message; without the cache marks it came with, unless they count."""
         if MARKED not in message.metadata:
             return message
         ttl = at(message.metadata, (MARKED, -1, 1, "ttl"))

@@ -10,7 +10,7 @@ has the one lock, and listeners are called with no lock held. Neighbours: `log.o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +23,7 @@ from refold.checked import checked
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.compactor import Compactor
 from refold.compaction.hooks import Hook
+from refold.compaction.native import NativeCaller
 from refold.compaction.planning import scored
 from refold.config import Config
 from refold.conversations.names import names_checked
@@ -89,6 +90,7 @@ class Context:
         window: int | None = None,
         counter: Count | str | None = None,
         writer: Writer | None = None,
+        native: NativeCaller | None = None,
         embedder: Embedder | str | bool | None = None,
         owns_store: bool = False,
         remarks: Sequence[str] = (),
@@ -96,9 +98,9 @@ class Context:
         self.config = check_config(config or Config())
         self._open = OpenLog(store, conversation, self.config, counter=counter, model=model)
         self._shared = SharedStore(store, is_ours=owns_store).hold()
-        self._writer, self._embedder = writer, embedder
+        self._writer, self._native, self._embedder = writer, native, embedder
         self._model = ActiveModel(self._open)
-        self._compactor = Compactor(self._open, self._model, writer)
+        self._compactor = Compactor(self._open, self._model, writer, native)
         self._intake = Intake(self._open)
         self._recorder = Recorder(self._open, self._model, self._intake)
         self._pages = Pages(self._open, self._model, self._compactor)
@@ -271,17 +273,23 @@ class Context:
 
     @checked
     def mirror(
-        self, messages: Sequence[Any], *, system: Any = None, tools: list[Any] | None = None
+        self,
+        messages: Sequence[Any],
+        *,
+        system: Any = None,
+        tools: list[Any] | None = None,
+        inner: Mapping[int, Sequence[Any]] | None = None,
     ) -> Mirrored:
         """Follows a history that somebody else owns: hand its whole list over, as often as you
         like. What is new is appended, a change in the last two messages amends them, and any other
         difference forks: this context then goes on in the fork, or in the branch that has the
-        list. Nothing is written twice."""
+        list. Nothing is written twice. Where more was said than its owner knows, `inner` has the
+        messages that take the place of the one there."""
         if system is not None and is_same_text(self._open.known.system, plain_system(system)):
             system = None
         if system is not None or tools is not None:
             self.update(system=system, tools=tools)
-        return self._mirror.take(messages)
+        return self._mirror.take(messages, inner or {})
 
     @checked
     def stream(self, response: Iterable[Any]) -> Iterator[Any]:
@@ -655,6 +663,7 @@ class Context:
             window=self._model.window_of(model),
             counter=self._open.counter,
             writer=self._writer,
+            native=self._native,
             embedder=self._embedder,
         )
         twin._shared = self._shared.hold()

@@ -6,12 +6,14 @@ appended. A change in the last two messages amends them: the old ones are revert
 appended. Any other difference is another history, and the log goes on in a fork; a list that comes
 back to a branch is followed there, so two owners that take turns do not rewrite each other's log. A
 page of ours that comes back is known as such. Nothing is ever written twice, whoever hands it over
-how often. Neighbours: `recorder` appends, `log.open_log` moves between branches.
+how often. Where more was said than the owner knows of, all of it takes the place of the one message
+that he has, under its key. Neighbours: `recorder` appends, `log.open_log` moves between branches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -28,6 +30,9 @@ from refold.log.reading import branches
 AMENDED_MAX = 2  # so many messages at the end may change without being another history
 TRIES_MAX = 5
 ID_CHARS_MAX, FRONT_CHARS = 64, 8
+
+Inner = Mapping[int, Sequence[Any]]  # by its place in the list, what was said for one message
+NOTHING_INSIDE: Inner = MappingProxyType({})
 
 Kind = Literal["same", "grown", "amended", "forked", "moved"]
 
@@ -59,8 +64,9 @@ class Mirror:
         self._seen: list[Any] = []  # the list that came last, which nobody changes
         self._seen_fronts: list[bytes] = []
 
-    def take(self, messages: Sequence[Any]) -> Mirrored:
-        """Lets the log follow the list."""
+    def take(self, messages: Sequence[Any], inner: Inner = NOTHING_INSIDE) -> Mirrored:
+        """Lets the log follow the list; what is `inner` is appended in place of the message there,
+        if that is new."""
         kind: Kind = "same"
         first_new = len(messages)
         with self._log.guard:
@@ -75,7 +81,7 @@ class Mirror:
                     return Mirrored(
                         kind=kind, first_new=first_new, seqs=seqs, conversation=self._log.id
                     )
-                found = self._follow(messages, fronts, known, places)
+                found = self._follow(messages, fronts, known, places, inner)
                 kind = max(kind, found, key=_WEIGHT.__getitem__)
                 first_new = min(first_new, known)
         raise Conflict(
@@ -139,11 +145,16 @@ class Mirror:
     # --- following ---
 
     def _follow(
-        self, messages: Sequence[Any], fronts: Sequence[bytes], known: int, places: int
+        self,
+        messages: Sequence[Any],
+        fronts: Sequence[bytes],
+        known: int,
+        places: int,
+        inner: Inner,
     ) -> Kind:
         """One step nearer to the list; what it was."""
         if places == len(self._here()):
-            self._append(messages, fronts, known)
+            self._append(messages, fronts, known, inner)
             return "grown"
         branch = self._better_branch(fronts, known)
         if branch is not None:
@@ -155,9 +166,15 @@ class Mirror:
         self._fork(places, fronts[known] if known < len(fronts) else fronts[known - 1])
         return "forked"
 
-    def _append(self, messages: Sequence[Any], fronts: Sequence[bytes], known: int) -> None:
-        for message, front in zip(messages[known:], fronts[known:], strict=True):
-            self._recorder.append(message, None, Stamp(key=key_of(front)))
+    def _append(
+        self, messages: Sequence[Any], fronts: Sequence[bytes], known: int, inner: Inner
+    ) -> None:
+        for place in range(known, len(messages)):
+            key = key_of(fronts[place])
+            if place in inner:
+                self._recorder.append_under(key, inner[place])
+            else:
+                self._recorder.append(messages[place], None, Stamp(key=key))
 
     def _better_branch(self, fronts: Sequence[bytes], known: int) -> str | None:
         """The branch of this history that has more of the list than the log here."""

@@ -7,6 +7,7 @@ from os import PathLike, fspath
 from typing import Any
 
 from refold.checked import checked
+from refold.compaction.native import NativeCaller
 from refold.config import Config
 from refold.conversations.names import id_for, named, names_checked
 from refold.engine.context import Context
@@ -33,6 +34,7 @@ def open(
     config: Config | Mapping[str, Any] | None = None,
     counter: Callable[[str], int] | str | None = None,
     writer: Writer | None = None,
+    native: NativeCaller | None = None,
     embedder: Embedder | str | bool | None = None,
     read_only: bool = False,
 ) -> Context:
@@ -45,10 +47,12 @@ def open(
     overrides `refold.toml`, `[tool.refold]` and `REFOLD_*`. `counter` is a function from text to
     tokens, or a name: `exact`, `estimate`, a vocabulary. `writer` is the model that puts what is
     compacted in words: any callable from `refold.types.Request` to `refold.types.Answer`, such as
-    `refold.endpoint`. `embedder` makes vectors of texts for `search`, or names one
-    (`bert:FOLDER`); without one, the extra `semantic` or `semantic-large` does if it is installed,
-    and False means none. With `read_only=True` the conversation must be there (NotFound), nothing
-    in the store's folder changes, whatever is asked, and what would write raises Denied.
+    `refold.endpoint`. `native` calls the provider where that is to write compactions itself
+    (`refold.types.NativeRequest`, the strategy `native`). `embedder` makes vectors of texts for
+    `search`, or names one (`bert:FOLDER`); without one, the extra `semantic` or `semantic-large`
+    does if it is installed, and False means none. With `read_only=True` the conversation must be
+    there (NotFound), nothing in the store's folder changes, whatever is asked, and what would write
+    raises Denied.
     """
     _check_names(conversation, name)
     effective, _ = loaded(config)
@@ -65,6 +69,7 @@ def open(
             window=window,
             counter=counter,
             writer=writer,
+            native=native,
             embedder=embedder,
             owns_store=opened is not store,
             remarks=[*remarks(config), *unknown_tables(effective.strategy)],

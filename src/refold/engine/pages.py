@@ -19,9 +19,9 @@ from refold.core.budget import current_tokens
 from refold.core.laws import thinking_from
 from refold.dialects import openai_chat
 from refold.dialects.messages import PageMessage, page_messages
+from refold.dialects.native import is_shown
 from refold.dialects.openai_chat.alternation import alternating
 from refold.dialects.page import Page, Rendered
-from refold.dialects.protocol import CacheMarks, Marker
 from refold.errors import Invalid, OverBudget
 from refold.log.open_log import OpenLog
 
@@ -46,6 +46,7 @@ class Pages:
     ) -> dict[str, Any]:
         """The whole call, with the caller's own keywords last. `before` is called with the lock
         held, once others' events are read and before there is made room."""
+        self._model.keywords = overrides
         rendered = self.render(dialect, before)
         spoken = dialects.dialect(self._model.dialect(dialect))
         is_given = spoken.output_limit in overrides
@@ -58,8 +59,13 @@ class Pages:
         with self._log.reading() as state:
             view = state.view()
             spoken = dialects.dialect(self._model.dialect(dialect))
-            first = thinking_from(view, bound=self._model.info.thinking_bound)
-            return page_messages(view.slots, spoken, settle=settle, thinking_from=first)
+            takes = self._model.takes(spoken.name)
+            native = is_shown(view.slots, takes)
+            bound = self._model.info.thinking_bound
+            first = thinking_from(view, bound=bound, native=native)
+            return page_messages(
+                view.slots, spoken, settle=settle, thinking_from=first, takes=takes
+            )
 
     def render(self, dialect: str | None, before: Callable[[], None] = _add_nothing) -> Rendered:
         """The request for a page that fits, durable once this returns."""
@@ -133,21 +139,13 @@ class Pages:
 
     def _page(self, dialect: str) -> Page:
         if dialect not in self._pages:
-            bound = self._model.info.thinking_bound
-            spoken, caching = dialects.dialect(dialect), self._caching()
-            self._pages[dialect] = Page(spoken, bound=bound, caching=caching)
+            self._pages[dialect] = self._model.page(dialect)
         return self._pages[dialect]
 
     @property
     def waiting(self) -> int | None:
         """The head that the newest request showed, while its reply has not come."""
         return None if self._is_answered else self.shown
-
-    def _caching(self) -> CacheMarks:
-        """Whose cache marks requests carry, as configured."""
-        config = self._log.config
-        by: Marker = "caller" if config.cache == "caller" else "refold" if config.cache else "none"
-        return CacheMarks(by=by, most=config.cache_marks, ttl=config.cache_ttl or "")
 
     def take_shown(self) -> int:
         """The head that the request showed which is answered now. Without a request since the

@@ -51,6 +51,14 @@ class Recorder:
         with self._log.guard:
             return append_once(self._log, self.keys, stamp, lambda: self._drafts([parsed], by))
 
+    def append_under(self, key: str, messages: Sequence[Any]) -> list[Event]:
+        """Appends messages that have one key: all of them, or none if the log has it."""
+        given = [[replace(one, key=key) for one in self.parse(message)] for message in messages]
+        with self._log.guard:
+            return append_once(
+                self._log, self.keys, Stamp(key=key), lambda: self._drafts(given, None)
+            )
+
     def extend(self, messages: Sequence[Any], by: str | None) -> list[Event]:
         """Appends a list in few writes, none of them larger than a store takes."""
         given = [self._parsed_at(messages, place) for place in range(len(messages))]

@@ -172,7 +172,7 @@ def _texts(files: Sequence[Path], chars_max: int) -> dict[Path, str]:
 
 def _place(view: View) -> Slot | None:
     """The newest stand-in that can be written again alone: nothing else that may go lies
-    inside its span."""
+    inside its span. What a provider wrote cannot be written again."""
     for slot in reversed(view.slots):
         inside = [
             one
@@ -180,7 +180,8 @@ def _place(view: View) -> Slot | None:
             if slot.seq <= one.seq <= slot.last and one.seq not in view.pins
         ]
         if slot.standin and inside == [slot]:
-            return slot
+            is_native = slot.summary is not None and slot.summary.native is not None
+            return None if is_native else slot
     return None
 
 

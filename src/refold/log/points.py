@@ -23,6 +23,7 @@ from refold.core.model import (
     BY_HAND,
     CLEARED,
     MADE_ROOM,
+    NATIVE,
     Body,
     Checkpoint,
     Event,
@@ -96,6 +97,7 @@ _EDITS = {
     MADE_ROOM: "the oldest made room",
     CLEARED: "the page was cleared",
     ADOPTED: "a compaction from elsewhere",
+    NATIVE: "a compaction by the provider",
 }
 
 

@@ -3,7 +3,8 @@ encoded, and arguments that are JSON themselves.
 
 A short text is looked at together with the name of its field, which may tell what it is. Of bytes
 and hashes only what is surely a secret goes: a note would make them unreadable. What a hash or a
-signature said of an object that was changed goes with it. Neighbours: `redact` has the rules for a
+signature said of an object that was changed goes with it, and so does what a provider wrote and
+would no longer know. Neighbours: `redact` has the rules for a
 text; a copy without secrets and a log that is shared are made by this.
 """
 
@@ -21,8 +22,11 @@ from refold.redaction.redact import Redact
 NAMED_CHARS = 400
 KEY_CHARS = 8  # a shorter key of an object is a name
 # Fields whose texts are bytes in base64, or hashes.
-ENCODED = ("data", "signature", "digest", "arguments_hash")
+ENCODED = ("data", "signature", "digest", "arguments_hash", "encrypted_content")
 HASHES = ("signature", "arguments_hash")
+# What a provider wrote for a span, which it takes back unaltered only.
+SEALED, SEALED_FIELDS = "native", {"dialect", "model", "messages"}
+ADOPTED = "adopt"  # what an edit is for that has lost it: its text stands, as anybody's would
 
 
 class PlainRedactor:
@@ -49,6 +53,9 @@ class PlainRedactor:
         clean = {self._key(key): self.value(item, key) for key, item in value.items()}
         if value.get("type") == "opaque" and isinstance(value.get("data"), str):
             clean["data"] = self.encoded(value["data"])
+        if _is_sealed(value.get(SEALED)) and clean[SEALED] != value[SEALED]:
+            del clean[SEALED]
+            clean["purpose"] = ADOPTED
         if clean == value:
             return clean
         return {name: inner for name, inner in clean.items() if name not in HASHES}
@@ -89,6 +96,10 @@ class PlainRedactor:
         if clean == text:
             return data
         return base64.b64encode(clean.encode("utf-8", "surrogatepass")).decode()
+
+
+def _is_sealed(value: object) -> bool:
+    return isinstance(value, dict) and value.keys() == SEALED_FIELDS
 
 
 def decoded(data: str) -> str | None:

@@ -23,6 +23,7 @@ from refold.core.model import (
     Edit,
     Hide,
     Message,
+    Opaque,
     Replace,
     Slot,
     Span,
@@ -158,9 +159,10 @@ def protected(view: View) -> set[int]:
 
 def with_kept(view: View, config: Config, budget: Budget) -> View:
     """The page with what stays whole as far as it is bearable pinned, so that no strategy has to
-    know of it: system messages, and results of excluded tools."""
+    know of it: system messages, results of excluded tools, and what a provider wrote for messages
+    that are not here."""
     limit = budget.input_max / budget.factor
-    held = {*view.pins, *_system_seqs(view, SYSTEM_SHARE * limit)}
+    held = {*view.pins, *_system_seqs(view, SYSTEM_SHARE * limit), *_compacted_seqs(view)}
     held |= _excluded_seqs(view, config.exclude_tools, EXCLUDED_SHARE * limit)
     return view if held == view.pins else replace(view, pins=frozenset(held))
 
@@ -175,6 +177,19 @@ def _system_seqs(view: View, left: float) -> set[int]:
             break
         held.add(slot.seq)
     return held
+
+
+def _compacted_seqs(view: View) -> set[int]:
+    """The newest compaction that came as a message: nobody else can read what it stands for."""
+    for slot in reversed(view.slots):
+        for block in slot.message.blocks:
+            if isinstance(block, Opaque) and _is_compaction(block.raw):
+                return {slot.seq}
+    return set()
+
+
+def _is_compaction(raw: Any) -> bool:
+    return isinstance(raw, dict) and raw.get("type") == "compaction"
 
 
 def _excluded_seqs(view: View, names: Sequence[str], left: float) -> set[int]:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from refold.core.codec import kind_of
 from refold.core.fold import Fold
 from refold.core.laws import broken
-from refold.core.model import Edit, Event, Hide, Replace, Slot, Summarize, View
+from refold.core.model import NATIVE, Edit, Event, Hide, Replace, Slot, Summarize, View
 from refold.core.plan import Ask, Proposal, Step
 from refold.core.shortened import text_of
 from refold.core.summary import summary_text
@@ -83,7 +83,7 @@ def is_lossless_enough(brief: Brief, done: Climb, page: View) -> bool:
 def brief_for(brief: Brief, name: str, view: View) -> Brief:
     """What one strategy is given: the page as it is now, and its own settings."""
     shown = view
-    if name != LAST_RUNG and not brief.is_chosen:
+    if name not in (LAST_RUNG, NATIVE) and not brief.is_chosen:
         shown = with_kept(view, brief.config, brief.budget)
     if name in BY_TOKENS:
         shown = _without_tail(brief, shown)
@@ -182,18 +182,19 @@ def _try_edits(
     except (LookupError, ValueError, OverflowError) as error:
         # Of the right types, but of nothing on this page.
         return [], state, f"failed: {failure(error)}"
-    faults = _new_faults(state, after) if taken else set()
+    may_cover = any(proposal.edit.purpose == NATIVE for proposal in taken)
+    faults = _new_faults(state, after, may_cover_request=may_cover) if taken else set()
     if faults:
         return [], state, "refused: " + "; ".join(sorted(faults))
     return taken, after, ""
 
 
-def _new_faults(before: Fold, after: Fold) -> set[str]:
+def _new_faults(before: Fold, after: Fold, *, may_cover_request: bool) -> set[str]:
     """The broken laws of a page that the page before it did not break."""
     faults = set(broken(after.view()))
     if faults:  # checking a page is expensive, so the one before is left alone without need
         faults -= set(broken(before.view()))
-    if _has_request(before) and not _has_request(after):
+    if _has_request(before) and not _has_request(after) and not may_cover_request:
         # The laws allow a page that was cleared; no strategy may clear it.
         faults.add("the latest user request is not on the page")
     return faults

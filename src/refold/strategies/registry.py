@@ -51,6 +51,7 @@ BUILT_IN: dict[str, tuple[str, Settings]] = {
     "gist": ("gist", {"instructions": str}),
     "hide": ("hide", {"preset": str, "fraction": float}),
     "fit": ("fit", {}),
+    "native": ("native", {}),
     "clear": ("clear", _CLEAR),
     "keep": ("keep", {"head": int, "tail": int, "lines": int, "min_tokens": int}),
     "window": ("window", {"by": str, "keep": int, "max_tokens": int, "max_age_hours": float}),

@@ -13,7 +13,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -43,7 +44,19 @@ from refold.writer.exchange import (
 )
 from refold.writer.quote import Redact, quoted, shortened
 
-__all__ = ["Answer", "Asker", "Outcome", "Question", "Request", "Writer", "bill", "room_for"]
+__all__ = [
+    "Answer",
+    "Asker",
+    "Outcome",
+    "Question",
+    "Request",
+    "Writer",
+    "bill",
+    "room_for",
+    "timed",
+]
+
+T = TypeVar("T")
 
 REST_S = 300.0
 USELESS_MAX = 2
@@ -102,18 +115,18 @@ class Asker:
         Rejected if there is no proper answer by then."""
         if not self._busy.acquire(blocking=False):
             raise Rejected("an earlier call is still running")
-        given: list[Answer] = []
-        call = _Call(lambda: given.append(answer_of(self.writer(request))), done=self._busy.release)
         try:
-            call.wait(request.wait_s)
+            work = partial(self._answer, request)
+            answer = timed(work, request.wait_s, done=self._busy.release)
         except Rejected:
             raise
         except Exception as error:
             raise Rejected(self._reason(error)) from error
-        if not given:
-            raise Rejected(f"no answer within {round(request.wait_s, 1):g} s")
-        words = words_of(given[0].text, given[0].finished, given[0].reasoning)
-        return self.redact(words), given[0].usage
+        words = words_of(answer.text, answer.finished, answer.reasoning)
+        return self.redact(words), answer.usage
+
+    def _answer(self, request: Request) -> Answer:
+        return answer_of(self.writer(request))
 
     def _answers_within(self, questions: Sequence[Question], wait_s: float) -> list[Outcome]:
         """The outcomes that there are in time; those of the last questions may be missing."""
@@ -221,6 +234,16 @@ class Asker:
         room = question.tokens_max - self.count("\n".join(added))
         words = capped(words, max(PROSE_TOKENS_MIN // 2, room), self.count)
         return words, additions(f"{words}\n{made}", facts)
+
+
+def timed(work: Callable[[], T], wait_s: float, *, done: Callable[[], None] = lambda: None) -> T:
+    """What the work gives, after so many seconds at the latest. Rejected if there is nothing by
+    then; what the work raises is raised."""
+    given: list[T] = []
+    _Call(lambda: given.append(work()), done=done).wait(wait_s)
+    if not given:
+        raise Rejected(f"no answer within {round(wait_s, 1):g} s")
+    return given[0]
 
 
 def _all_unanswered(questions: Sequence[Question], reason: str) -> list[Outcome]:

@@ -135,6 +135,13 @@ def test_installing_and_uninstalling_gives_the_same_bytes(project):
     assert path.read_bytes() == before
 
 
+def test_a_file_that_install_made_goes_with_uninstall(project):
+    path = settings_file.place_of("local")
+    assert run("hook", "claude-code", "install", "--yes").exit_code == 0
+    assert run("hook", "claude-code", "uninstall", "--yes").exit_code == 0
+    assert not path.exists()
+
+
 def test_the_change_is_shown_and_without_anybody_to_ask_it_is_not_made(project):
     done = run("hook", "claude-code", "install")
     assert done.exit_code == 2

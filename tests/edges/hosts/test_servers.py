@@ -140,9 +140,41 @@ def test_installing_twice_and_uninstalling(host):
     assert "has the server already" in again.stdout
     assert path.read_bytes() == made
     assert run("mcp", "uninstall", host, "--yes").exit_code == 0
-    assert b"refold" not in path.read_bytes()
+    assert not path.exists()
     assert "has no server" in run("mcp", "uninstall", host, "--yes").stdout
     assert not Path("a.db").exists()
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_file_that_somebody_else_put_something_into_stays(host):
+    path = place_of(host, "user" if host == "codex" else "project")
+    run("mcp", "install", host, "--yes")
+    own = "model = 'o4'\n" if path.suffix == ".toml" else '{"theirs": 1,'
+    text = path.read_text()
+    path.write_text(own + (text if path.suffix == ".toml" else text[1:]))
+    assert run("mcp", "uninstall", host, "--yes").exit_code == 0
+    left = path.read_text()
+    assert "refold" not in left
+    assert "o4" in left or json.loads(left) == {"theirs": 1}
+
+
+@pytest.mark.parametrize("text", ["{}", '{"mcpServers": {}}'])
+def test_an_empty_file_in_words_of_somebody_else_stays(text):
+    path = place_of("claude-code", "project")
+    path.write_text(text)
+    run("mcp", "install", "claude-code", "--yes")
+    run("mcp", "uninstall", "claude-code", "--yes")
+    assert json.loads(path.read_text()) == {}
+
+
+def test_a_link_to_a_file_of_ours_stays_a_link(tmp_path):
+    path = place_of("claude-code", "project")
+    real = tmp_path / "dotfile.json"
+    path.symlink_to(real)
+    run("mcp", "install", "claude-code", "--yes")
+    run("mcp", "uninstall", "claude-code", "--yes")
+    assert path.is_symlink()
+    assert json.loads(real.read_text()) == {}
 
 
 def test_without_anybody_to_ask_nothing_is_changed():

@@ -97,6 +97,8 @@ def with_proxy(
     work: Callable[[Running], Awaitable[T]],
     *,
     folds: bool = False,
+    native: bool = False,
+    tools: bool = False,
     window: int | None = None,
     store: str | Path = "memory:",
     gate: Gate | None = None,
@@ -110,7 +112,9 @@ def with_proxy(
         behind = provider or Provider()
         client = httpx.AsyncClient(transport=httpx.ASGITransport(behind))
         given = limits or Limits()
-        folding = Folding(folds=folds, window=window, config=config or {})
+        folding = Folding(
+            folds=folds or tools, native=native, tools=tools, window=window, config=config or {}
+        )
         book = Book(refold.open_store(str(store)), folding, given)
         proxy = Proxy(
             Upstream(client=client), Observer(book), gate=gate, limits=given, close=book.close

@@ -14,7 +14,7 @@ from refold.edges.proxy import repeated
 from refold.edges.proxy.repeated import MARK, Listed, read
 
 KEY = "messages"
-Said = tuple[dict[str, bytes], list[Any], list[Any]]
+Said = tuple[dict[str, bytes], list[Any], list[Any], bytes]
 
 TEXTS = st.sampled_from(
     ["", "a", "]}", '"messages":[', '"list"', ",", "ü\ud7ff", '{"role":"user"}']
@@ -49,7 +49,7 @@ def said(listed: Listed | None) -> Said | None:
     if listed is None:
         return None
     fields = {name: bytes(raw) for name, raw in listed.fields.items()}
-    return fields, listed.messages, listed.marks
+    return fields, listed.messages, listed.marks, bytes(listed.came)
 
 
 def outcome(body: bytes, *known: repeated.Begun) -> Said | str | None:
@@ -75,6 +75,8 @@ def test_what_is_read_on_is_what_is_read_as_a_whole(
         known = () if first is None or first.begun is None else (first.begun,)
         assert outcome(body, *known) == outcome(body)
         first = read(body, KEY, known)
+        assert first is not None
+        assert json.loads(bytes(first.came)) == json.loads(body)[KEY]
 
 
 @given(LISTS, FIELDS, st.sampled_from(FORMS), st.data())

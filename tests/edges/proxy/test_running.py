@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -266,3 +267,28 @@ def test_a_package_that_is_not_there_is_looked_for_once(monkeypatch: pytest.Monk
     assert sys.modules.pop(name) is None
     serve._search_once("json")
     assert importlib.import_module("json") is not None
+
+
+def test_a_proxy_that_takes_long_to_start_or_answers_now_and_then_is_not_frozen(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Only silence counts, and only once it could have answered."""
+    answers, now = [False], [100.0]
+    monkeypatch.setattr(supervisor, "_answers", lambda _: answers[0])
+    monkeypatch.setattr(supervisor, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    kept = object.__new__(supervisor.Supervisor)
+    kept._given, kept._asked_s = Given(store="memory:"), 0.0
+    kept._heard_s = now[0] + supervisor.READY_S
+
+    def frozen_after(wait_s: float) -> bool:
+        now[0] += wait_s
+        return kept._is_frozen()
+
+    assert not frozen_after(supervisor.READY_S)
+    assert not frozen_after(supervisor.SILENT_S)
+    assert frozen_after(supervisor.PROBE_S)
+    answers[0] = True
+    assert not frozen_after(supervisor.PROBE_S)
+    answers[0] = False
+    assert not frozen_after(supervisor.SILENT_S)
+    assert frozen_after(supervisor.PROBE_S)

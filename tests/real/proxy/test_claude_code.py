@@ -4,6 +4,7 @@ upstream: a long tool loop with thinking, folded, and nothing refused."""
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -49,6 +50,48 @@ def answer_to(request: dict[str, Any]) -> Answer:
     command = {"command": f"seq {step * 1_000} {step * 1_000 + lines}", "description": "counts"}
     use = {"type": "tool_use", "id": f"toolu_{step:04d}", "name": "Bash", "input": command}
     return Answer([{"type": "thinking", "thinking": f"Step {step}."}, use])
+
+
+LOOKUP = {"type": "tool_use", "name": "refold_search", "input": {"query": "1000"}}
+
+
+def looked_up_first(request: dict[str, Any]) -> Answer:
+    """The same by a model that looks something up before every fourth command, at the last one
+    beside it."""
+    answer = answer_to(request)
+    step = int(answer.said[-1].get("id", "0")[-4:])
+    own = f"own_{step:04d}"
+    if not request.get("tools") or step % 4 or own in json.dumps(request["messages"]):
+        return answer
+    call = {**LOOKUP, "id": own}
+    if step == STEPS - 4:
+        return Answer([*answer.said[:-1], call, answer.said[-1]])
+    return Answer([{"type": "thinking", "thinking": f"Before step {step}."}, call])
+
+
+def test_claude_code_notices_nothing_of_tools_that_are_answered_inside(tmp_path: Path) -> None:
+    store = f"sqlite:{tmp_path}/claude.db"
+    asked = ["-p", "count", "--model", "claude-opus-5-5", "--allowedTools", "Bash(seq:*)"]
+    with serving(script=Script(choose=looked_up_first), window=400_000) as upstream:
+        environ = {**os.environ, **QUIET, "HOME": str(tmp_path), "ANTHROPIC_BASE_URL": upstream.url}
+        options = ["--tools", "--window", "50000", "--store", store]
+        done = subprocess.run(
+            [*COMMAND, "run", *options, str(program()), *asked, "--output-format", "stream-json",
+             "--verbose"],
+            env=environ,
+            cwd=tmp_path,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            timeout=300,
+            text=True,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "All done." in done.stdout
+    assert "refold_search" not in done.stdout
+    assert upstream.refusals == []
+    calls = [one for one in upstream.requests if one.body.get("tools")]
+    assert all("refold_search" in str(one.body["tools"]) for one in calls)
+    assert told_by(store, "proxy", "report")["total"]["calls"] == len(calls)
 
 
 @pytest.mark.parametrize("options", [(), ("--fold", "--window", "50000"), ("--fold",)])

@@ -3,14 +3,20 @@ refused."""
 
 from __future__ import annotations
 
+import json
 import random
+import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from refold.edges.proxy.serve import Given
@@ -95,6 +101,61 @@ def test_a_client_that_leaves_in_the_middle_stops_nobody(tmp_path: Path) -> None
             next(response.iter_raw())
         assert agent.ask() == said
         assert "failed" not in proxy.log()
+
+
+class Wire:
+    """A provider that only keeps the bytes that come, connection by connection."""
+
+    def __init__(self) -> None:
+        self.came: list[bytearray] = []
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        threading.Thread(target=self._take, daemon=True).start()
+
+    def _take(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._read, args=(connection,), daemon=True).start()
+
+    def _read(self, connection: socket.socket) -> None:
+        came = bytearray()
+        self.came.append(came)
+        with connection, suppress(OSError):
+            while part := connection.recv(65_536):
+                came += part
+
+    def close(self) -> None:
+        self._listening.close()
+
+
+@pytest.mark.parametrize("path", ["/anthropic/v1/messages", "/anthropic/v1/files"])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_half_a_request_of_a_client_that_dies_is_never_a_whole_one_upstream(
+    path: str, chunked: bool, tmp_path: Path
+) -> None:
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "x" * 9_000}]})
+    half = body[:5_000].encode()
+    length = b"transfer-encoding: chunked" if chunked else b"content-length: %d" % len(body)
+    wire = Wire()
+    try:
+        with proxied(tmp_path, wire.url) as proxy:
+            client = socket.create_connection(("127.0.0.1", proxy.port))
+            head = b"POST %b HTTP/1.1\r\nhost: localhost\r\n%b\r\n\r\n" % (path.encode(), length)
+            client.sendall(head + (b"%x\r\n%b\r\n" % (len(half), half) if chunked else half))
+            time.sleep(0.5)
+            client.close()
+            time.sleep(0.5)
+    finally:
+        wire.close()
+    for came in wire.came:
+        head, _, sent = bytes(came).partition(b"\r\n\r\n")
+        assert not sent.endswith(b"0\r\n\r\n")
+        if b"chunked" not in head.lower():
+            [said] = [one for one in head.lower().split(b"\r\n") if b"content-length" in one]
+            assert len(sent) < int(said.partition(b":")[2])
 
 
 def test_a_chunk_is_passed_on_before_the_next_one_is_there(tmp_path: Path) -> None:
@@ -191,5 +252,61 @@ def test_a_proxy_that_keeps_dying_is_replaced_by_one_that_only_passes_on(tmp_pat
             agent = Agent(f"{supervisor.url}/anthropic", upstream, queue="")
             agent.talk = [{"role": "user", "content": "hi"}]
             assert agent.ask()
+        finally:
+            supervisor.stop()
+
+
+@pytest.mark.parametrize("tools", [False, True])
+def test_a_folded_session_goes_on_in_a_proxy_that_only_passes_on(
+    tools: bool, tmp_path: Path
+) -> None:
+    """Nobody knows its page there: what was thought under it is left out, and the agent goes on."""
+    given = Given(store=f"sqlite:{tmp_path}/x.db", folds=True, tools=tools, window=30_000)
+    with serving(script=Script(choose=answer_to)) as upstream:
+        given = msgspec.structs.replace(given, bases={"anthropic": upstream.url})
+        agent = Agent("", upstream)
+        for plain, parts in ((False, turns(LOOP[:61])), (True, turns(LOOP[60:]))):
+            supervisor = Supervisor(msgspec.structs.replace(given, plain=plain))
+            try:
+                assert supervisor.is_ready()
+                agent.url = f"{supervisor.url}/anthropic"
+                for said, _ in parts:
+                    agent.talk += said
+                    agent.talk.append({"role": "assistant", "content": agent.ask()})
+            finally:
+                supervisor.stop()
+    assert upstream.refusals and all("signature" in one for one in upstream.refusals)
+    assert len(agent.talk) == len(LOOP)
+
+
+def stop_until_killed(supervisor: Supervisor) -> None:
+    """Freezes the proxy, and waits until somebody has noticed."""
+    frozen = supervisor.process
+    frozen.send_signal(signal.SIGSTOP)
+    frozen.wait(60)
+
+
+@pytest.mark.parametrize("is_waiting", [False, True])
+def test_a_proxy_that_is_frozen_is_started_again_and_costs_no_turn(
+    is_waiting: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Frozen before a call comes, or while the call waits for its answer."""
+    monkeypatch.setattr("refold.edges.proxy.supervisor.SILENT_S", 2.0)
+    said = [{"type": "text", "text": "word " * 100}]
+    with serving(Answer(said, slow_s=1.0 if is_waiting else 0.0), said) as upstream:
+        bases = {"anthropic": upstream.url}
+        supervisor = Supervisor(Given(store=f"sqlite:{tmp_path}/x.db", bases=bases))
+        try:
+            assert supervisor.is_ready()
+            agent = Agent(f"{supervisor.url}/anthropic", upstream, queue="")
+            agent.talk = [{"role": "user", "content": "hi"}]
+            freezing = threading.Thread(target=stop_until_killed, args=(supervisor,))
+            asked = threading.Timer(0.3 if is_waiting else 0.0, freezing.start)
+            asked.start()
+            if not is_waiting:
+                time.sleep(0.5)
+            assert agent.ask() == said
+            freezing.join(60)
+            assert supervisor.frozen == 1
         finally:
             supervisor.stop()

@@ -13,6 +13,7 @@ import pytest
 from tests.real.proxy.agent import Agent, ResponsesAgent, item_turns, tool_loop, turns, unsigned
 from tests.real.proxy.process import proxied
 from tests.real.proxy.recorded import ABSENT, folder, recorded
+from tests.real.proxy.strict.script import Answer
 from tests.real.proxy.strict.server import Upstream, serving
 
 SESSIONS_MAX = 3
@@ -63,6 +64,53 @@ def test_a_long_tool_loop_is_folded_and_nothing_is_refused(
     assert fronts_kept(upstream) > 0.9
 
 
+@pytest.mark.parametrize("streams", [False, True])
+def test_the_provider_compacts_a_long_tool_loop_and_its_thinking_goes_on(
+    streams: bool, tmp_path: Path
+) -> None:
+    options = ("--fold", "--native", "--window", "30000")
+    with serving() as upstream, proxied(tmp_path, upstream.url, *options) as proxy:
+        upstream.script.choose = summarized
+        agent = Agent(f"{proxy.url}/anthropic", upstream, streams=streams)
+        play(agent, tool_loop(60))
+        report = proxy.refold("proxy", "report")["total"]
+    assert upstream.refusals == []
+    asked = [one for one in upstream.requests if "compaction" in one.body]
+    assert len(asked) >= 2 and report["calls"] == 61 + len(asked)
+    blocks = [block for one in upstream.requests[-1].body["messages"] for block in one["content"]]
+    kinds = [block["type"] for block in blocks]
+    assert kinds[0] == "compaction" and kinds.count("thinking") == kinds.count("tool_use") > 3
+
+
+def summarized(request: dict[str, Any]) -> Answer | None:
+    """What the upstream says where it is asked for a compaction."""
+    return Answer("Files were read.") if "compaction" in request else None
+
+
+def test_openai_compacts_a_long_tool_loop(tmp_path: Path) -> None:
+    options = ("--fold", "--native", "--window", "30000")
+    with serving() as upstream, proxied(tmp_path, upstream.url, *options) as proxy:
+        play(ResponsesAgent(f"{proxy.url}/openai", upstream), item_loop(60))
+    assert upstream.refusals == []
+    paths = [one.path for one in upstream.requests]
+    assert any(path.endswith("/responses/compact") for path in paths)
+
+
+def item_loop(count: int) -> list[dict[str, Any]]:
+    """A made-up session with reasoning before every call."""
+    items: list[dict[str, Any]] = [
+        {"type": "message", "role": "user", "content": "Mend the login."}
+    ]
+    for number in range(count):
+        id = f"call_{number}"
+        items.append({"type": "reasoning", "summary": []})
+        items.append({"type": "function_call", "call_id": id, "name": "r", "arguments": "{}"})
+        output = f"file {number}\n" + "a line of output\n" * 200
+        items.append({"type": "function_call_output", "call_id": id, "output": output})
+    said = [{"type": "output_text", "text": "Done.", "annotations": []}]
+    return [*items, {"type": "message", "role": "assistant", "content": said}]
+
+
 def test_observing_sends_the_bytes_that_came(tmp_path: Path) -> None:
     with serving() as upstream, proxied(tmp_path, upstream.url) as proxy:
         agent = Agent(f"{proxy.url}/anthropic", upstream)
@@ -76,16 +124,18 @@ def test_observing_sends_the_bytes_that_came(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "base"), [("anthropic", "anthropic"), ("openai_responses", "openai")]
 )
+@pytest.mark.parametrize("by", [(), ("--native",)])
 @pytest.mark.parametrize("window", [30_000, 60_000])
 def test_recorded_sessions_are_folded_and_nothing_is_refused(
-    kind: str, base: str, window: int, tmp_path: Path
+    kind: str, base: str, window: int, by: tuple[str, ...], tmp_path: Path
 ) -> None:
     caller = Agent if kind == "anthropic" else ResponsesAgent
     for name, messages in recorded(kind, SESSIONS_MAX):
         place = tmp_path / name
         place.mkdir()
-        options = ("--fold", "--window", str(window))
+        options = ("--fold", *by, "--window", str(window))
         with serving(window=1_000_000) as upstream, proxied(place, upstream.url, *options) as proxy:
+            upstream.script.choose = summarized
             play(caller(f"{proxy.url}/{base}", upstream), messages)
             assert "failed" not in proxy.log()
         assert upstream.refusals == [], name

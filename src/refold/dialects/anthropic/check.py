@@ -181,20 +181,23 @@ _BLOCKS: dict[str, tuple[tuple[str, ...], Callable[[dict[str, Any]], Faults]]] =
 
 def _order_faults(request: Mapping[str, Any], messages: list[dict[str, Any]]) -> Faults:
     first = messages[0]["role"]
+    content = messages[0]["content"]
+    is_compacted = isinstance(content, list) and content[0]["type"] == "compaction"
     thinking = request.get("thinking")
     is_on = isinstance(thinking, dict) and thinking.get("type") != "disabled"
-    if first != "user":
+    if first != "user" and not is_compacted:
         yield f"messages[0]: the first message is {first}, not user"
-    version = _version(request.get("model"))
+    version = version_of(request.get("model"))
     if messages[-1]["role"] == "assistant":
         place = f"messages[{len(messages) - 1}]"
         yield from (f"{place}: {fault}" for fault in _prefill_faults(messages[-1], version, is_on))
     yield from _place_faults(messages, version)
+    yield from _compaction_faults(messages)
     if is_on:
         yield from _loop_faults(messages)
 
 
-def _version(model: Any) -> Version:
+def version_of(model: Any) -> Version:
     """The version in a model's name; None where no model is named, or it has no such version."""
     found = _VERSION.search(model) if isinstance(model, str) else None
     return None if found is None else (int(found[1] or found[3]), int(found[2] or found[4] or 0))
@@ -221,6 +224,19 @@ def _place_faults(messages: list[dict[str, Any]], version: Version) -> Faults:
             yield f"messages[{index}]: a system message, which this model refuses"
         elif messages[index - 1]["role"] != "user":
             yield f"messages[{index}]: a system message that does not follow a user's"
+
+
+def _compaction_faults(messages: list[dict[str, Any]]) -> Faults:
+    """The faults of compactions that were asked for: at most one, as the first block."""
+    found = [
+        f"messages[{index}].content[{at}]"
+        for index, message in enumerate(messages)
+        for at, block in enumerate(objects_in(message["content"]))
+        if block["type"] == "compaction" and block.get("signature") and block.get("content")
+    ]
+    yield from (f"{place}: a second compaction block" for place in found[1:])
+    if found and found[0] != "messages[0].content[0]":
+        yield f"{found[0]}: a compaction block that is not the first block"
 
 
 def _loop_faults(messages: list[dict[str, Any]]) -> Faults:

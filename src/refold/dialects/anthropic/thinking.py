@@ -17,6 +17,7 @@ from operator import is_
 from typing import Any
 
 from refold.dialects.anthropic.marks import MARK, with_marks_in_order
+from refold.dialects.anthropic.native import has_block, with_beta
 from refold.dialects.wire import EMPTY, objects_in
 from refold.errors import Invalid
 
@@ -30,9 +31,10 @@ Wire = dict[str, Any]
 
 
 def finished(request: Wire, *, output_max: int | None = None) -> Wire:
-    """The whole call as the provider takes it: ready to think, if it is to, and with no more than
-    four cache marks, where keywords brought some of their own."""
-    made = ready_to_think(request)
+    """The whole call as the provider takes it: ready to think, if it is to, with the beta that what
+    it holds needs, and with no more than four cache marks, where keywords brought some of their
+    own."""
+    made = ready_to_think(with_beta(request) if has_block(request) else request)
     if output_max is not None:
         made = _with_room_to_think(made, output_max)
     beginning = [*objects_in(made.get("system")), *objects_in(made.get("tools"))]

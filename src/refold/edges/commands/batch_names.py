@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from refold.core.model import ADOPTED, BY_HAND, CLEARED, MADE_ROOM
+from refold.core.model import ADOPTED, BY_HAND, CLEARED, MADE_ROOM, NATIVE
 
 COMPACTION = "compaction"
 BATCHES = {
@@ -10,6 +10,7 @@ BATCHES = {
     BY_HAND: "hide",
     CLEARED: "clear",
     ADOPTED: COMPACTION,
+    NATIVE: COMPACTION,
 }
 
 

@@ -17,13 +17,13 @@ from msgspec import Meta
 
 from refold.display import number, one_line
 from refold.edges.commands.command import Arguments, Command, Result, Screen
-from refold.edges.commands.proxy import FOLD, WINDOW
+from refold.edges.commands.proxy import FOLD, NATIVE, TOOLS, WINDOW
 from refold.edges.commands.session import Session
 from refold.errors import RefoldError
 from refold.system.disk import make_folder
 
 if TYPE_CHECKING:
-    from refold.edges.proxy.tally import Tally
+    from refold.edges.proxy.supervisor import Ended
 
 LOG = "proxy.log"
 PROGRAM = Meta(
@@ -35,6 +35,8 @@ PROGRAM = Meta(
 class RunArguments(Arguments, frozen=True, kw_only=True):
     program: Annotated[tuple[str, ...], PROGRAM]
     fold: Annotated[bool, FOLD] = False
+    tools: Annotated[bool, TOOLS] = False
+    native: Annotated[bool, NATIVE] = False
     window: Annotated[int, WINDOW] | None = None
 
 
@@ -46,6 +48,7 @@ class Ran(Result, frozen=True, kw_only=True):
     kept: int  # calls
     unkept: int
     why: str = ""  # something was not kept
+    frozen: int = 0  # times that the proxy no longer answered
 
 
 def run(session: Session, arguments: RunArguments) -> Ran:
@@ -61,7 +64,9 @@ def run(session: Session, arguments: RunArguments) -> Ran:
     program = arguments.program[0]
     given = Given(
         store=session.store_url or default_store(),
-        folds=arguments.fold,
+        folds=arguments.fold or arguments.tools,
+        tools=arguments.tools,
+        native=arguments.native,
         window=arguments.window,
         bases=bases_of(program, os.environ),
     )
@@ -69,9 +74,11 @@ def run(session: Session, arguments: RunArguments) -> Ran:
         given = checked(given)
     except RefoldError as error:
         tell(f"no proxy: {error}")
+    if arguments.tools and "gemini" in given.bases and len(given.bases) == 1:
+        tell("Gemini is passed on without refold's tools")
     with _log_file(session) as log:
         ended = run_agent(arguments.program, given, os.environ, log=log, tell=tell)
-    ran = _ran(program, given.store, ended.tally)
+    ran = _ran(program, given.store, ended)
     if ended.status:
         if session.screen is not None:
             show(ran, session.screen)
@@ -79,10 +86,18 @@ def run(session: Session, arguments: RunArguments) -> Ran:
     return ran
 
 
-def _ran(program: str, store: str, tally: Tally | None) -> Ran:
+def _ran(program: str, store: str, ended: Ended) -> Ran:
+    tally = ended.tally
     if tally is None:
         return Ran(program=program, store=store, kept=0, unkept=0, why="there was no proxy")
-    return Ran(program=program, store=store, kept=tally.kept, unkept=tally.unkept, why=tally.why)
+    return Ran(
+        program=program,
+        store=store,
+        kept=tally.kept,
+        unkept=tally.unkept,
+        why=tally.why,
+        frozen=ended.frozen,
+    )
 
 
 @contextmanager
@@ -105,6 +120,8 @@ def _for_the_owner(path: str, flags: int) -> int:
 
 def show(ran: Ran, screen: Screen) -> None:
     """Beside the output, which is the agent's."""
+    if ran.frozen:
+        screen.note(f"the proxy no longer answered and was started again, {_times(ran.frozen)}")
     if ran.why:
         what = f"{number(ran.unkept, 'call')} NOT kept" if ran.kept and ran.unkept else "NOT kept"
         screen.note(f"{what}, because {one_line(ran.why)}")
@@ -112,6 +129,10 @@ def show(ran: Ran, screen: Screen) -> None:
         screen.note(f"kept in {ran.store}; what was saved: {screen.call('proxy report')}")
     elif not ran.why:
         screen.note("nothing was kept: no call of a conversation came through")
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 COMMAND = Command(

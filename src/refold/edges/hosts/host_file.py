@@ -1,7 +1,8 @@
 """Files by which other programs are set up: read, shown with a change, and written.
 
 Only what is ours is ever changed, and only once it was shown and agreed to. A file is written whole
-or not at all, and not if somebody changed it meanwhile; what is not understood is left as it is.
+or not at all, and not if somebody changed it meanwhile; what is not understood is left as it is. A
+file that we made goes once nothing is left in it.
 Neighbours: `servers` and `hooks.settings_file` say what changes, their commands ask.
 """
 
@@ -22,6 +23,7 @@ from refold.system.disk import os_failure
 
 FILE_BYTES_MAX = 4_000_000
 MEND = "mend the file first"
+_NOTHING = ("", "{}")
 
 Settings = dict[str, Any]
 
@@ -84,10 +86,17 @@ def difference(before: bytes, after: str, name: str) -> list[str]:
 
 
 def write(path: Path, before: bytes, after: str) -> None:
-    """Writes the file, unless it is no longer what it was. A link stays one."""
+    """Writes the file, unless it is no longer what it was; deletes it if it was made by us and
+    nothing is left in it. A link stays one."""
     target = Path(os.path.realpath(path))
     if read(target) != before:
         raise Conflict(f"{path} was changed meanwhile", hint="do it again")
+    if after.strip() in _NOTHING and _is_our_work(before, path):
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise os_failure(error, f"delete {path}") from error
+        return
     made = target.with_name(f"{target.name}.{os.getpid()}.new")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -99,3 +108,12 @@ def write(path: Path, before: bytes, after: str) -> None:
         with contextlib.suppress(OSError):
             made.unlink()
         raise os_failure(error, f"write {path}") from error
+
+
+def _is_our_work(before: bytes, path: Path) -> bool:
+    """Whether the file is to the byte what we write where there was none. A file of somebody who
+    had nothing in it either is like it, and says as much as no file."""
+    if path.is_symlink():
+        return False
+    is_json = path.suffix == ".json"
+    return not is_json or json_text(json_in(before, path), b"").encode() == before

@@ -13,8 +13,7 @@ import asyncio
 import json
 import logging
 import time
-import traceback
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -25,36 +24,38 @@ from msgspec import Struct
 
 from refold.edges.proxy.gate import Admitted, Gate, Header
 from refold.edges.proxy.incoming import Bodies, Gone, Incoming
+from refold.edges.proxy.inside.rounds import Rounds, can_be_read, ways_of
+from refold.edges.proxy.inside.seen import Inside
 from refold.edges.proxy.limits import Limits
-from refold.edges.proxy.observer import Observer, Taken
-from refold.edges.proxy.route import Target, target_of
+from refold.edges.proxy.native import Asking, with_headers
+from refold.edges.proxy.native import Send as Sender
+from refold.edges.proxy.observer import Finished, Observer, Taken
+from refold.edges.proxy.own_answer import Refused, Send, send_error, send_json
+from refold.edges.proxy.route import Target, session_of, target_of
 from refold.edges.proxy.savings import line_text
-from refold.edges.proxy.tally import KEPT, Told, reason_of
-from refold.edges.proxy.upstream import Answer, Content, Upstream, end_to_end, readable
+from refold.edges.proxy.tally import KEPT, Told, place_of, reason_of
+from refold.edges.proxy.thinking import is_refused, without_thinking
+from refold.edges.proxy.upstream import (
+    Answer,
+    Content,
+    Upstream,
+    end_to_end,
+    readable,
+    unpacked,
+)
 from refold.edges.proxy.usage import UsageReader
-from refold.errors import OUTCOMES, RefoldError, Unavailable
+from refold.errors import RefoldError, Unavailable
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 T = TypeVar("T")
 
-SESSION_HEADERS = (b"x-claude-code-session-id", b"session_id", b"x-session-id")
 OVERFLOW_STATUSES = frozenset({400, 413, 422})
 READY = b"/refold/ready"  # the only path that is the proxy's own
 PREPARING = "preparing"
 CROWDED = "too many calls are being prepared"
 ERROR_BYTES_MAX = 1024 * 1024
-STATUSES = {"unauthorized": 401, "upgrade": 426, "upstream": 502, "slow": 504}
 log = logging.getLogger("refold.proxy")
-
-
-class Refused(RefoldError):
-    """An answer of the proxy's own, by a code of STATUSES."""
-
-    def __init__(self, code: str, message: str, *, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.code = code  # type: ignore[misc]
 
 
 class CutOff(Exception):
@@ -136,14 +137,14 @@ class Proxy:
         except Gone:
             return
         except RefoldError as error:
-            await _send_error(send, error)
+            await send_error(send, error)
         finally:
             self._running -= 1
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         admitted = self._gate.admitted(scope)
         if admitted.path == READY:
-            await _send(send, 200, b'{"ready": true}')
+            await send_json(send, 200, b'{"ready": true}')
             return
         call = await self._call(scope, receive, admitted)
         held = call.incoming.size
@@ -166,9 +167,8 @@ class Proxy:
         )
 
     async def _read(self, receive: Receive, target: Target) -> Incoming:
-        looks = self._observer is not None and target.known is not None
         try:
-            return await self._bodies.read(receive, looks=looks)
+            return await self._bodies.read(receive, looks=target.known is not None)
         except TimeoutError:
             raise Refused("slow", "the request came too slowly") from None
 
@@ -198,13 +198,20 @@ class Proxy:
     async def _exchange(self, call: Call, send: Send) -> None:
         call = await self._looked_at(call)
         response = await self._sent(call)
-        if call.taken is not None and response.status in OVERFLOW_STATUSES:
-            call, response = await self._recovered(call, call.taken, response)
-        await self._relay(call, response, send)
+        if call.target.known is not None and response.status in OVERFLOW_STATUSES:
+            call, response = await self._recovered(call, response)
+        sent = call.taken.sent if call.taken is not None else None
+        if sent is not None and response.is_success and can_be_read(response):
+            await self._relay_inside(call, sent, response, send)
+        else:
+            await self._relay(call, response, send)
 
     async def _sent(self, call: Call) -> Answer:
         place = self._upstream.address(call.target.provider)
-        headers = call.headers if call.taken is None else readable(call.headers)
+        headers, taken = call.headers, call.taken
+        if taken is not None:
+            headers = with_headers(readable(headers), taken.headers)
+            headers = headers if taken.sent is None else unpacked(headers)
         try:
             return await self._upstream.send(
                 call.method, call.target, call.query, headers, call.content
@@ -230,19 +237,52 @@ class Proxy:
             if call.taken is not None and reader is not None:
                 self._finish(call.taken, reader)
 
-    async def _recovered(self, call: Call, taken: Taken, response: Answer) -> tuple[Call, Answer]:
-        """The call again, made shorter, if the provider said that it was too long; once."""
+    async def _relay_inside(
+        self, call: Call, sent: list[bytes], response: Answer, send: Send
+    ) -> None:
+        """Passes on what the client is to see of an answer that may call our own tools."""
+        taken, observer = call.taken, self._observer
+        assert taken is not None and observer is not None
+        taken.answered()
+        kept = [taken]
+
+        def keep(inside: Inside) -> None:
+            kept[:] = [observer.keep_inside(taken, inside) or taken]
+
+        async def again(body: bytes) -> Answer:
+            return await self._sent(msgspec.structs.replace(call, body=body))
+
+        ways = ways_of(again, self._guarded, partial(observer.answers, taken), keep)
+        rounds = Rounds(taken.asked, sent, ways, send, rounds_max=self._limits.rounds)
+        try:
+            await rounds.relay(response)
+        except httpx.HTTPError as error:
+            raise CutOff(type(error).__name__) from None
+        finally:
+            self._finish_rounds(taken, kept[0], rounds)
+
+    async def _recovered(self, call: Call, response: Answer) -> tuple[Call, Answer]:
+        """The call again, once, if the provider said that it was too long, made shorter; or that
+        thinking in it stands elsewhere, without that."""
         answer = await response.peek(ERROR_BYTES_MAX)
-        if answer is None or self._observer is None:
+        if answer is None:
             return call, response
-        shorter = await self._guarded(
-            partial(self._observer.recover, taken, response.status, answer), "recovering"
-        )
-        if shorter is None or shorter.body is None:
+        again = await self._mended(call, response.status, answer)
+        if again is None:
             return call, response
         await response.close()
-        call = msgspec.structs.replace(call, taken=shorter, body=shorter.body)
-        return call, await self._sent(call)
+        return again, await self._sent(again)
+
+    async def _mended(self, call: Call, status: int, answer: bytes) -> Call | None:
+        if call.taken is not None and self._observer is not None:
+            work = partial(self._observer.recover, call.taken, status, answer)
+            taken = await self._guarded(work, "recovering")
+            if taken is None or taken.body is None:
+                return None
+            return msgspec.structs.replace(call, taken=taken, body=taken.body)
+        body = call.content if is_refused(status, answer) else b""
+        plain = without_thinking(body) if isinstance(body, bytes) else None
+        return None if plain is None else msgspec.structs.replace(call, body=plain)
 
     # --- what refold does, which may fail ---
 
@@ -263,31 +303,38 @@ class Proxy:
             return call
         self._preparing += 1
         try:
-            work = partial(self._look, self._observer, call, body)
-            return await self._guarded(work, PREPARING) or call
+            deadline = asyncio.timeout(self._limits.prepare_s)
+            asking = Asking(self._upstream, self._limits, asyncio.get_running_loop(), deadline)
+            send = partial(asking.send, call.target, call.query, call.headers)
+            work = partial(self._look, self._observer, call, body, send)
+            return await self._guarded(work, PREPARING, deadline) or call
         finally:
             self._preparing -= 1
 
-    def _look(self, observer: Observer, call: Call, body: bytes) -> Call:
+    def _look(self, observer: Observer, call: Call, body: bytes, send: Sender) -> Call:
         assert call.target.known is not None
-        asked = observer.read(body, call.target, _session_of(call.headers))
+        asked = observer.read(body, call.target, session_of(call.headers))
         if asked is None:
             return call
         if call.target.known.counts or observer.is_beside(asked):
-            return msgspec.structs.replace(call, body=observer.beside(asked))
-        taken = observer.take(asked)
+            sent, added = observer.beside(asked)
+            headers = with_headers(call.headers, added)
+            return msgspec.structs.replace(call, body=sent, headers=headers)
+        taken = observer.take(asked, send)
         if taken is not None and taken.held is not None:
             self._told(KEPT)
         body_sent = taken.body if taken is not None else None
         return msgspec.structs.replace(call, taken=taken, body=body_sent)
 
-    async def _guarded(self, work: Callable[[], T], doing: str) -> T | None:
+    async def _guarded(
+        self, work: Callable[[], T], doing: str, deadline: asyncio.Timeout | None = None
+    ) -> T | None:
         """What the work gave; None, and a line in the log, if it failed or took too long."""
         try:
-            async with asyncio.timeout(self._limits.prepare_s):
+            async with deadline or asyncio.timeout(self._limits.prepare_s):
                 return await self._in_thread(work)
         except Exception as error:
-            log.warning(_line("failed", doing=doing, error=_place_of(error)))
+            log.warning(_line("failed", doing=doing, error=place_of(error)))
             if doing == PREPARING:
                 self._told(reason_of(error))
             return None
@@ -299,33 +346,37 @@ class Proxy:
 
     def _finish(self, taken: Taken, reader: UsageReader) -> None:
         """Keeps what the call was billed, while the client goes on."""
-        task = asyncio.ensure_future(self._finished(taken, reader))
+        if self._observer is not None:
+            work = partial(self._observer.finish, taken, reader.usage, reader.copy)
+            self._account(work, is_new=taken.held is None)
+
+    def _finish_rounds(self, taken: Taken, kept: Taken, rounds: Rounds) -> None:
+        """The same for a call with our tools; an answer that is kept already is not kept again."""
+        if self._observer is None:
+            return
+        if kept is taken and len(rounds.readers) == 1:
+            self._finish(taken, rounds.readers[0])
+            return
+        usages = [reader.usage for reader in rounds.readers]
+        work = partial(self._observer.finish_rounds, taken, kept, usages)
+        self._account(work, is_new=taken.held is None)
+
+    def _account(self, work: Callable[[], Finished | None], *, is_new: bool) -> None:
+        task = asyncio.ensure_future(self._accounted(work, is_new=is_new))
         self._finishing.add(task)
         task.add_done_callback(self._finishing.discard)
 
-    async def _finished(self, taken: Taken, reader: UsageReader) -> None:
-        if self._observer is None:
-            return
-        work = partial(self._observer.finish, taken, reader.usage, reader.copy)
+    async def _accounted(self, work: Callable[[], Finished | None], *, is_new: bool) -> None:
         finished = await self._guarded(work, "accounting")
         if finished is None:
             return
-        if taken.held is None:
+        if is_new:
             self._told(KEPT)
-        if finished.line is not None:
-            log.info("%s: %s", finished.conversation, line_text(finished.line))
+        for line in finished.lines:
+            log.info("%s: %s", finished.conversation, line_text(line))
 
 
 # --- small parts ---
-
-
-def _session_of(headers: list[Header]) -> str:
-    """The session that a client says it is; several of these make one."""
-    for name in SESSION_HEADERS:
-        found = next((value for given, value in headers if given == name), None)
-        if found:
-            return found.decode("latin-1")[:200]
-    return ""
 
 
 async def _pump(response: Answer, reader: UsageReader | None, send: Send) -> None:
@@ -345,30 +396,5 @@ async def _left(receive: Receive) -> None:
         pass
 
 
-async def _send_error(send: Send, error: RefoldError) -> None:
-    """An error in a form that the providers' SDKs read."""
-    status = STATUSES.get(error.code) or OUTCOMES.get(error.code, (500, 1))[0]
-    said = {"type": f"refold_{error.code}".replace("-", "_"), "message": f"refold proxy: {error}"}
-    retry = [(b"retry-after", b"1")] if isinstance(error, Unavailable) else []
-    await _send(send, status, json.dumps({"type": "error", "error": said}).encode(), retry)
-
-
-async def _send(send: Send, status: int, body: bytes, more: Sequence[Header] = ()) -> None:
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    start = {"type": "http.response.start", "status": status, "headers": [*headers, *more]}
-    await send(start)
-    await send({"type": "http.response.body", "body": body})
-
-
 def _line(event: str, **said: str) -> str:
     return json.dumps({"event": event, **said})
-
-
-def _place_of(error: Exception) -> str:
-    """What failed and where, without a word of what was being read."""
-    places = [
-        f"{one.filename.rpartition('/')[2]}:{one.lineno}"
-        for one in traceback.extract_tb(error.__traceback__)
-    ]
-    code = error.code if isinstance(error, RefoldError) else ""
-    return " ".join([type(error).__name__, code, *places])

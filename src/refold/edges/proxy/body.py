@@ -49,7 +49,8 @@ class Mark(Struct, frozen=True):
 
 class Asked(Struct, frozen=True, kw_only=True):
     """A call as it was read, its messages without cache marks. `is_native` says that the provider
-    was asked to shorten the list itself: then it is not folded here."""
+    was asked to shorten the list itself: then it is not folded here. `came` is the list as it came,
+    marks and all; in `fields` it is empty."""
 
     dialect: str
     model: str
@@ -59,6 +60,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     size_bytes: int
     is_native: bool
     fields: dict[str, Raw]
+    came: memoryview = memoryview(b"")
     begun: Begun | None = None  # what the next call may begin with
 
     @property
@@ -110,6 +112,7 @@ def asked_of(
         size_bytes=len(body),
         is_native=_is_native(listed.fields),
         fields=listed.fields,
+        came=listed.came,
         begun=listed.begun,
     )
 

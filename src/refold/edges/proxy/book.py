@@ -15,6 +15,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -24,27 +25,40 @@ import refold
 from refold.artifacts.intake import whole_tokens
 from refold.config import NUMBER_MAX
 from refold.conversations.recognition import recognise
+from refold.core.model import NATIVE
 from refold.edges.proxy.body import Asked, Wire, is_answer
+from refold.edges.proxy.inside import kept as inside
+from refold.edges.proxy.inside.kept import Kept
+from refold.edges.proxy.inside.tools import added_in
 from refold.edges.proxy.limits import Limits
+from refold.edges.proxy.native import Compaction
 from refold.edges.proxy.page import Encoded
 from refold.edges.proxy.repeated import Begun
+from refold.edges.proxy.roles import as_the_client_has_them
 from refold.edges.proxy.savings import NOTE, Account, CallLine, line_of
 from refold.engine.mirror import Unchanging
 from refold.errors import RefoldError
+from refold.log.notes import Noted
 from refold.settings.sources import loaded
 from refold.stores.protocol import Store
 from refold.tokens.models import model_info
 
 log = logging.getLogger("refold.proxy")
 TAG = "proxy"
+# Where thinking is bound to the front to the last block, the client's own messages must stand.
+# Others bind an item to the reasoning before it: of these, only the renderer knows what may stay.
+BINDING = frozenset({"anthropic"})
 _NUMBERS = count()
 AMENDED_MAX = 2  # a difference in the last two messages is an amendment: see `engine.mirror`
 
 
 class Folding(Struct, frozen=True, kw_only=True):
-    """Whether requests are folded, and into which window; None is that of the model."""
+    """Whether requests are folded, by whom first, and into which window; None is the model's. With
+    `tools`, conversations that begin now have ours."""
 
     folds: bool = False
+    native: bool = False  # what is due is asked of the provider first
+    tools: bool = False
     window: int | None = None
     config: dict[str, Any] = {}
 
@@ -53,20 +67,28 @@ class Held:
     """A conversation that is held open, and the list that came last. Whoever works with it has its
     `guard`."""
 
-    def __init__(self, context: refold.Context, asked: Asked, *, known: int) -> None:
+    def __init__(
+        self, context: refold.Context, asked: Asked, *, known: int, native: Compaction
+    ) -> None:
         self.guard = threading.Lock()
+        self.native = native
         self.number = next(_NUMBERS)
         self.context = context
         self.known = known  # so many messages of the list were in the log when it was opened
         # What was sent folded once goes on so: its thinking stands under the page, and its own list
         # may no longer fit.
-        calls = list(_calls(context))
-        self.is_swapped = any(line.folded for line, _ in calls)
+        notes = context.log.notes()
+        calls = list(_calls(notes))
+        self.has_inside = any(note.kind == inside.NOTE for note in notes)
+        self.is_swapped = self.has_inside or any(line.folded for line, _ in calls)
+        self.tools = added_in(notes)  # ours, as this conversation began with them
+        self.inside = Kept(asked.dialect)
         self.dialect, self.session, self.model = asked.dialect, asked.session, asked.model
         self.has_tools = asked.has_tools
         self.seen: list[Wire] = []
         self.places: tuple[tuple[int, ...], ...] = ()  # the seqs of each message of that list
         self.beside: tuple[bytes, ...] = ()
+        self.headers: dict[str, str] = {}  # that the page needs beside the client's
         self.size_bytes = 0
         self.begun: Begun | None = None  # what the next body may begin with
         anchor = context.view.anchor
@@ -91,10 +113,23 @@ class Held:
         self.unkept = []
         self.used_at = time.monotonic()
 
+    def own_wires(self, asked: Asked, *, upto: int | None = None) -> Sequence[Wire] | None:
+        """The messages of the page as the client has them; up to one of the log, if that is
+        asked. None where the renderer's must stand."""
+        if asked.dialect not in BINDING:
+            return None
+        context = self.context
+        shown = context.page(asked.dialect)
+        if upto is not None:
+            shown = [one for one in shown if max(one.seqs, default=0) <= upto]
+        wires = self.encoded.messages(context.view, shown, self.places, asked.messages)
+        return as_the_client_has_them(wires, asked.messages, asked.dialect)
+
     def keep_reply(self) -> None:
         """Writes the last answer to the log, as the client will repeat it."""
         if self.unkept and self.takes_replies:
-            self.context.mirror(Unchanging([*self.seen, *self.unkept]))
+            seen = Unchanging([*self.seen, *self.unkept])
+            self.context.mirror(seen, inner=self.inside.inner(self.seen))
             self.answered = self.context.view.head
         self.unkept = []
 
@@ -130,14 +165,20 @@ class Book:
             if len(held.seen) - shared <= AMENDED_MAX:
                 return held
             return self._hold(asked, held.context.id, shared)
+        with self._guard:
+            unthought = next(filter(partial(_is_unthought, asked), self._held.values()), None)
+        if unthought is not None:
+            return unthought
         found = recognise(self.store, asked.messages, asked.dialect)
         if found is None or not _has_answer(asked.messages[: found.shared]):
             return self._hold(asked, _new_id(asked), 0)
         return self._hold(asked, found.conversation.id, found.shared)
 
-    def begin(self, asked: Asked) -> Held | None:
+    def begin(self, asked: Asked, *, anyway: bool = False) -> Held | None:
         """A new conversation for a list with its first answer; None if one is known that has
-        both: nobody can tell whether it is the same."""
+        both: nobody can tell whether it is the same, and it is new only if it must be."""
+        if anyway:
+            return self._hold(asked, _new_id(asked), 0)
         with self._guard:
             held, _ = self._nearest(asked)
         found = None if held is not None else recognise(self.store, asked.messages, asked.dialect)
@@ -163,7 +204,9 @@ class Book:
 
     # --- holding ---
 
-    def open(self, asked: Asked, id: str, *, offloads: bool = True) -> refold.Context:
+    def open(
+        self, asked: Asked, id: str, native: Compaction, *, offloads: bool = True
+    ) -> refold.Context:
         """A conversation, new or known, with the settings of the proxy."""
         context = refold.open(
             id,
@@ -171,6 +214,7 @@ class Book:
             model=asked.model or None,
             window=self.folding.window,
             config=self._config(asked, offloads=offloads),
+            native=native if self.folding.native else None,
         )
         if TAG not in context.view.tags:
             about = {"session": asked.session} if asked.session else {}
@@ -181,8 +225,12 @@ class Book:
     def _config(self, asked: Asked, *, offloads: bool) -> dict[str, Any]:
         """What the proxy needs of the settings: the client has its own cache marks and roles, and
         nothing is put on its page that it did not say."""
+        given = self.folding.config
+        ladder = loaded(given)[0].ladder
+        asks = {"ladder": tuple(dict.fromkeys((NATIVE, *ladder)))} if self.folding.native else {}
         return {
-            **self.folding.config,
+            **given,
+            **asks,
             "dialect": asked.dialect,
             "cache": False,
             "memory_tokens": 0,
@@ -199,7 +247,9 @@ class Book:
         return whole_tokens(window) if said is None else said
 
     def _hold(self, asked: Asked, id: str, known: int) -> Held:
-        held = Held(self.open(asked, id, offloads=self.folding.folds), asked, known=known)
+        native = Compaction()
+        context = self.open(asked, id, native, offloads=self.folding.folds)
+        held = Held(context, asked, known=known, native=native)
         held.large = self._large_tokens(asked)
         with self._guard:
             self._held[held.number] = held
@@ -242,6 +292,16 @@ class Book:
         self.store.close()
 
 
+def _is_unthought(asked: Asked, held: Held) -> bool:
+    """Whether a list goes on from a conversation whose first answer it has without the thinking.
+    That matters only where our tools are in its front."""
+    if not held.tools or held.dialect != asked.dialect or len(asked.messages) <= len(held.seen):
+        return False
+    *words, answer = held.seen
+    is_same = is_answer(answer) and common(words, asked.messages) == len(words)
+    return is_same and inside.unthought(asked.messages[len(words)]) == inside.unthought(answer)
+
+
 def common(seen: Sequence[Wire], messages: Sequence[Wire]) -> int:
     """How many messages two lists have in common at their beginning."""
     for at, (one, other) in enumerate(zip(seen, messages, strict=False)):
@@ -259,10 +319,10 @@ def _texts_alike(message: Wire) -> Wire:
     return {**message, "content": content[0]["text"]} if is_text else message
 
 
-def _calls(context: refold.Context) -> Iterator[tuple[CallLine, float]]:
-    """The lines of the calls of this conversation, each with its time in seconds."""
-    for note in context.log.notes(NOTE):
-        line = line_of(note.data)
+def _calls(notes: Sequence[Noted]) -> Iterator[tuple[CallLine, float]]:
+    """The lines of the calls of a conversation, each with its time in seconds."""
+    for note in notes:
+        line = line_of(note.data) if note.kind == NOTE else None
         if line is not None:
             yield line, note.at_ms / 1_000
 

@@ -13,13 +13,18 @@ counts; `app` passes on the client's own bytes if anything here raises.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
 from msgspec import Struct
 
-from refold.core.model import ToolResult, Usage
+from refold.core.model import ToolCall, ToolResult, Usage
+from refold.dialects.usage import read_usage
 from refold.edges.proxy.body import (
     LISTS,
     Asked,
+    Wire,
     answered_upto,
     asked_of,
     begins,
@@ -27,29 +32,32 @@ from refold.edges.proxy.body import (
     is_answer,
 )
 from refold.edges.proxy.book import Book, Held, common
+from refold.edges.proxy.inside import kept, tools
+from refold.edges.proxy.inside.seen import Inside
+from refold.edges.proxy.native import Send, headers_for
 from refold.edges.proxy.page import is_own
-from refold.edges.proxy.reply import Copy, Reply, reply_of
+from refold.edges.proxy.reply import Copy, reply_of
 from refold.edges.proxy.roles import as_the_client_has_them
 from refold.edges.proxy.route import Target
 from refold.edges.proxy.savings import NOTE, CallLine, line_text
+from refold.edges.proxy.thinking import is_refused
 from refold.engine.mirror import Unchanging
 from refold.errors import RefoldError
 
-# Where thinking is bound to the front to the last block, the client's own messages must stand.
-# Others bind an item to the reasoning before it: of these, only the renderer knows what may stay.
-BINDING = frozenset({"anthropic"})
 STUB_TOKENS = 400  # about what stands in the place of a result that is moved out
 
 
 class Taken(Struct, frozen=True, kw_only=True):
     """A call that was kept. `body` is what is sent, None for the client's own bytes; `head` is the
-    log as that shows it."""
+    log as that shows it. Where our tools are in it, `sent` are its messages."""
 
     asked: Asked
     held: Held | None = None  # None for first words, which are kept once they are answered
     conversation: str = ""
     head: int = 0
     body: bytes | None = None
+    sent: list[bytes] | None = None
+    headers: dict[str, str] = {}  # beside the client's own, because of what is sent
 
     @property
     def share(self) -> float:
@@ -63,10 +71,11 @@ class Taken(Struct, frozen=True, kw_only=True):
 
 
 class Finished(Struct, frozen=True, kw_only=True):
-    """A call whose answer has come. `line` is None where nothing said what it was billed."""
+    """A call whose answer has come, with a line for each time that the provider was asked; none
+    where nothing said what it was billed."""
 
     conversation: str
-    line: CallLine | None = None
+    lines: tuple[CallLine, ...] = ()
 
 
 class Observer:
@@ -79,31 +88,49 @@ class Observer:
         """What a known call says; None for what is not a whole conversation."""
         return asked_of(body, target, session, self._book.begun())
 
-    def take(self, asked: Asked) -> Taken | None:
-        """Keeps a call; None for one that is no part of a conversation."""
+    def take(self, asked: Asked, send: Send | None = None) -> Taken | None:
+        """Keeps a call; None for one that is no part of a conversation. `send` asks the provider
+        for a compaction, with the headers of this call."""
         if not answered_upto(asked.messages):
-            return Taken(asked=asked) if begins(asked) else None
+            return self._first_words(asked) if begins(asked) else None
         held = self._book.find(asked)
+        asked = tools.with_tools(asked, held.tools)
         with held.guard:
             try:
                 self._follow(held, asked)
+                held.native.begin(held, asked, send)
                 return self._shown(held, asked)
             except BaseException:
                 # Nobody knows how far it came: the next call opens it anew.
                 self._book.let_go(held)
                 raise
+            finally:
+                held.native.end()
 
-    def beside(self, asked: Asked) -> bytes | None:
+    def _first_words(self, asked: Asked) -> Taken:
+        """The beginning of a conversation: the one moment at which our tools can be added."""
+        if not self._book.folding.tools or not tools.can_be_added(asked):
+            return Taken(asked=asked)
+        asked = tools.with_tools(asked, tools.definitions(asked.dialect))
+        sent = tools.own_list(asked)
+        return Taken(asked=asked, body=asked.with_list(sent), sent=sent)
+
+    def beside(self, asked: Asked) -> tuple[bytes | None, dict[str, str]]:
         """What to send for a call that is only about a conversation, such as a count: the page in
-        place of what it shows, and the rest as it came; None for the client's own bytes."""
+        place of what it shows, and the rest as it came, or None for the client's own bytes; and
+        the headers that this needs."""
         held = self._book.beside(asked)
         if held is None:
-            return None
+            return None, {}
         with held.guard:
             if not held.is_swapped or common(held.seen, asked.messages) != len(held.seen):
-                return None
-            rest = asked.messages[len(held.seen) :]
-            return asked.with_list([*held.encoded.sent, *map(msgspec.json.encode, rest)])
+                return None, {}
+            inner = held.inside.inner(asked.messages)
+            places = range(len(held.seen), len(asked.messages))
+            rest = [one for at in places for one in inner.get(at, [asked.messages[at]])]
+            asked = tools.with_tools(asked, held.tools)
+            sent = [*held.encoded.sent, *map(msgspec.json.encode, rest)]
+            return asked.with_list(sent), held.headers
 
     def is_beside(self, asked: Asked) -> bool:
         """Whether a call that carries a conversation is no turn of it: its tools are gone."""
@@ -122,7 +149,9 @@ class Observer:
         is_foreign = self._folds(held) and not self._is_ours(held, asked)
         if is_foreign:
             self._take_sent(held, asked)
+        has_parted = held.inside.part(asked.messages)
         self._mirror(held, asked)
+        is_foreign = is_foreign or has_parted
         if is_foreign and not self._is_own(held):
             # A restore to where the log is changes nothing but what thinking it was thought under.
             held.context.restore(held.context.view.head)
@@ -130,11 +159,12 @@ class Observer:
 
     def _mirror(self, held: Held, asked: Asked) -> None:
         """Hands the list over; what stands beside it only if it is not what came last time."""
-        messages = Unchanging(asked.messages)
+        messages, inner = Unchanging(asked.messages), held.inside.inner(asked.messages)
         if asked.beside == held.beside:
-            mirrored = held.context.mirror(messages)
+            mirrored = held.context.mirror(messages, inner=inner)
         else:
-            mirrored = held.context.mirror(messages, system=asked.system, tools=asked.tools)
+            system, given = asked.system, asked.tools
+            mirrored = held.context.mirror(messages, system=system, tools=given, inner=inner)
             held.beside = asked.beside
         held.places = mirrored.seqs
         if mirrored.kind == "amended":
@@ -159,14 +189,14 @@ class Observer:
         moved out."""
         id = held.context.id
         held.context.close()
-        sent = self._book.open(asked, id, offloads=False)
+        sent = self._book.open(asked, id, held.native, offloads=False)
         try:
             messages = asked.messages[: answered_upto(asked.messages)]
             sent.mirror(messages, system=asked.system, tools=asked.tools)
             id = sent.id
         finally:
             sent.close()
-        held.context, held.beside = self._book.open(asked, id), ()
+        held.context, held.beside = self._book.open(asked, id, held.native), ()
 
     def _is_own(self, held: Held) -> bool:
         return not held.is_swapped and is_own(held.context.view)
@@ -174,43 +204,98 @@ class Observer:
     # --- showing ---
 
     def _shown(self, held: Held, asked: Asked) -> Taken:
-        body = None
-        if self._folds(held) and not asked.is_native:
-            body = self._folded(held, asked)
+        wires: Sequence[Wire] | None = None
+        # A list of which more was said than the client has is not what the provider knows.
+        if self._folds(held) and (held.has_inside or not asked.is_native):
+            wires = self._folded(held, asked)
         else:
             self._count_large(held)
+        sent = None if wires is None else held.encoded.encode(wires, asked.marks)
+        held.headers = headers_for(asked.dialect, wires or ())
+        if sent is None and held.tools:
+            sent = tools.own_list(asked)
         context = held.context
         return Taken(
-            asked=asked, held=held, conversation=context.id, head=context.view.head, body=body
+            asked=asked,
+            held=held,
+            conversation=context.id,
+            head=context.view.head,
+            body=None if sent is None else asked.with_list(sent),
+            sent=sent if held.tools else None,
+            headers=held.headers,
         )
 
-    def _folded(self, held: Held, asked: Asked) -> bytes | None:
-        """The body with the page in it; None as long as the page is the client's own list."""
+    def _folded(self, held: Held, asked: Asked) -> Sequence[Wire] | None:
+        """The messages of the page; None as long as it is the client's own list."""
         request = held.context.request(asked.dialect)
+        for answer in held.native.answers:
+            self._account_compaction(held, asked, answer)
         if self._is_own(held):
             return None
         held.is_swapped = True
+        own = held.own_wires(asked)
+        if own is not None:
+            return own
         wires = request[LISTS[asked.dialect]]
-        if asked.dialect in BINDING:
-            context = held.context
-            shown = context.page(asked.dialect)
-            wires = held.encoded.messages(context.view, shown, held.places, asked.messages)
-        wires = as_the_client_has_them(wires, asked.messages, asked.dialect)
-        return asked.with_list(held.encoded.encode(wires, asked.marks))
+        return as_the_client_has_them(wires, asked.messages, asked.dialect)
+
+    def _account_compaction(self, held: Held, asked: Asked, answer: dict[str, Any]) -> None:
+        """Notes what the provider's own compaction took: it is spent, and nothing of it saved."""
+        usage = read_usage(answer.get("usage"), asked.dialect)
+        line = held.account.spent(msgspec.structs.replace(usage, model=asked.model))
+        said = {**msgspec.to_builtins(line), "text": line_text(line)}
+        held.context.note(NOTE, said, by="proxy")
 
     def recover(self, taken: Taken, status: int, answer: bytes) -> Taken | None:
-        """The call made shorter, after the provider refused it as too long; None if that is not
-        what it said, or nothing helps."""
+        """The call made shorter, after the provider refused it as too long, or without thinking
+        that it did not take back; None if neither is what it said, or nothing helps."""
         held = taken.held
         if held is None:
             return None
         with held.guard:
             if not self._folds(held) or held.context.id != taken.conversation:
                 return None
+            if is_refused(status, answer):
+                held.is_swapped = True
+                held.context.restore(held.context.view.head)
+                return self._shown(held, taken.asked)
             error = {"status_code": status, "body": answer.decode("utf-8", "replace")}
             if not held.context.recover(error):
                 return None
             return self._shown(held, taken.asked)
+
+    # --- our own tools ---
+
+    def answers(self, taken: Taken, calls: list[ToolCall]) -> list[str]:
+        """What our tools give to the model, of what was said before this call."""
+        held = taken.held
+        if held is None:
+            return tools.answers_of_nothing(calls)
+        with held.guard:
+            if held.context.id != taken.conversation:
+                return [tools.FAILED] * len(calls)
+            return tools.answers(held.context, calls)
+
+    def keep_inside(self, taken: Taken, inside: Inside) -> Taken | None:
+        """Keeps the answer of a first call, and one of which the client sees less than was said,
+        as both must be known when it comes back; None if it cannot be told what it belongs to."""
+        held = taken.held
+        if held is None:
+            return self._begun(taken, inside)
+        if not inside.inner:
+            return taken
+        with held.guard:
+            messages = taken.asked.messages
+            if held.context.id != taken.conversation or held.seen is not messages:
+                return None
+            kept.note(held.context, inside)
+            held.inside.add(len(messages), inside)
+            said = Unchanging([*messages, *inside.seen])
+            mirrored = held.context.mirror(said, inner=held.inside.inner(said))
+            held.answered = held.context.view.head
+            held.is_swapped = held.has_inside = True
+            [*_, last] = mirrored.seqs[-1]
+            return msgspec.structs.replace(taken, head=last - 1)
 
     # --- afterwards ---
 
@@ -219,7 +304,7 @@ class Observer:
         kept of it, or the conversation went elsewhere meanwhile."""
         reply = None if copy is None else reply_of(copy, taken.asked.dialect)
         if taken.held is None:
-            begun = None if reply is None else self._begun(taken, reply)
+            begun = None if reply is None else self._begun(taken, Inside(reply.messages, {}))
             if begun is None:
                 return None
             taken = begun
@@ -233,17 +318,22 @@ class Observer:
                 held.unkept = reply.messages
                 if not self._folds(held):
                     held.keep_reply()
-        return Finished(conversation=taken.conversation, line=line)
+        lines = () if line is None else (line,)
+        return Finished(conversation=taken.conversation, lines=lines)
 
-    def _begun(self, taken: Taken, reply: Reply) -> Taken | None:
+    def _begun(self, taken: Taken, inside: Inside) -> Taken | None:
         """First words, kept with their answer."""
-        asked = msgspec.structs.replace(
-            taken.asked, messages=[*taken.asked.messages, *reply.messages]
-        )
-        held = self._book.begin(asked)
+        asked = msgspec.structs.replace(taken.asked, messages=[*taken.asked.messages, *inside.seen])
+        held = self._book.begin(asked, anyway=taken.sent is not None)
         if held is None:
             return None
         with held.guard:
+            if taken.sent is not None:
+                held.tools = tools.begin(held.context, asked.dialect)
+            if inside.inner:
+                kept.note(held.context, inside)
+                held.inside.add(len(taken.asked.messages), inside)
+                held.is_swapped = held.has_inside = True
             self._mirror(held, asked)
             held.take(asked)
             context = held.context
@@ -251,10 +341,30 @@ class Observer:
             [*_, last] = held.places[len(taken.asked.messages) - 1] or (0,)
             return Taken(asked=taken.asked, held=held, conversation=context.id, head=last)
 
-    def _accounted(self, held: Held, taken: Taken, usage: Usage) -> CallLine:
+    def finish_rounds(
+        self, taken: Taken, kept: Taken, usages: Sequence[Usage | None]
+    ) -> Finished | None:
+        """Keeps what the rounds of a call were billed: the first as ever, and of the others that
+        they saved nothing."""
+        held = kept.held
+        if held is None:
+            return None
+        with held.guard:
+            if held.context.id != kept.conversation:
+                return None
+            first, *more = usages
+            asked = kept if taken.held is None else taken
+            lines = [] if first is None else [self._accounted(held, asked, first)]
+            for usage in filter(None, more):
+                lines.append(self._accounted(held, kept, usage, is_inside=True))
+        return Finished(conversation=kept.conversation, lines=tuple(lines))
+
+    def _accounted(
+        self, held: Held, taken: Taken, usage: Usage, *, is_inside: bool = False
+    ) -> CallLine:
         usage = msgspec.structs.replace(usage, model=usage.model or taken.asked.model)
         held.context.record(usage=usage, upto=taken.head)
-        line = self._line(held, taken, usage)
+        line = held.account.inside(usage) if is_inside else self._line(held, taken, usage)
         said = {**msgspec.to_builtins(line), "text": line_text(line)}
         held.context.note(NOTE, said, by="proxy")
         return line

@@ -36,10 +36,11 @@ class Placed(Struct, frozen=True):
 
 
 class Begun(Struct, frozen=True):
-    """The bytes of a body up to the end of a message of its list, and what they say: the fields
-    before the list, and the messages, without marks."""
+    """The bytes of a body up to the end of a message of its list, which begins at `list_at`, and
+    what they say: the fields before the list, and the messages, without marks."""
 
     raw: bytes
+    list_at: int
     key: str
     fields: dict[str, Raw]
     messages: list[Wire]
@@ -48,11 +49,13 @@ class Begun(Struct, frozen=True):
 
 class Listed(Struct, frozen=True):
     """A body as it was read: its fields in their order, each as its own bytes (the list empty); its
-    messages without cache marks, and those; and what its next call may begin with."""
+    messages without cache marks, and those; the list as it came, empty where a plain text was one;
+    and what its next call may begin with."""
 
     fields: dict[str, Raw]
     messages: list[Wire]
     marks: list[Placed]
+    came: memoryview
     begun: Begun | None = None
 
 
@@ -81,7 +84,8 @@ def _read_on(body: bytes, begun: Begun) -> Listed | None:
     text = b'{"%s":[%s' % (name.encode(), rest)
     try:
         after = _fields_of(text)
-        raws = _raws_of(after.pop(name))
+        listed = after.pop(name)
+        raws = _raws_of(listed)
     except msgspec.DecodeError:
         return None
     if begun.key in after or not begun.fields.keys().isdisjoint(after):
@@ -90,12 +94,14 @@ def _read_on(body: bytes, begun: Begun) -> Listed | None:
     if found is None:
         return None
     messages, marks = begun.messages + found[0], begun.marks + found[1]
-    ends_at = len(body) - len(rest)
+    rest_at = len(body) - len(rest)
+    ends_at = rest_at + len(listed) - 1  # its `[` is none of the rest
     return Listed(
         {**begun.fields, begun.key: _EMPTY, **after},
         messages,
         marks,
-        _begun_on(begun, body, ends_at, raws, messages, marks),
+        memoryview(body)[begun.list_at : ends_at],
+        _begun_on(begun, body, rest_at, raws, messages, marks),
     )
 
 
@@ -110,7 +116,7 @@ def _unused_name(rest: bytes) -> str:
 def _begun_on(
     before: Begun,
     body: bytes,
-    ends_at: int,
+    rest_at: int,
     raws: Sequence[Raw],
     messages: list[Wire],
     marks: list[Placed],
@@ -120,8 +126,8 @@ def _begun_on(
     new = steady - len(before.messages)
     if new <= 0:
         return before
-    end = _end(body, raws[:new], ends_at)
-    return _cut(body[:end], before.key, before.fields, messages[:steady], marks)
+    beginning = body[: _end(body, raws[:new], rest_at)]
+    return _cut(beginning, before.list_at, before.key, before.fields, messages[:steady], marks)
 
 
 # --- a whole body ---
@@ -133,7 +139,8 @@ def _read_whole(body: bytes, key: str) -> Listed | None:
         return None
     if bytes(fields[key]).startswith(b'"'):
         # A plain text is one message of the user.
-        return Listed(fields, [{"role": "user", "content": msgspec.json.decode(fields[key])}], [])
+        text = msgspec.json.decode(fields[key])
+        return Listed(fields, [{"role": "user", "content": text}], [], memoryview(b""))
     try:
         raws = _raws_of(fields[key])
     except msgspec.ValidationError:
@@ -143,7 +150,7 @@ def _read_whole(body: bytes, key: str) -> Listed | None:
         return None
     messages, marks = found
     begun = _proven(body, key, raws, messages, marks)
-    return Listed({**fields, key: _EMPTY}, messages, marks, begun)
+    return Listed({**fields, key: _EMPTY}, messages, marks, memoryview(fields[key]), begun)
 
 
 def _proven(
@@ -156,13 +163,15 @@ def _proven(
     beginning = body[: _end(body, raws[:steady], 0)]
     try:
         fields = _fields_of(beginning + b"]}")
-        is_there = next(reversed(fields)) == key and len(_raws_of(fields.pop(key))) == steady
+        name, listed = fields.popitem()
+        is_there = name == key and len(_raws_of(listed)) == steady
     except msgspec.DecodeError:
         return None
     if not is_there:
         return None
     head = {name: raw.copy() for name, raw in fields.items()}
-    return _cut(beginning, key, head, messages[:steady], marks)
+    list_at = len(beginning) + 1 - len(listed)
+    return _cut(beginning, list_at, key, head, messages[:steady], marks)
 
 
 # --- parts of both ---
@@ -207,7 +216,12 @@ def _end(body: bytes, raws: Iterable[Raw], start: int) -> int:
 
 
 def _cut(
-    raw: bytes, key: str, fields: dict[str, Raw], messages: list[Wire], marks: Iterable[Placed]
+    raw: bytes,
+    list_at: int,
+    key: str,
+    fields: dict[str, Raw],
+    messages: list[Wire],
+    marks: Iterable[Placed],
 ) -> Begun:
     kept = [mark for mark in marks if mark.place < len(messages)]
-    return Begun(raw, key, fields, messages, kept)
+    return Begun(raw, list_at, key, fields, messages, kept)

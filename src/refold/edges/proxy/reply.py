@@ -39,7 +39,7 @@ class Reply(Struct, frozen=True):
 def reply_of(copy: Copy, dialect: str) -> Reply | None:
     """What the model said; None if it did not come to its end, or cannot be read."""
     try:
-        response = _response(copy)
+        response = response_of(copy)
     except (RefoldError, msgspec.DecodeError, LookupError, TypeError, AttributeError):
         return None
     return reply_in(response, dialect)
@@ -54,7 +54,8 @@ def reply_in(response: Any, dialect: str) -> Reply | None:
         return None
 
 
-def _response(copy: Copy) -> Any:
+def response_of(copy: Copy) -> Any:
+    """The whole response, put together if it came as a stream."""
     if copy.is_stream:
         return assemble(objects([copy.content]))
     said = msgspec.json.decode(copy.content)

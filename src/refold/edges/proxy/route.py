@@ -9,11 +9,12 @@ addresses, `body` reads what a known call says.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Literal, get_args
 
 from msgspec import Struct
 
+SESSION_HEADERS = (b"x-claude-code-session-id", b"session_id", b"x-session-id")
 Provider = Literal["anthropic", "openai", "gemini"]
 PROVIDERS: tuple[Provider, ...] = get_args(Provider)
 
@@ -76,3 +77,10 @@ def target_of(method: str, path: bytes, headers: Collection[bytes]) -> Target:
 
 def _told_by(headers: Collection[bytes]) -> Provider:
     return next((provider for name, provider in _TELLING if name in headers), "anthropic")
+
+
+def session_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """The session that a client says it is; several of these make one."""
+    given = dict(headers)
+    found = next(filter(None, map(given.get, SESSION_HEADERS)), b"")
+    return found.decode("latin-1")[:200]

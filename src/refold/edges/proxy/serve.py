@@ -49,6 +49,8 @@ class Given(Struct, frozen=True, kw_only=True):
     names: tuple[str, ...] = ()
     token: str = ""
     folds: bool = False
+    native: bool = False
+    tools: bool = False
     window: int | None = None
     bases: dict[str, str] = {}
     plain: bool = False
@@ -65,6 +67,9 @@ def checked(given: Given) -> Given:
     from refold.edges.proxy.route import PROVIDERS
     from refold.edges.proxy.upstream import base_checked
 
+    if given.native and not given.folds:
+        said = "the provider is to write compactions, and nothing is to be compacted"
+        raise Invalid(said, hint="--fold --native")
     for name, base in given.bases.items():
         if name not in PROVIDERS:
             raise Invalid(f"{name!r} is not a provider", hint=f"one of {', '.join(PROVIDERS)}")
@@ -149,7 +154,9 @@ def proxy_of(given: Given) -> Proxy:
     gate = Gate(names=given.names, token=given.token)
     if given.plain:
         return Proxy(upstream, gate=gate, limits=given.limits)
-    folding = Folding(folds=given.folds, window=given.window)
+    folding = Folding(
+        folds=given.folds, native=given.native, tools=given.tools, window=given.window
+    )
     book = Book(open_store(given.store), folding, given.limits)
     return Proxy(
         upstream,

@@ -1,11 +1,12 @@
 """A proxy for the life of one agent: started before it, started again if it dies, ended with it.
 
 The socket belongs to this process, so it outlives a proxy that was killed: calls wait in line for
-the next one. A proxy that dies again and again is replaced by one that only passes on; one that
-does not answer at all leaves the agent to call its provider directly. The agent never stops because
-of us. What became of each call the proxy says over a pipe, so a proxy that is killed has said it.
-Signals are the agent's. Neighbours: `serve` is the process that is started, `agents` says how the
-agent is told, `tally` counts.
+the next one. A proxy that lives and no longer answers (stopped, or hung) is killed, so that calls
+which wait for it fail and are made again. One that dies again and again is replaced by one that
+only passes on; one that does not answer at all leaves the agent to call its provider directly. The
+agent never stops because of us. What became of each call the proxy says over a pipe, so a proxy
+that is killed has said it. Signals are the agent's. Neighbours: `serve` is the process that is
+started, `agents` says how the agent is told, `tally` counts.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from refold.errors import NotFound, RefoldError
 READY_PATH, READY_S, ASK_S = "/refold/ready", 20.0, 1.0
 RESTARTS_MAX = 5  # deaths after which a proxy is replaced by one that only passes on
 STOP_S, LOOK_S, PAUSE_S_MAX = 15.0, 0.2, 5.0
+PROBE_S, SILENT_S = 2.0, 15.0  # how often a proxy is asked, and how long it may not answer
 _Handler = Callable[[int, FrameType | None], object] | int | None
 MAIN = "from refold.edges.proxy.serve import main; main()"
 Tell = Callable[[str], None]
@@ -57,7 +59,8 @@ class Supervisor:
         )
         self._log = log
         self._stopped = threading.Event()
-        self._deaths = 0
+        self._deaths = self.frozen = 0
+        self._asked_s = self._heard_s = 0.0
         self.process = self._start()
         self._watch = threading.Thread(target=self._keep_alive, daemon=True)
         self._watch.start()
@@ -71,6 +74,7 @@ class Supervisor:
         if plain:
             self.tally.lose(f"the proxy died {self._deaths} times, and then only passed calls on")
         given = msgspec.structs.replace(self._given, plain=plain)
+        self._heard_s = time.monotonic() + READY_S  # as long as it may take to start
         # In a session of its own: Ctrl-C is meant for the agent.
         return subprocess.Popen(
             [sys.executable, "-c", MAIN],
@@ -84,9 +88,24 @@ class Supervisor:
 
     def _keep_alive(self) -> None:
         while not self._stopped.wait(min(PAUSE_S_MAX, LOOK_S * (1 + self._deaths // RESTARTS_MAX))):
-            if self.process.poll() is not None:
+            if self.process.poll() is None and self._is_frozen():
+                self.frozen += 1
+                self._heard_s = time.monotonic()
+                self.process.kill()
+            elif self.process.poll() is not None:
                 self._deaths += 1
                 self.process = self._start()
+
+    def _is_frozen(self) -> bool:
+        """Whether the proxy lives, and has not answered for too long."""
+        now = time.monotonic()
+        if now - self._asked_s < PROBE_S:
+            return False
+        self._asked_s = now
+        if _answers(self._given.port):
+            self._heard_s = now
+            return False
+        return now - self._heard_s > SILENT_S
 
     def is_ready(self, goes_on: Callable[[], bool] = _always, within_s: float = READY_S) -> bool:
         """Whether the proxy answers; asked only as long as there is a reason to."""
@@ -127,11 +146,12 @@ def _answers(port: int) -> bool:
 
 
 class Ended(Struct, frozen=True, kw_only=True):
-    """An agent that has ended: its exit status, and what became of its calls; None if there was
-    no proxy."""
+    """An agent that has ended: its exit status, what became of its calls (None if there was no
+    proxy), and how often the proxy did not answer and was started again."""
 
     status: int
     tally: Tally | None = None
+    frozen: int = 0
 
 
 def run_agent(
@@ -151,7 +171,9 @@ def run_agent(
         finally:
             if supervisor is not None:
                 supervisor.stop()
-    return Ended(status=status, tally=supervisor.tally if supervisor is not None else None)
+    if supervisor is None:
+        return Ended(status=status)
+    return Ended(status=status, tally=supervisor.tally, frozen=supervisor.frozen)
 
 
 def _started(

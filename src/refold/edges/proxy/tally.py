@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -71,3 +72,13 @@ def reason_of(error: Exception) -> str:
     if isinstance(error, Unavailable | Denied | Corrupt):
         return error.message
     return error.code if isinstance(error, RefoldError) else type(error).__name__
+
+
+def place_of(error: Exception) -> str:
+    """What failed and where, without a word of what was being read."""
+    places = [
+        f"{one.filename.rpartition('/')[2]}:{one.lineno}"
+        for one in traceback.extract_tb(error.__traceback__)
+    ]
+    code = error.code if isinstance(error, RefoldError) else ""
+    return " ".join([type(error).__name__, code, *places])

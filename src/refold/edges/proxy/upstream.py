@@ -181,6 +181,12 @@ def readable(headers: Iterable[Header]) -> list[Header]:
     ]
 
 
+def unpacked(headers: Iterable[Header]) -> list[Header]:
+    """The headers of a request whose answer is taken apart: nothing is to be packed."""
+    kept = [one for one in headers if one[0] != b"accept-encoding"]
+    return [*kept, (b"accept-encoding", b"identity")]
+
+
 def _readable_codings(value: bytes) -> bytes:
     given = [one.strip() for one in value.decode("latin-1").split(",")]
     kept = [one for one in given if one.partition(";")[0].strip().lower() in READABLE]

@@ -9,7 +9,7 @@ from refold.config import config_for
 from refold.conversations.listing import id_of
 from refold.core.budget import Budget, current_tokens
 from refold.core.fold import Fold
-from refold.core.model import ADOPTED
+from refold.core.model import ADOPTED, NATIVE
 from refold.edges.displays.phrases import percent_of
 from refold.edges.statusline.parts import (
     cache_part,
@@ -60,7 +60,8 @@ def _bill(state: Fold) -> list[str]:
     totals = state.totals
     cost = None if totals.unpriced or not totals.calls else totals.cost
     batches = [batch for _, batch in state.undoable if batch]
-    compactions = sum(state.purposes.get(batch, ADOPTED) == ADOPTED for batch in batches)
+    purposes = [state.purposes.get(batch, ADOPTED) for batch in batches]
+    compactions = sum(purpose in (ADOPTED, NATIVE) for purpose in purposes)
     noun = "compaction" if compactions == 1 else "compactions"
     return [
         cost_part(cost),

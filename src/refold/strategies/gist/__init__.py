@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
 
+from msgspec.structs import replace
+
 from refold.core.laws import is_request
 from refold.core.model import Edit, Fact, Prose, Slot, Summarize
 from refold.core.plan import Ask
@@ -59,6 +61,19 @@ def gist(brief: Brief) -> list[Edit | Ask]:
     layout = lay_out(brief)
     edits = _fold(brief, layout)
     return [*edits, *_clip_request(brief, layout)] if edits else []
+
+
+def gist_of(brief: Brief, first: int, stop: int, room: int) -> Summarize | None:
+    """One gist of the slots from the first to before `stop`, in about this many tokens; None if
+    they are hardly more than a heading."""
+    slots = brief.slots
+    layout = lay_out(brief)
+    kept = [*slots[:first], *slots[stop:]]
+    layout = replace(layout, kept=kept, gists=[], raw=list(slots[first:stop]))
+    material = _material(brief, layout, layout.raw, [])
+    least = int(LEAST * min(layout.free / 2, max(0, layout.goal - layout.fixed)))
+    edits = _summaries(brief, layout, material, max(room, least), starved=room < STARVED * least)
+    return edits[0] if len(edits) == 1 else None
 
 
 def _fold(brief: Brief, layout: Layout) -> list[Edit | Ask]:

@@ -17,8 +17,9 @@ BETA = "compact-2026-09-04"
 _EXCLUDED = ("context_management", "stop_sequences", "output_config", "output_format")
 
 
-def check_blocks(request: Json) -> None:
-    """X1: at most one block with content, the first of the conversation, as it was returned."""
+def check_blocks(request: Json, betas: str) -> None:
+    """X1: at most one block with content, the first of the conversation, as it was returned, in a
+    request that names the beta."""
     found = [
         (index, position, block)
         for index, message in enumerate(request["messages"])
@@ -34,6 +35,7 @@ def check_blocks(request: Json) -> None:
     if not is_first:
         raise _refused("misplaced", "block_", "the `compaction` block is not the first block")
     _check_seal(block)
+    need(BETA in betas, f"compaction: requires the `{BETA}` value in `anthropic-beta`")
     edits = objects((request.get("context_management") or {}).get("edits"))
     has_edit = any(str(edit.get("type")).startswith("compact_") for edit in edits)
     need(not has_edit, "context_management: a compaction edit cannot follow a `compaction` block")

@@ -40,7 +40,7 @@ def count(call: Call, settings: Settings) -> Reply:
     request = call.body
     _check_key(call)
     check_shape(request, counts_only=True)
-    compaction.check_blocks(request)
+    compaction.check_blocks(request, call.headers.get("anthropic-beta", ""))
     check_list(request)
     return whole({"input_tokens": _judged(call, settings)[1]})
 
@@ -50,7 +50,7 @@ def create(call: Call, settings: Settings) -> Reply:
     request = call.body
     _check_key(call)
     check_shape(request)
-    compaction.check_blocks(request)
+    compaction.check_blocks(request, call.headers.get("anthropic-beta", ""))
     wishes = request.get("compaction") is not None
     if wishes:
         has_beta = compaction.BETA in call.headers.get("anthropic-beta", "")

@@ -129,6 +129,10 @@ def _handler(upstream: Upstream) -> type[BaseHTTPRequestHandler]:
                 self.close_connection = True
                 return
             raw = self.rfile.read(size)
+            if len(raw) < size:
+                # Whoever sent it died meanwhile: a server that only got half has no request.
+                self.close_connection = True
+                return
             headers = {name.lower(): value for name, value in self.headers.items()}
             try:
                 reply = answered(self.path, headers, raw, upstream)

@@ -127,3 +127,11 @@ def test_a_wish_does_not_end_in_an_open_call_and_needs_its_beta():
     assert "not permitted" in talk.post(messages)[1]["message"]
     talk.headers["anthropic-beta"] = BETA
     assert code_of(talk.post(messages)) == "compaction_incomplete_turn"
+
+
+def test_what_follows_a_summary_needs_its_beta_as_well():
+    talk = worked(2)
+    head = {"role": "assistant", "content": [compacted(talk, talk.messages)]}
+    assert isinstance(talk.post([head, ASK]), dict)
+    del talk.headers["anthropic-beta"]
+    assert BETA in talk.post([head, ASK])[1]["message"]

@@ -144,3 +144,18 @@ def test_a_recorded_session_gives_its_turns():
     messages = [ASK, {"role": "assistant", "content": "a"}, {"role": "assistant", "content": [text("b")]},
                 ASK, {"role": "assistant", "content": [text("c")]}]  # fmt: skip
     assert answers_in(messages) == [[text("a"), text("b")], [text("c")]]
+
+
+def test_half_a_request_is_no_request():
+    """The one who sent it was killed: what came is neither judged nor remembered."""
+    with serving() as upstream:
+        address = upstream.url.removeprefix("http://")
+        connection = http.client.HTTPConnection(address, timeout=10)
+        connection.putrequest("POST", "/v1/messages")
+        for name, value in {**HEADERS, "content-length": "1000"}.items():
+            connection.putheader(name, value)
+        connection.endheaders(b'{"model": "claude')
+        connection.close()
+        assert post(upstream)[0] == 200
+        assert len(upstream.requests) == 1
+        assert upstream.refusals == []

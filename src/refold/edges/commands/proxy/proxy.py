@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from refold.edges.commands.command import Arguments, Command, Result, Screen
-from refold.edges.commands.proxy import FOLD, WINDOW
+from refold.edges.commands.proxy import FOLD, NATIVE, TOOLS, WINDOW
 from refold.edges.commands.session import Session
 from refold.settings.sources import default_store
 
@@ -29,6 +29,8 @@ GEMINI = Meta(description="Where Gemini is called.", extra={"metavar": "URL"})
 
 class ProxyArguments(Arguments, frozen=True, kw_only=True):
     fold: Annotated[bool, FOLD] = False
+    tools: Annotated[bool, TOOLS] = False
+    native: Annotated[bool, NATIVE] = False
     window: Annotated[int, WINDOW] | None = None
     port: Annotated[int, PORT] = 8_743
     host: Annotated[str, HOST] = "127.0.0.1"
@@ -46,6 +48,7 @@ class ProxyServed(Result, frozen=True, kw_only=True):
     url: str
     store: str
     folds: bool
+    tools: bool = False
 
 
 def run(session: Session, arguments: ProxyArguments) -> ProxyServed:
@@ -59,7 +62,9 @@ def run(session: Session, arguments: ProxyArguments) -> ProxyServed:
             port=arguments.port,
             names=arguments.name,
             token=os.environ.get(TOKEN, ""),
-            folds=arguments.fold,
+            folds=arguments.fold or arguments.tools,
+            tools=arguments.tools,
+            native=arguments.native,
             window=arguments.window,
             bases={name: base for name, base in bases.items() if base},
             log_level=arguments.log,
@@ -71,7 +76,7 @@ def run(session: Session, arguments: ProxyArguments) -> ProxyServed:
             if session.screen is not None:
                 _tell(session.screen, url, given.token if TOKEN not in os.environ else "")
             serve(msgspec.structs.replace(given, socket=listening.detach()))
-    return ProxyServed(url=url, store=given.store, folds=given.folds)
+    return ProxyServed(url=url, store=given.store, folds=given.folds, tools=given.tools)
 
 
 def _tell(screen: Screen, url: str, token: str) -> None:
@@ -85,7 +90,8 @@ def _tell(screen: Screen, url: str, token: str) -> None:
 
 def show(served: ProxyServed, screen: Screen) -> None:
     doing = "folds" if served.folds else "observes"
-    screen.line(f"{served.url} {doing} into {served.store}.")
+    tools = " and answers refold's tools" if served.tools else ""
+    screen.line(f"{served.url} {doing} into {served.store}{tools}.")
 
 
 COMMAND = Command(

@@ -1,0 +1,218 @@
+"""A compaction that the provider writes: its caller is asked with no lock held, and what comes back
+is an edit like any other.
+
+The request is the page as it is sent, up to the cut; what the provider wrote goes into the summary
+that code made of the same span, so every reader has a text, and undo brings the originals back.
+Whatever goes wrong (the provider refuses, is silent, writes more than it read) leaves the page as
+it is, and the rest of the ladder has its turn. Neighbours: `strategies.native` chooses the cut,
+`dialects.native` knows the wire, `compactor` asks and applies.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from refold import dialects
+from refold.compaction.active_model import ActiveModel
+from refold.compaction.drawn import Drawn
+from refold.compaction.planning import Job
+from refold.core.model import NATIVE, Native, Span, Summarize, Usage, View
+from refold.core.plan import Plan, Proposal, Receipt
+from refold.core.summary import summary_text
+from refold.dialects.native import NativeWire, Written, native_wire
+from refold.dialects.page import Page
+from refold.display import failure
+from refold.log.draft import Draft
+from refold.log.notices import Notice
+from refold.log.open_log import OpenLog
+from refold.strategies.brief import Count, text_tokens
+from refold.writer.accept import Rejected
+from refold.writer.asker import timed
+
+REST_S = 300.0  # a provider that failed is not asked automatically for so long
+NO_CALLER = "no caller of the provider was given: native= where the conversation is opened"
+
+
+class NativeRequest(Struct, frozen=True, kw_only=True):
+    """What the caller of a provider is asked: the keyword arguments of the call that compacts
+    (`client.beta.messages.create` of Anthropic, `client.responses.compact` of OpenAI), for the
+    messages of the span. It has `wait_s` seconds."""
+
+    dialect: str
+    model: str
+    call: dict[str, Any]
+    span: Span
+    wait_s: float
+
+
+# Gives the provider's response, an SDK's object or plain JSON.
+NativeCaller = Callable[[NativeRequest], Any]
+DrawUp = Callable[[Job], Drawn]
+Apply = Callable[[Drawn, Job], Receipt | None]
+
+
+class Provider:
+    """Asks the provider of the active model, by its caller."""
+
+    def __init__(self, log: OpenLog, model: ActiveModel, caller: NativeCaller | None) -> None:
+        self._log, self._model, self._caller = log, model, caller
+        self._rests_until = 0.0
+
+    def compact(self, job: Job, draw_up: DrawUp, apply: Apply, *, auto: bool) -> Receipt:
+        """The receipt of what the provider wrote; one without a batch, and a notice that says why,
+        if nothing came of it."""
+        job = replace(job, ladder=(NATIVE,), purpose=NATIVE)
+        try:
+            self._check(auto=auto)
+            return self._compact(job, draw_up, apply)
+        except Rejected as error:
+            with self._log.guard:
+                reason = job.redact(str(error))
+                notice = Notice(name="compaction-failed", reason=reason, strategy=NATIVE)
+                self._log.notices.add(notice)
+            return Receipt(reason=reason)
+
+    def _check(self, *, auto: bool) -> None:
+        """Rejected if the provider is not to be asked now."""
+        dialect, model = self._dialect, self._model.info.name
+        wire = native_wire(dialect)
+        if self._caller is None:
+            raise Rejected(NO_CALLER)
+        if wire is None:
+            raise Rejected(f"{dialect} offers no compaction")
+        if not wire.compacts(model):
+            raise Rejected(f"{model} writes no compactions")
+        if auto and time.monotonic() < self._rests_until:
+            raise Rejected("the provider failed a moment ago")
+
+    @property
+    def _dialect(self) -> str:
+        """The format that the conversation goes on in: as configured, or that of the last reply."""
+        if self._log.config.dialect:
+            return self._model.dialect()
+        replies = (
+            slot.message.dialect
+            for slot in reversed(self._log.state.slots)
+            if slot.message.role == "assistant" and slot.message.dialect in dialects.DIALECTS
+        )
+        return next(replies, "") or self._model.dialect()
+
+    def _compact(self, job: Job, draw_up: DrawUp, apply: Apply) -> Receipt:
+        with self._log.guard:
+            drawn = draw_up(job)
+            request = self._request(drawn, job)
+        written = self._written(request)
+        with self._log.guard:
+            self._log.catch_up()
+            if not drawn.fresh(self._log.state):
+                raise Rejected("the page was edited by another writer meanwhile")
+            plan = _with_written(drawn.plan, request, written, job)
+            view = self._log.state.view()
+            billed = self._billed(drawn.before, request, written.usage)
+            self._log.append([Draft(body=one, by="model") for one in billed])
+            receipt = apply(replace(drawn, plan=plan, before=view, measured=False), job)
+        if receipt is None:
+            raise Rejected("the page was edited by another writer meanwhile")
+        return receipt
+
+    def _request(self, drawn: Drawn, job: Job) -> NativeRequest:
+        """What the caller is asked for a plan of one summary. Rejected where there is none."""
+        plan = drawn.plan
+        if not plan.proposals:
+            raise Rejected(plan.reason or "no cut of the page is legal for the provider")
+        if plan.tokens_after >= job.budget.input_max:
+            raise Rejected("what would stay is too large by itself")
+        span, dialect = _draft(plan).span, self._dialect
+        usual = self._model.request(dialect, drawn.before)
+        prefix = _upto(self._model.page(dialect), drawn.before, span.last)
+        if "messages" in usual:
+            # How a message is said may follow from those behind it: as they are sent, not as these
+            # alone would be.
+            usual["messages"] = usual["messages"][: len(prefix)]
+        else:
+            usual["input"] = prefix
+        return NativeRequest(
+            dialect=dialect,
+            model=self._model.info.name,
+            call=_wire(dialect).call(usual),
+            span=span,
+            wait_s=job.config.native_wait_s,
+        )
+
+    def _written(self, request: NativeRequest) -> Written:
+        """What the provider wrote. Rejected, with the reason, if nothing of use came in time."""
+        caller = self._caller
+        assert caller is not None
+        self._rests_until = time.monotonic() + REST_S
+        try:
+            response = timed(partial(caller, request), request.wait_s)
+            written = _wire(request.dialect).written(response)
+        except Rejected:
+            raise
+        except Exception as error:  # a caller is anybody's code, and a provider may refuse
+            raise Rejected(failure(error)) from error
+        self._rests_until = 0.0
+        return written
+
+    def _billed(self, view: View, request: NativeRequest, usage: Usage | None) -> list[Usage]:
+        """What the call took, as it is written down: its size belongs to our own count of what it
+        showed."""
+        if usage is None:
+            return []
+        beyond = sum(slot.tokens for slot in view.slots if slot.seq > request.span.last)
+        upto = view.anchor.upto if view.anchor is not None else request.span.last
+        cost = self._model.cost(replace(usage, model=usage.model or request.model))
+        return [replace(usage, upto=upto, cost=cost, counted=view.tokens - beyond)]
+
+
+def _wire(dialect: str) -> NativeWire:
+    wire = native_wire(dialect)
+    assert wire is not None
+    return wire
+
+
+def _draft(plan: Plan) -> Summarize:
+    [proposal] = plan.proposals
+    assert isinstance(proposal.edit, Summarize)
+    return proposal.edit
+
+
+def _upto(page: Page, view: View, last: int) -> list[Any]:
+    """The messages of the page up to one of the log, without what is put behind an answer so that a
+    user speaks last."""
+    slots = tuple(slot for slot in view.slots if slot.last <= last)
+    request = page.render(replace(view, slots=slots)).request
+    messages: list[Any] = request.get("messages") or request["input"]
+    is_answer = slots[-1].message.role == "assistant"
+    return messages[:-1] if is_answer and messages[-1].get("role") == "user" else messages
+
+
+def _with_written(plan: Plan, request: NativeRequest, written: Written, job: Job) -> Plan:
+    """The plan with what the provider wrote in its summary. Rejected if that is no gain, or holds a
+    secret: it cannot be taken out of what must go back unaltered."""
+    draft = _draft(plan)
+    if job.redact(written.text) != written.text:
+        raise Rejected("what the provider wrote holds what looks like a secret")
+    native = Native(dialect=request.dialect, model=request.model, messages=written.messages)
+    text = text_tokens(job.count, summary_text(draft))
+    tokens = max(_tokens(native, written, job.count), text)
+    [item] = plan.items
+    if tokens >= item.tokens_before:
+        raise Rejected(f"what the provider wrote has {tokens:,} tokens: no fewer than the messages")
+    return replace(plan, proposals=(Proposal(replace(draft, native=native), tokens),))
+
+
+def _tokens(native: Native, written: Written, count: Count) -> int:
+    """What the provider's messages take on the page; of a sealed one, what the provider said."""
+    if not written.sealed_tokens:
+        return text_tokens(count, written.text)
+    spoken = dialects.dialect(native.dialect)
+    open_ones = [one for one in native.messages if one.get("type") != "compaction"]
+    messages = [message for one in open_ones for message in spoken.parse(one)]
+    return written.sealed_tokens + sum(map(count, messages))

@@ -1,0 +1,114 @@
+"""The Messages API: blocks by their index, and an end that says why and what it took.
+
+Blocks of all rounds follow one another under running indexes; the first round begins the message,
+the last one ends it. Neighbour: `seen` says what a shape is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from refold.artifacts.offload import is_own
+from refold.edges.proxy.body import Wire
+from refold.edges.proxy.inside.events import ServerEvent, encoded
+from refold.edges.proxy.inside.seen import Inside, Response, summed, whole_in_one
+
+CALLS, ENDS = "tool_use", "end_turn"
+
+
+def _is_our_call(block: object) -> bool:
+    return isinstance(block, dict) and block.get("type") == CALLS and is_own(str(block["name"]))
+
+
+class AnthropicStream:
+    """One message made of several."""
+
+    def __init__(self) -> None:
+        self._places: dict[object, int | None] = {}  # of this round's blocks; None is ours
+        self._blocks = 0  # that the client has
+        self._rounds = 0
+        self._held: list[ServerEvent] = []
+
+    def begin(self) -> None:
+        self._rounds += 1
+        self._places, self._held = {}, []
+
+    def take(self, event: ServerEvent) -> bytes:
+        match event.said.get("type"):
+            case "message_start":
+                return event.raw if self._rounds == 1 else b""
+            case "content_block_start":
+                self._place(event)
+                return self._placed(event)
+            case "content_block_delta" | "content_block_stop":
+                return self._placed(event)
+            case "message_delta" | "message_stop":
+                self._held.append(event)
+                return b""
+            case _:
+                return event.raw
+
+    def _place(self, event: ServerEvent) -> None:
+        is_ours = _is_our_call(event.said.get("content_block"))
+        self._places[event.said.get("index")] = None if is_ours else self._blocks
+        self._blocks += not is_ours
+
+    def _placed(self, event: ServerEvent) -> bytes:
+        """The event under the index that its block has for the client."""
+        index = event.said.get("index")
+        place = self._places.get(index)
+        if place is None:
+            return b""
+        return event.raw if place == index else encoded({**event.said, "index": place}, named=True)
+
+    def end(self, response: Response | None) -> bytes:
+        if response is None:
+            return b"".join(event.raw for event in self._held)
+        return b"".join(self._ended(event, response) for event in self._held)
+
+    def _ended(self, event: ServerEvent, response: Response) -> bytes:
+        if event.said["type"] != "message_delta":
+            return event.raw
+        delta = {**event.said["delta"], "stop_reason": response["stop_reason"]}
+        said = {**event.said, "delta": delta, "usage": response["usage"]}
+        return encoded(said, named=True)
+
+    def failed(self, error: bytes) -> bytes:
+        return b"event: error\ndata: " + b" ".join(error.split()) + b"\n\n"
+
+
+class AnthropicShape:
+    """The Messages API."""
+
+    def stream(self) -> AnthropicStream:
+        return AnthropicStream()
+
+    def has_ended_well(self, response: Response) -> bool:
+        return bool(response["stop_reason"] == CALLS)
+
+    def one(self, responses: Sequence[Response]) -> Response:
+        first, last = responses[0], responses[-1]
+        content = [
+            block for one in responses for block in one["content"] if not _is_our_call(block)
+        ]
+        reason = last["stop_reason"]
+        if reason == CALLS and not any(block["type"] == CALLS for block in content):
+            reason = ENDS
+        usage = summed([one["usage"] for one in responses])
+        made = {"id": first["id"], "content": content, "stop_reason": reason, "usage": usage}
+        return {**last, **made}
+
+    def messages(self, response: Response) -> list[Wire]:
+        content = response["content"]
+        if not self.has_ended_well(response):
+            content = [block for block in content if not _is_our_call(block)]
+        return [{"role": "assistant", "content": content}] if content else []
+
+    def results(self, answered: Sequence[tuple[str, str]]) -> list[Wire]:
+        blocks = [
+            {"type": "tool_result", "tool_use_id": id, "content": text} for id, text in answered
+        ]
+        return [{"role": "user", "content": blocks}]
+
+    def inside(self, said: Sequence[Sequence[Wire]], seen: Response) -> Inside:
+        return whole_in_one(said, self.messages(seen))

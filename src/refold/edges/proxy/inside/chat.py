@@ -1,0 +1,194 @@
+"""Chat Completions: one message whose text and calls come in deltas.
+
+Texts of several rounds make one text, a paragraph each; calls are counted anew without ours, and
+the chunks of later rounds go under the id of the first. The end is the chunk that says why, the
+one with the usage, and the end mark. Neighbour: `seen` says what a shape is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from refold.artifacts.offload import is_own
+from refold.edges.proxy.body import Wire
+from refold.edges.proxy.inside.events import ServerEvent, encoded
+from refold.edges.proxy.inside.seen import Inside, Response, summed, whole_in_one
+
+CALLS, ENDS = "tool_calls", "stop"
+_WELL = frozenset({CALLS, ENDS})
+_OF_THE_FIRST = ("id", "created", "model", "system_fingerprint")
+_KEPT = ("role", "content", "tool_calls", "reasoning_content")
+
+
+def _name_in(call: Any) -> str:
+    return str((call.get("function") or {}).get("name") or "")
+
+
+def _is_our_call(call: Any) -> bool:
+    return is_own(_name_in(call))
+
+
+def _between(before: str) -> str:
+    """What stands between the texts of two rounds."""
+    return "\n\n" if before and not before.endswith("\n") else ""
+
+
+class ChatStream:
+    """One message made of several."""
+
+    def __init__(self) -> None:
+        self._places: dict[object, int | None] = {}  # of this round's calls; None is ours
+        self._rounds = self._calls = 0
+        self._first: dict[str, Any] = {}
+        self._last_text = ""  # that the client has
+        self._has_spoken = False  # in this round
+        self._held: list[ServerEvent] = []
+        self._unsaid: Wire = {}  # the delta of the chunk that ends this round
+        self._before = b""
+
+    def begin(self) -> None:
+        self._rounds += 1
+        if self._unsaid:
+            [event] = (one for one in self._held if one.said.get("choices"))
+            self._before += self._encoded(event.said, event.said["choices"][0], self._unsaid)
+        self._places, self._held, self._has_spoken, self._unsaid = {}, [], False, {}
+
+    def take(self, event: ServerEvent) -> bytes:
+        said = event.said
+        choices = said.get("choices")
+        if event.is_done or (choices == [] and said.get("usage")):
+            self._held.append(event)
+            return b""
+        if not choices or not isinstance(choices[0], dict):
+            return event.raw
+        self._first = self._first or {key: said[key] for key in _OF_THE_FIRST if key in said}
+        choice = choices[0]
+        delta = self._seen(choice.get("delta") or {})
+        if choice.get("finish_reason") is not None:
+            self._held.append(event)
+            self._unsaid = delta
+            return b""
+        if self._rounds == 1 and delta == choice.get("delta"):
+            return event.raw
+        return self._late() + (self._encoded(event.said, choice, delta) if delta else b"")
+
+    def _late(self) -> bytes:
+        """What a round before said in its last chunk, as some servers do."""
+        late, self._before = self._before, b""
+        return late
+
+    def _encoded(self, said: Wire, choice: Any, delta: Wire) -> bytes:
+        made = {**choice, "delta": delta, "finish_reason": None}
+        return encoded(self._chunk(said, made), named=False)
+
+    def _chunk(self, said: Wire, choice: Wire) -> Wire:
+        """A chunk of the one message."""
+        rest = {key: value for key, value in said.items() if key != "usage"}
+        return {**rest, **self._first, "choices": [choice]}
+
+    def _seen(self, delta: Wire) -> Wire:
+        """A delta without what is ours, and without a beginning where there was one."""
+        seen = dict(delta)
+        if self._rounds > 1:
+            seen.pop("role", None)
+            seen = {key: value for key, value in seen.items() if value not in (None, "")}
+        calls = [made for call in delta.get("tool_calls") or () if (made := self._placed(call))]
+        if delta.get("tool_calls"):
+            seen["tool_calls"] = calls
+            if not calls:
+                del seen["tool_calls"]
+        text = seen.get("content")
+        if isinstance(text, str) and text:
+            seen["content"] = self._joined(text)
+        return seen
+
+    def _placed(self, call: Any) -> Wire | None:
+        """A part of a call under the number that it has for the client; None if it is ours."""
+        index = call.get("index", 0)
+        if index not in self._places:
+            is_ours = _is_our_call(call)
+            self._places[index] = None if is_ours else self._calls
+            self._calls += not is_ours
+        place = self._places[index]
+        return None if place is None else {**call, "index": place} if place != index else call
+
+    def _joined(self, text: str) -> str:
+        gap = "" if self._has_spoken else _between(self._last_text)
+        self._has_spoken, self._last_text = True, text
+        return gap + text
+
+    def end(self, response: Response | None) -> bytes:
+        if response is None:
+            return b"".join(event.raw for event in self._held)
+        return b"".join(self._ended(event, response) for event in self._held)
+
+    def _ended(self, event: ServerEvent, response: Response) -> bytes:
+        if event.is_done:
+            return event.raw
+        said = {**event.said, **self._first}
+        if said.get("usage"):
+            said["usage"] = response["usage"]
+        if said["choices"]:
+            reason = response["choices"][0]["finish_reason"]
+            delta = self._unsaid
+            said["choices"] = [{**said["choices"][0], "delta": delta, "finish_reason": reason}]
+        return self._late() + encoded(said, named=False)
+
+    def failed(self, error: bytes) -> bytes:
+        return b"data: " + b" ".join(error.split()) + b"\n\n"
+
+
+class ChatShape:
+    """Chat Completions."""
+
+    def stream(self) -> ChatStream:
+        return ChatStream()
+
+    def has_ended_well(self, response: Response) -> bool:
+        return response["choices"][0]["finish_reason"] in _WELL
+
+    def one(self, responses: Sequence[Response]) -> Response:
+        first, last = responses[0], responses[-1]
+        message = _joined_messages([one["choices"][0]["message"] for one in responses])
+        reason = last["choices"][0]["finish_reason"]
+        if reason == CALLS and "tool_calls" not in message:
+            reason = ENDS
+        choice = {**last["choices"][0], "message": message, "finish_reason": reason}
+        usages = [one["usage"] for one in responses if one.get("usage")]
+        made = {"id": first.get("id"), "choices": [choice]}
+        return {**last, **made, **({"usage": summed(usages)} if usages else {})}
+
+    def messages(self, response: Response) -> list[Wire]:
+        message = response["choices"][0]["message"]
+        kept = {name: message[name] for name in _KEPT if message.get(name) is not None}
+        if not self.has_ended_well(response) and "tool_calls" in kept:
+            kept["tool_calls"] = _without_ours(kept["tool_calls"])
+            if not kept["tool_calls"]:
+                del kept["tool_calls"]
+        return [kept] if kept.get("content") or kept.get("tool_calls") else []
+
+    def results(self, answered: Sequence[tuple[str, str]]) -> list[Wire]:
+        return [{"role": "tool", "tool_call_id": id, "content": text} for id, text in answered]
+
+    def inside(self, said: Sequence[Sequence[Wire]], seen: Response) -> Inside:
+        return whole_in_one(said, self.messages(seen))
+
+
+def _joined_messages(messages: Sequence[Wire]) -> Wire:
+    """Messages as one: the texts, what was thought, and the calls that are not ours."""
+    text = thought = ""
+    calls: list[Wire] = []
+    for message in messages:
+        said = message.get("content") or ""
+        text += _between(text) + said if said else ""
+        thought += message.get("reasoning_content") or ""
+        calls += _without_ours(message.get("tool_calls") or ())
+    joined = {**messages[-1], "content": text if text or not calls else None}
+    joined.pop("tool_calls", None)
+    joined |= {"tool_calls": calls} if calls else {}
+    return joined | ({"reasoning_content": thought} if thought else {})
+
+
+def _without_ours(calls: Sequence[Wire]) -> list[Wire]:
+    return [one for one in calls if not _is_our_call(one)]

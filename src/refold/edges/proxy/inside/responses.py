@@ -1,0 +1,117 @@
+"""The Responses API: items by their place, events by their number, and an end that repeats all.
+
+An answer is several items of the client's list. What of it the client does not see stands before
+the next item that it does, or behind the last one. Neighbour: `seen` says what a shape is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from refold.artifacts.offload import is_own
+from refold.edges.proxy.body import Wire
+from refold.edges.proxy.inside.events import ServerEvent, encoded
+from refold.edges.proxy.inside.seen import Inside, Response, summed
+
+CALL, RESULT = "function_call", "function_call_output"
+_BEGINS = frozenset({"response.created", "response.in_progress", "response.queued"})
+_ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
+
+
+def _is_our_call(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type") == CALL and is_own(str(item.get("name")))
+
+
+class ResponsesStream:
+    """One response made of several."""
+
+    def __init__(self) -> None:
+        self._places: dict[object, int | None] = {}  # of this round's items; None is ours
+        self._rounds = self._items = self._events = 0
+        self._id = ""
+        self._held: list[ServerEvent] = []
+
+    def begin(self) -> None:
+        self._rounds += 1
+        self._places, self._held = {}, []
+
+    def take(self, event: ServerEvent) -> bytes:
+        said = event.said
+        kind = said.get("type")
+        if kind in _ENDS:
+            self._held.append(event)
+            return b""
+        if kind in _BEGINS:
+            self._id = self._id or str((said.get("response") or {}).get("id", ""))
+            return self._numbered(event, {}) if self._rounds == 1 else b""
+        if "output_index" not in said:
+            return self._numbered(event, {}) if said else event.raw
+        if kind == "response.output_item.added":
+            is_ours = _is_our_call(said.get("item"))
+            self._places[said["output_index"]] = None if is_ours else self._items
+            self._items += not is_ours
+        place = self._places.get(said["output_index"])
+        return b"" if place is None else self._numbered(event, {"output_index": place})
+
+    def _numbered(self, event: ServerEvent, changed: Wire) -> bytes:
+        """The event under the number that it has for the client."""
+        number = event.said.get("sequence_number")
+        if isinstance(number, int):
+            changed = {**changed, "sequence_number": self._events}
+            self._events += 1
+        is_same = all(event.said.get(key) == value for key, value in changed.items())
+        return event.raw if is_same else encoded({**event.said, **changed}, named=True)
+
+    def end(self, response: Response | None) -> bytes:
+        if response is None:
+            return b"".join(event.raw for event in self._held)
+        return b"".join(
+            self._numbered(event, {"response": {**response, "id": self._id or response["id"]}})
+            for event in self._held
+        )
+
+    def failed(self, error: bytes) -> bytes:
+        return b"event: error\ndata: " + b" ".join(error.split()) + b"\n\n"
+
+
+class ResponsesShape:
+    """The Responses API."""
+
+    def stream(self) -> ResponsesStream:
+        return ResponsesStream()
+
+    def has_ended_well(self, response: Response) -> bool:
+        return bool(response["status"] == "completed")
+
+    def one(self, responses: Sequence[Response]) -> Response:
+        output = [item for one in responses for item in one["output"] if not _is_our_call(item)]
+        usages = [one["usage"] for one in responses if one.get("usage")]
+        made = {"id": responses[0]["id"], "output": output}
+        return {**responses[-1], **made, **({"usage": summed(usages)} if usages else {})}
+
+    def messages(self, response: Response) -> list[Wire]:
+        if self.has_ended_well(response):
+            return list(response["output"])
+        return [item for item in response["output"] if not _is_our_call(item)]
+
+    def results(self, answered: Sequence[tuple[str, str]]) -> list[Wire]:
+        return [{"type": RESULT, "call_id": id, "output": text} for id, text in answered]
+
+    def inside(self, said: Sequence[Sequence[Wire]], seen: Response) -> Inside:
+        items = [item for part in said for item in part]
+        visible: list[Wire] = []
+        groups: dict[int, list[Wire]] = {}
+        waiting: list[Wire] = []
+        for item in items:
+            if item.get("type") == RESULT or _is_our_call(item):
+                waiting.append(item)
+                continue
+            if waiting:
+                groups[len(visible)] = [*waiting, item]
+                waiting = []
+            visible.append(item)
+        if waiting and visible:
+            last = len(visible) - 1
+            groups[last] = [*groups.get(last, [visible[last]]), *waiting]
+        return Inside(visible, groups)

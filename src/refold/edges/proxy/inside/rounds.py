@@ -1,0 +1,268 @@
+"""The rounds of one answer: as long as the model calls only our tools, they are answered here and
+the provider is asked again; then the client has its answer.
+
+Calls of ours beside some of the client's are held back: what they gave stands in the log, and goes
+up with what the client's tools gave. A turn has so many rounds at most; then our tools say that it
+is enough, and an answer that still calls them ends there. What the client has not seen is in the
+log before it sees the end, so it never repeats an answer that nobody knows. An error of the
+provider's in a later round is the client's as it is; a request of ours that it does not take is
+sent once more with less in it. Neighbours: `seen` puts the answers together, `observer` answers and
+keeps, `app` says how to send.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Protocol, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from refold.core.model import ToolCall
+from refold.dialects import tool_calls
+from refold.edges.proxy import usage
+from refold.edges.proxy.body import Asked, Wire
+from refold.edges.proxy.inside import tools
+from refold.edges.proxy.inside.anthropic import AnthropicShape
+from refold.edges.proxy.inside.chat import ChatShape
+from refold.edges.proxy.inside.events import Cutter, ServerEvent
+from refold.edges.proxy.inside.responses import ResponsesShape
+from refold.edges.proxy.inside.seen import Inside, Response, Shape
+from refold.edges.proxy.own_answer import Send, error_body
+from refold.edges.proxy.reply import response_of
+from refold.edges.proxy.upstream import Answer, end_to_end
+from refold.edges.proxy.usage import UsageReader
+from refold.errors import RefoldError
+
+T = TypeVar("T")
+
+SHAPES: dict[str, Shape] = {
+    "anthropic": AnthropicShape(),
+    "openai_chat": ChatShape(),
+    "openai_responses": ResponsesShape(),
+}
+NOT_TAKEN = frozenset({400, 413, 422})
+ERROR_BYTES_MAX = 1024 * 1024
+_OF_THE_BYTES = (b"content-length", b"content-encoding")
+PACKED = "an answer came packed: calls of refold's tools in it are passed on"
+log = logging.getLogger("refold.proxy")
+
+
+class Ways(Struct, frozen=True, kw_only=True):
+    """What a round needs of others: to ask the provider again, to answer calls, and to keep what
+    was said. The last two give None if they fail."""
+
+    again: Callable[[bytes], Awaitable[Answer]]
+    answers: Callable[[list[ToolCall]], Awaitable[list[str] | None]]
+    keep: Callable[[Inside], Awaitable[object]]
+
+
+def can_be_read(answer: Answer) -> bool:
+    """Whether an answer can be taken apart. Packed ones, which nobody asked for, cannot."""
+    if answer.headers.get("content-encoding", "identity") == "identity":
+        return True
+    log.warning(PACKED)
+    return False
+
+
+class Rounds:
+    """One call of a client, from its first answer on."""
+
+    def __init__(
+        self, asked: Asked, sent: list[bytes], ways: Ways, send: Send, *, rounds_max: int
+    ) -> None:
+        self._asked, self._sent, self._ways = asked, sent, ways
+        self._client = _Client(send, SHAPES[asked.dialect])
+        self._shape, self._rounds_max = SHAPES[asked.dialect], rounds_max
+        self._responses: list[Response] = []
+        self._said: list[list[Wire]] = []
+        self._has_called = False  # one of ours
+        self.readers: list[UsageReader] = []  # of what each round was billed
+
+    async def relay(self, answer: Answer) -> None:
+        """Hands the client its answer."""
+        while True:
+            raw = await self._read(answer)
+            try:
+                again = await self._answered()
+            except RefoldError as error:
+                if not self._client.has_begun:
+                    raise
+                await self._client.fail(error_body(error))
+                return
+            if again is None:
+                await self._end(raw)
+                return
+            if not again.is_success:
+                await self._client.refuse(again)
+                return
+            answer = again
+
+    async def _read(self, answer: Answer) -> bytes:
+        """Reads an answer to its end; of a stream, or of what is too long to be looked at, the
+        client has it as it comes."""
+        reader = UsageReader(self._asked.dialect, answer.headers)
+        self.readers.append(reader)
+        self._client.begin(answer)
+        whole = bytearray()
+        try:
+            async for chunk in answer.chunks():
+                reader.feed(chunk)
+                if self._client.is_stream:
+                    await self._client.feed(chunk)
+                else:
+                    whole += chunk
+                if len(whole) > usage.COPY_BYTES_MAX:
+                    await self._client.pass_on(bytes(whole))
+                    whole.clear()
+        finally:
+            await answer.close()
+        return bytes(whole)
+
+    async def _answered(self) -> Answer | None:
+        """The next answer, where the last one calls only our tools; None where it is the end."""
+        try:
+            calls = self._calls()
+        except (RefoldError, LookupError, TypeError, AttributeError, msgspec.DecodeError):
+            self._responses.clear()  # nobody can tell what was said: it goes on as it came
+            return None
+        ours = list(filter(tools.is_ours, calls))
+        if not ours:
+            return None
+        texts = await self._texts(ours)
+        ids = [call.id for call in ours]
+        self._said.append(self._shape.results(list(zip(ids, texts, strict=True))))
+        if len(ours) < len(calls) or len(self._responses) > self._rounds_max:
+            return None
+        answer = await self._ways.again(self._body())
+        if answer.status not in NOT_TAKEN or not any(text != tools.FAILED for text in texts):
+            return answer
+        await answer.close()
+        self._said[-1] = self._shape.results([(id, tools.FAILED) for id in ids])
+        return await self._ways.again(self._body())
+
+    def _calls(self) -> list[ToolCall]:
+        """The calls of the newest answer that are complete. It is one of those that were read from
+        now on, unless it cannot be told what it says."""
+        copy = self.readers[-1].copy
+        if copy is None:
+            raise TypeError("an answer that is too long")
+        response = response_of(copy)
+        self._shape.one([response])
+        self._said.append(self._shape.messages(response))
+        self._responses.append(response)
+        calls = tool_calls(response)
+        self._has_called = self._has_called or any(map(tools.is_ours, calls))
+        return calls if self._shape.has_ended_well(response) else []
+
+    async def _texts(self, ours: list[ToolCall]) -> list[str]:
+        if len(self._responses) >= self._rounds_max:
+            return [tools.ENOUGH] * len(ours)
+        return await self._ways.answers(ours) or [tools.FAILED] * len(ours)
+
+    def _body(self) -> bytes:
+        said = [msgspec.json.encode(one) for part in self._said for one in part]
+        return self._asked.with_list([*self._sent, *said])
+
+    async def _end(self, raw: bytes) -> None:
+        if not self._responses:
+            await self._client.end(raw, None)
+            return
+        seen = self._shape.one(self._responses)
+        inside = self._shape.inside(self._said, seen)
+        await self._ways.keep(inside)
+        await self._client.end(raw, seen if self._has_called else None)
+
+
+class _Client:
+    """The client's side: one status, one body."""
+
+    def __init__(self, send: Send, shape: Shape) -> None:
+        self._send, self._stream = send, shape.stream()
+        self._answer: Answer | None = None
+        self._cutter = Cutter()
+        self.has_begun = False
+        self.is_stream = False
+
+    def begin(self, answer: Answer) -> None:
+        """Another answer comes; the client has the head of the first, or of the last if that is
+        whole."""
+        if not self.has_begun:
+            self._answer = answer
+            self.is_stream = "text/event-stream" in answer.headers.get("content-type", "")
+        self._stream.begin()
+
+    async def feed(self, chunk: bytes) -> None:
+        await self._pass_on(self._cutter.feed(chunk))
+
+    async def _pass_on(self, events: list[ServerEvent]) -> None:
+        seen = b"".join(map(self._stream.take, events))
+        if seen:
+            await self._start()
+            await self._send({"type": "http.response.body", "body": seen, "more_body": True})
+
+    async def pass_on(self, raw: bytes) -> None:
+        """Hands on a part of an answer as it came."""
+        await self._start(is_changed=False)
+        await self._send({"type": "http.response.body", "body": raw, "more_body": True})
+
+    async def _start(self, *, is_changed: bool = True) -> None:
+        if self.has_begun:
+            return
+        self.has_begun = True
+        assert self._answer is not None
+        headers = [(name.lower(), value) for name, value in end_to_end(self._answer.headers.raw)]
+        if is_changed:
+            headers = [one for one in headers if one[0] not in _OF_THE_BYTES]
+        status = self._answer.status
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def end(self, raw: bytes, seen: Response | None) -> None:
+        """Ends the answer: with the one that was seen, or as it came if that is None."""
+        if self.is_stream:
+            await self._pass_on(self._cutter.rest())
+            raw = self._stream.end(seen)
+        elif seen is not None:
+            raw = msgspec.json.encode(seen)
+        await self._start(is_changed=self.is_stream or seen is not None)
+        await self._send({"type": "http.response.body", "body": raw, "more_body": False})
+
+    async def refuse(self, answer: Answer) -> None:
+        """Hands on an error of the provider's: as it came, or inside of a stream that has begun."""
+        try:
+            error = await answer.peek(ERROR_BYTES_MAX) or b"{}"
+        finally:
+            await answer.close()
+        if self.has_begun:
+            await self.fail(error)
+            return
+        self._answer = answer
+        await self._start()
+        await self._send({"type": "http.response.body", "body": error, "more_body": False})
+
+    async def fail(self, error: bytes) -> None:
+        """Ends a stream with an error."""
+        said = self._stream.failed(error)
+        await self._send({"type": "http.response.body", "body": said, "more_body": False})
+
+
+class Guarded(Protocol):
+    """What runs our own work in a thread, and gives None if it fails."""
+
+    async def __call__(self, work: Callable[[], T], doing: str) -> T | None: ...
+
+
+def ways_of(
+    again: Callable[[bytes], Awaitable[Answer]],
+    guarded: Guarded,
+    answers: Callable[[list[ToolCall]], list[str]],
+    keep: Callable[[Inside], object],
+) -> Ways:
+    """Ways by which our own work may fail without anybody's noticing."""
+    return Ways(
+        again=again,
+        answers=lambda calls: guarded(partial(answers, calls), "answering inside"),
+        keep=lambda inside: guarded(partial(keep, inside), "keeping what was said inside"),
+    )

@@ -1,0 +1,99 @@
+"""Our tools in a client's request: the very same bytes from the first call of a conversation on.
+
+Tools stand before everything else, in the provider's cache and in what thinking is bound to. So
+they are added at the beginning or never, and as the log has them: another version of refold may
+describe them otherwise. Neighbours: `engine.toolbox` has and runs them, `observer` asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+import msgspec
+from msgspec import Raw
+
+import refold
+from refold.artifacts.offload import OWN_TOOLS, is_own
+from refold.core.model import ToolCall
+from refold.edges.proxy.body import Asked
+from refold.log.notes import Noted
+
+NOTE = "proxy-tools"
+# Dialects whose answers can be taken apart and put together again while they stream.
+DIALECTS = frozenset({"anthropic", "openai_chat", "openai_responses"})
+FAILED = "Error: refold cannot answer now. Go on without it."
+ENOUGH = "Error: refold's tools were called often enough in this turn. Go on without them."
+
+
+@cache
+def definitions(dialect: str) -> str:
+    """Our tools as a provider takes them: JSON, to stand in a list with others."""
+    with refold.open("tools", store="memory:") as context:
+        made = context.toolbox.tools(dialect)
+    return msgspec.json.encode(made).decode()[1:-1]
+
+
+def can_be_added(asked: Asked) -> bool:
+    """Whether a first call can have our tools: in a dialect that we can answer in, once, and with
+    no tool of the client's by one of our names."""
+    if asked.dialect not in DIALECTS or not asked.tools or _asks_for_several(asked):
+        return False
+    return not any(name in str(asked.tools) for name in OWN_TOOLS)
+
+
+def _asks_for_several(asked: Asked) -> bool:
+    return bytes(asked.fields.get("n", Raw(b"null"))).strip() not in (b"null", b"1")
+
+
+def with_tools(asked: Asked, added: str) -> Asked:
+    """The call with our tools behind the client's."""
+    if not added or not asked.has_tools:
+        return asked
+    theirs = bytes(asked.fields["tools"]).strip()
+    tools = Raw(theirs[:-1] + b"," + added.encode() + b"]")
+    return msgspec.structs.replace(asked, fields={**asked.fields, "tools": tools})
+
+
+def own_list(asked: Asked) -> list[bytes]:
+    """The client's own messages as they came, cache marks and all; as what `with_list` takes."""
+    if not asked.came:
+        return list(map(msgspec.json.encode, asked.messages))
+    return [bytes(asked.came[1:-1])]
+
+
+# --- answering ---
+
+
+def added_in(notes: Sequence[Noted]) -> str:
+    """The definitions that a conversation began with, by its notes; empty if it has none."""
+    data = next((note.data for note in reversed(notes) if note.kind == NOTE), None)
+    found = data.get("definitions") if isinstance(data, Mapping) else None
+    return found if isinstance(found, str) else ""
+
+
+def begin(context: refold.Context, dialect: str) -> str:
+    """Writes down that a conversation has our tools, and as which bytes; gives these."""
+    added = definitions(dialect)
+    context.note(NOTE, {"definitions": added}, by="proxy")
+    return added
+
+
+def answers(context: refold.Context, calls: list[ToolCall]) -> list[str]:
+    """What our tools give."""
+    return [_answer(context, call) for call in calls]
+
+
+def answers_of_nothing(calls: list[ToolCall]) -> list[str]:
+    """The same where nothing was said before."""
+    with refold.open("nothing", store="memory:") as context:
+        return answers(context, calls)
+
+
+def _answer(context: refold.Context, call: ToolCall) -> str:
+    given = call.arguments
+    return context.toolbox.call(call.name, given if isinstance(given, str | Mapping) else None)
+
+
+def is_ours(call: ToolCall) -> bool:
+    return is_own(call.name)
