@@ -2,7 +2,7 @@
 
 Newer models bind what they thought to everything before it: system prompt, tools, and every
 message, as it was said. Random stories with thinking on: answers with and without thinking, parallel
-calls, requests in the middle of a loop, changed prompts and tools, compactions and undos. Every
+calls, requests in the middle of a loop, changed prompts and tools, compactions, undos and pins. Every
 thinking block of every request must stand behind what stood before it when it was made.
 """
 
@@ -22,7 +22,7 @@ TOOLS = [
     {"name": name, "description": name, "input_schema": {"type": "object", "properties": {}}}
     for name in ("read", "run")
 ]
-DEEDS = ("system", "tools", "note", "compact", "undo", "say")
+DEEDS = ("system", "tools", "note", "compact", "undo", "say", "pin", "unpin")
 Wire = dict[str, Any]
 
 turns = st.lists(
@@ -101,6 +101,16 @@ class Story:
                 self.context.undo()
             case "say":
                 self.context.append({"role": "user", "content": f"also {self.count}"})
+            case "pin":
+                self.context.pin(self.said(7))
+            case "unpin":
+                self.context.unpin(self.said(7))
+
+    def said(self, step: int) -> int:
+        """One of the messages of the log, another one at every turn."""
+        events = self.context.log.events()
+        seqs = [event.seq for event in events if event.kind == "message"]
+        return seqs[self.count * step % len(seqs)]
 
     def check(self, request: Wire) -> None:
         for at, message in enumerate(request["messages"]):
@@ -135,3 +145,21 @@ def test_a_loop_that_was_said_as_text_stays_text_once_it_is_closed():
     assert any(
         block["type"] == "thinking" for one in request["messages"] for block in one["content"]
     )
+
+
+@pytest.mark.parametrize("deeds", [("compact", "pin"), ("pin", "compact", "unpin")])
+def test_a_pin_that_changes_an_edited_page_ends_what_was_thought_under_it(deeds):
+    told = Story({"type": "adaptive"})
+    for _ in range(14):
+        told.turn(thinks=False, calls=0, deed="")
+    first = [event.seq for event in told.context.log.events() if event.kind == "message"][6]
+    for deed in deeds:
+        match deed:
+            case "compact":
+                assert told.context.compact("hide", target=100).batch
+            case "pin":
+                told.context.pin(first)
+            case "unpin":
+                told.context.unpin(first)
+        told.turn(thinks=True, calls=0, deed="")
+    told.check(plain(told.context.request(thinking=told.thinking)))

@@ -35,7 +35,7 @@ from refold.core.model import (
 from refold.core.shortened import edited, skeleton, standin
 from refold.core.summary import summary_text
 
-VERSION = 5
+VERSION = 6
 DIGEST_BYTES = 16
 
 
@@ -62,7 +62,7 @@ class Bookmark(msgspec.Struct, array_like=True, kw_only=True):
     undoable: list[tuple[int, str]]
     purposes: dict[str, str]
     lessons: dict[str, Lesson]
-    erased_at: int
+    reached_at: int
     times: tuple[int, int, int]
     wishes: tuple[int, int]
 
@@ -97,7 +97,7 @@ def kept(state: Fold) -> bytes:
             undoable=state.undoable,
             purposes=state.purposes,
             lessons=state.lessons,
-            erased_at=state.erased_at,
+            reached_at=state.reached_at,
             times=(state.first_at_ms, state.updated_ms, state.called_ms),
             wishes=(state.wish, state.wish_before),
         )
@@ -159,7 +159,7 @@ def resumed(mark: Bookmark, events: Mapping[int, Event]) -> Fold:
     state.facts = {(fact.kind, fact.text): fact for fact in mark.facts}
     state.undoable, state.lessons = list(mark.undoable), mark.lessons
     state.purposes = mark.purposes
-    state.erased_at = mark.erased_at
+    state.reached_at = mark.reached_at
     state.first_at_ms, state.updated_ms, state.called_ms = mark.times
     state.wish, state.wish_before = mark.wishes
     return state

@@ -74,9 +74,10 @@ def fold(events: Iterable[Event]) -> View:
 def folded(events: Iterable[Event], found: Switches) -> Fold:
     """The second walk over a log whose switches are known, as a state that can go on."""
     state = Fold()
-    state.pins, state.erased = set(found.pins), dict(found.erased)
+    state.pins, state.erased, state.walked = set(found.pins), dict(found.erased), set()
     for event in events:
         state.step(event, live=event.seq not in found.off, found=found)
+    state.walked, state.otherwise = None, set()
     state.forget_contents()
     return state
 
@@ -114,7 +115,10 @@ class Fold:
         self.undoable: list[tuple[int, str]] = []
         self.purposes: dict[str, str] = {}  # of batches that are no ordinary compactions
         self.lessons: dict[str, Lesson] = {}  # what refusals taught, by model
-        self.erased_at = 0  # the seq of the newest erase
+        self.reached_at = 0  # of the newest erase, or pin, that changed what stood before it
+        # While a log is walked: the pins so far, and where an edit meets another pin than it met.
+        self.walked: set[int] | None = None
+        self.otherwise: set[int] = set()
         self.first_at_ms = self.updated_ms = 0
         self.called_ms = 0  # when a model was last heard
         self._view: View | None = None
@@ -201,8 +205,8 @@ class Fold:
                 if live:
                     self._describe(event, body)
             case Pin():
-                if live and found is None:
-                    self._pin(body)
+                if live:
+                    self._pin(event, body)
             case Replace() | Hide() | Summarize():
                 if live:
                     self._edit(event, body)
@@ -211,7 +215,7 @@ class Fold:
                     self.undoable.append((event.seq, ""))
             case Erase():
                 self.erased[body.seq] = body
-                self.erased_at = event.seq
+                self.reached_at = event.seq
             case _:
                 assert_never(body)
 
@@ -306,11 +310,23 @@ class Fold:
             tools = self.toolsets[meta.tools_seq] = self.toolsets.pop(meta.tools_seq)
         return replace(meta, system=system, tools=tools, system_seq=None, tools_seq=None)
 
-    def _pin(self, pin: Pin) -> None:
+    def _pin(self, event: Event, pin: Pin) -> None:
+        """Holds or lets go of a message. Where an edit before it acts otherwise because of that,
+        the page changed here."""
+        held = self.pins if self.walked is None else self.walked
+        if pin.seq in self.otherwise and (pin.seq in held) != pin.on:
+            self.reached_at = event.seq
         if pin.on:
-            self.pins.add(pin.seq)
+            held.add(pin.seq)
         else:
-            self.pins.discard(pin.seq)
+            held.discard(pin.seq)
+
+    def _is_held(self, seq: int) -> bool:
+        """Whether a pin keeps an edit from a message."""
+        is_held = seq in self.pins
+        if self.walked is not None and is_held != (seq in self.walked):
+            self.otherwise.add(seq)
+        return is_held
 
     # --- edits ---
 
@@ -339,10 +355,12 @@ class Fold:
 
     def _replace(self, event: Event, edit: Replace) -> None:
         index = self._index(edit.seq)
-        if index is None or edit.seq in self.pins:
+        if index is None:
             return
         slot = self.slots[index]
         if slot.standin or not 0 <= edit.block < len(slot.message.blocks):
+            return
+        if self._is_held(edit.seq):
             return
         before = next((a.tokens for a in slot.edits if a.block == edit.block), 0)
         others = tuple(a for a in slot.edits if a.block != edit.block)
@@ -379,7 +397,7 @@ class Fold:
         return start, bisect_left(self.slots, span.last + 1, lo=start, key=lambda slot: slot.seq)
 
     def _goes(self, slot: Slot, span: Span) -> bool:
-        return slot.last <= span.last and slot.seq not in self.pins
+        return slot.last <= span.last and not self._is_held(slot.seq)
 
     # --- what reaches back ---
 
@@ -415,7 +433,7 @@ class Fold:
     def changed_at(self, but_for: str = "-") -> int:
         """The seq of the newest event that changed what stood before it, but for this purpose."""
         edits = (at for at, of in reversed(self.undoable) if self.purposes.get(of) != but_for)
-        return max(next(edits, 0), self.system_seq, self.tools_seq, self.erased_at)
+        return max(next(edits, 0), self.system_seq, self.tools_seq, self.reached_at)
 
     def view(self) -> View:
         """The page as a value; made once per state."""

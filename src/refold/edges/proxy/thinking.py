@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from refold import decoding
+
 _REFUSED = re.compile(rb"`signature`.{0,20}`(redacted_)?thinking`")
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 _NOTHING = [{"type": "text", "text": "…"}]  # a message has to say something
@@ -26,8 +28,8 @@ def is_refused(status: int, answer: bytes) -> bool:
 def without_thinking(body: bytes) -> bytes | None:
     """The body without any thinking in its messages; None if there is none."""
     try:
-        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-        messages = msgspec.json.decode(fields["messages"], type=list[dict[str, Any]])
+        fields = decoding.decode(body, dict[str, msgspec.Raw])
+        messages = decoding.decode(fields["messages"], list[dict[str, Any]])
     except (msgspec.DecodeError, KeyError):
         return None
     plain = list(map(_plain, messages))
