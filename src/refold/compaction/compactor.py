@@ -4,13 +4,13 @@ automatically.
 Automatic compaction happens in `request` only, never in `append`. It acts at the trigger, aims well
 below it, does not act twice without enough new tokens, pauses after an undo, and says so once when
 the page cannot be made to fit. With a writer, the lock is released while it is asked; what was
-appended meanwhile stays, and a page that was edited meanwhile is planned again. Neighbours:
-`planning` and `trigger` have the arithmetic, `prose` and `writer` the words.
+appended meanwhile stays, and a page that was edited meanwhile is planned again. Neighbours: `jobs`
+says what is to be done, `planning` and `trigger` have the arithmetic, `prose` and `writer` the
+words.
 """
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -22,28 +22,25 @@ from refold.compaction.active_model import ActiveModel
 from refold.compaction.adoption import adopted
 from refold.compaction.drawn import Drawn, Prepared, unedited
 from refold.compaction.hooks import Hook, SingleRun, ask_hooks
+from refold.compaction.jobs import Jobs
 from refold.compaction.native import NativeCaller, Provider
 from refold.compaction.planning import Job
-from refold.compaction.wish import instructions_of
 from refold.config import Config
 from refold.core.budget import Budget
 from refold.core.fold import Fold
-from refold.core.model import ADOPTED, BY_HAND, MADE_ROOM, NATIVE, Message, Span, Text
+from refold.core.model import ADOPTED, BY_HAND, NATIVE, Span
 from refold.core.plan import Plan, Proposal, Receipt
-from refold.errors import Invalid
 from refold.log.draft import Draft
 from refold.log.log import Fresh
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
 from refold.redaction import redactor
 from refold.strategies.brief import untouched_tokens
-from refold.strategies.registry import check_ladder, check_settings, check_tables
-from refold.tokens.counter import count_message
+from refold.strategies.registry import check_tables
 from refold.writer import asker
 from refold.writer.asker import Asker, Outcome, Question, Writer
 
 PLAN_TRIES_MAX = 3
-TASK_CHARS_MAX = 4_000
 UNREACHABLE = "system, tools, pins and the latest request alone are over the trigger"
 IN_FLIGHT = "another compaction is in flight"
 RECENTLY = "compacted-recently"
@@ -64,9 +61,10 @@ class Compactor:
         self._log, self._model = log, model
         self._redact = redactor(self._config.redact, "summaries")
         self.asker = Asker(writer, count=log.counter, redact=self._redact) if writer else None
+        self._jobs = Jobs(log, model, self._redact, has_writer=lambda: self.asker is not None)
+        self.job = self._jobs.job
         self._provider = Provider(log, model, native)
         self._single = SingleRun()
-        self._scratch: dict[str, Any] = {}
         self.hooks: list[Hook] = []
         # Where a plan had nothing to do, the same plan is not drawn up again: head and budget.
         self._settled_at: tuple[int, Budget] | None = None
@@ -77,53 +75,6 @@ class Compactor:
     def _config(self) -> Config:
         """The settings for the model that reads the page now."""
         return self._log.config
-
-    # --- what is asked for ---
-
-    def job(
-        self,
-        ladder: Sequence[str] = (),
-        *,
-        target: int | None = None,
-        task: str = "",
-        settings: dict[str, Any] | None = None,
-        instructions: str = "",
-    ) -> Job:
-        """What a plan is to be drawn up from. Without names, the configured ladder."""
-        check_ladder(ladder)
-        check_settings(settings or {}, ladder or self._config.ladder)
-        if instructions and self.asker is None:
-            hint = "give a writer: where the conversation is opened, or by --writer"
-            raise Invalid("instructions are for a writer, and there is none", hint=hint)
-        return Job(
-            budget=self._model.budget,
-            config=self._config,
-            count=self._count,
-            originals=self._log.log.originals,
-            ages=self._log.log.ages,
-            batch=secrets.token_hex(8),
-            ladder=ladder or self._config.ladder,
-            task=task or self._latest_request(),
-            target=target,
-            has_writer=self.asker is not None,
-            settings=settings or {},
-            per_token=self._model.price,
-            expired=self._model.moment().is_expired(self._log.state),
-            scratch=self._scratch,
-            instructions=instructions,
-            redact=self._redact,
-            purpose=NATIVE if tuple(ladder) == (NATIVE,) else "",
-        )
-
-    def _latest_request(self) -> str:
-        state = self._log.state
-        slot = state.slot_at(state.request)
-        blocks = slot.message.blocks if slot else ()
-        texts = [block.text for block in blocks if isinstance(block, Text)]
-        return "\n".join(texts)[:TASK_CHARS_MAX]
-
-    def _count(self, message: Message) -> int:
-        return count_message(message, self._log.counter)
 
     # --- by hand ---
 
@@ -393,7 +344,7 @@ class Compactor:
     def move(self) -> None:
         """The log is another one now: what was found out or prepared was for the other."""
         self._settled_at, self._skipped_at, self._prepared = None, -1, None
-        self._scratch.clear()
+        self._jobs.move()
 
     def _due(self) -> trigger.Due:
         state, budget = self._log.state, self._model.budget
@@ -415,28 +366,10 @@ class Compactor:
             return None
 
     def _announced_job(self, due: trigger.Due, budget: Budget) -> Job:
-        job = self._room_job(budget) if due == "room" else self._due_job(budget)
+        jobs = self._jobs
+        job = jobs.room_job(budget) if due == "room" else jobs.due_job(budget)
         announcements.begun(self._log, job, self._model.current)
         return job
-
-    def _due_job(self, budget: Budget) -> Job:
-        """The ladder, unless only a strategy's own trigger was passed, or messages are too many."""
-        state, config = self._log.state, self._config
-        why = trigger.cause(state, budget, config, self._model.moment())
-        if why == "asked" and self.asker is not None:
-            return self.job(instructions=instructions_of(state))
-        if why == "early":
-            return self.job(trigger.early_strategies(state, budget, config))
-        if why != "crowded":
-            return self.job()
-        most = trigger.messages_left(config)
-        job = self.job(target=trigger.crowd_target(state, budget, most))
-        return replace(job, messages_max=most)
-
-    def _room_job(self, budget: Budget) -> Job:
-        target = planning.room_target(budget)
-        ladder = (planning.MAKE_ROOM,)
-        return replace(self.job(), ladder=ladder, purpose=MADE_ROOM, target=target)
 
     def _can_help(self, budget: Budget) -> bool:
         """Whether a compaction can help. Where the fixed part alone is over the trigger it is

@@ -305,7 +305,7 @@ class Proxy:
         try:
             deadline = asyncio.timeout(self._limits.prepare_s)
             asking = Asking(self._upstream, self._limits, asyncio.get_running_loop(), deadline)
-            send = partial(asking.send, call.target, call.query, call.headers)
+            send = partial(asking.send, call.target, call.query, readable(call.headers))
             work = partial(self._look, self._observer, call, body, send)
             return await self._guarded(work, PREPARING, deadline) or call
         finally:

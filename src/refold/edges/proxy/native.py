@@ -23,11 +23,11 @@ from refold.edges.proxy.body import LISTS, MARK, Asked, Wire
 from refold.edges.proxy.gate import Header
 from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.route import Target
-from refold.edges.proxy.upstream import Upstream, readable
 from refold.errors import Unavailable
 
 if TYPE_CHECKING:
     from refold.edges.proxy.book import Held
+    from refold.edges.proxy.upstream import Upstream
 
 ANSWER_BYTES_MAX = 32 * 1024 * 1024
 _CODES = ("error_code", "code", "type")
@@ -66,7 +66,7 @@ class Asking:
         """The status and the body of the answer, in the place of the call to this target."""
         wait_s = min(sending.wait_s, self._limits.native_s)
         target = msgspec.structs.replace(target, path=target.path + sending.path.encode())
-        sent = with_headers(readable(headers), sending.headers)
+        sent = with_headers(headers, sending.headers)
         answered = self._answered(target, query, sent, sending.body, wait_s)
         return asyncio.run_coroutine_threadsafe(answered, self._loop).result(wait_s + 1.0)
 
