@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tests.real.proxy.strict.script import Answer, Script
 from tests.real.proxy.strict.server import serving
 
 STEPS = 40
+SEQ = re.compile(r"seq (\d+) \d+")
 QUIET = {
     "ANTHROPIC_API_KEY": "none",
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
@@ -35,14 +37,9 @@ def answer_to(request: dict[str, Any]) -> Answer:
     """A command at every step, each with its thinking; then the end."""
     if not request.get("tools"):
         return Answer([{"type": "text", "text": "A title"}])
-    blocks = [
-        block
-        for message in request["messages"]
-        if isinstance(message["content"], list)
-        for block in message["content"]
-        if block["type"] == "tool_result"
-    ]
-    step = max((int(block["tool_use_id"][-4:]) for block in blocks), default=-1) + 1
+    # By its commands, and not by the ids of results: a loop that was cut by a fold is said as text.
+    begun = SEQ.findall(json.dumps(request["messages"]))
+    step = max((int(first) // 1_000 for first in begun), default=-1) + 1
     if step == STEPS:
         return Answer([{"type": "text", "text": "All done."}])
     # Some results are stubs from the first, others are folded later.
