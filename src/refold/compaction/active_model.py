@@ -265,8 +265,11 @@ class ActiveModel:
         """A reported usage as it is written to the log: with its cost and our own count of the
         request that showed the log up to `upto`. Says so if it cannot be the size of that: then it
         is kept, no size follows from it, and no bill either if it is too large. An estimated one
-        ties no size to our count, so it is not held against it."""
-        counted = 0 if usage.estimated else self._log.sums.shown_tokens(upto)
+        ties no size to our count, so it is not held against it; nor is one of a page that was
+        changed before its answer came, which can no longer be counted."""
+        sums = self._log.sums
+        is_other = usage.estimated or sums.changed_at() > upto
+        counted = 0 if is_other else sums.shown_tokens(upto)
         cost = self.cost(usage) if is_possible(usage, counted) else None
         if not is_plausible(usage, counted):
             reason = f"{usage.input:,} input tokens were reported for a page of about {counted:,}"

@@ -272,8 +272,11 @@ class Fold:
 
     def _anchor(self, event: Event, usage: Usage) -> None:
         """Ties the provider's count to our own of what that request showed; a count of nothing,
-        or one that cannot be true, ties nothing. A ratio out of bounds tells of something else,
-        such as tools that the caller added, and is not learnt."""
+        or one that cannot be true, ties nothing, and neither does one of a page that was changed
+        before its answer came. A ratio out of bounds tells of something else, such as tools that
+        the caller added, and is not learnt."""
+        if self.changed_at() > usage.upto:
+            return
         shown = usage.counted or self.shown_tokens(usage.upto)
         if usage.input <= 0 or shown <= 0 or not is_plausible(usage, shown):
             return
