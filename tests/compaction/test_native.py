@@ -264,8 +264,8 @@ def says_a_secret(request: NativeRequest) -> Any:
     return answered("The key is ghp_" + "a1B2c3D4e5" * 4)
 
 
-def answered(content: str | None) -> Json:
-    block = {"type": "compaction", "content": content, "signature": "c2lnbmVk"}
+def answered(content: str | None, signature: str = "c2lnbmVk") -> Json:
+    block = {"type": "compaction", "content": content, "signature": signature}
     return {"type": "message", "role": "assistant", "content": [block], "stop_reason": "compaction"}
 
 
@@ -274,10 +274,14 @@ WRONG: dict[str, tuple[Any, str]] = {
     "late": (is_late, "no answer within"),
     "too much": (says_too_much, "no fewer than"),
     "secret": (says_a_secret, "secret"),
-    "null": (lambda request: answered(None), "one compaction block"),
-    "blank": (lambda request: answered("  "), "one compaction block"),
-    "nothing": (lambda request: None, "one compaction block"),
-    "an answer": (lambda request: {"content": [text("Done.")]}, "one compaction block"),
+    "null": (lambda request: answered(None), "one signed compaction block"),
+    "unsigned": (
+        lambda request: answered("a summary", signature=""),
+        "one signed compaction block",
+    ),
+    "blank": (lambda request: answered("  "), "one signed compaction block"),
+    "nothing": (lambda request: None, "one signed compaction block"),
+    "an answer": (lambda request: {"content": [text("Done.")]}, "one signed compaction block"),
     "no caller": (None, "no caller"),
 }
 

@@ -67,13 +67,14 @@ def is_signed(block: Mapping[str, Any]) -> bool:
 
 
 def written(response: Any) -> Written:
-    """The block of a response. Invalid if it is not there, or says nothing."""
+    """The block of a response. Invalid if it is not there, says nothing, or is not signed: then it
+    was not asked for, and could not be sent back as such."""
     wire = plain(response)
     fields = wire if isinstance(wire, dict) else {}
     blocks = [one for one in objects_in(fields.get("content")) if one.get("type") == "compaction"]
     text = blocks[0].get("content") if len(blocks) == 1 else None
-    if not isinstance(text, str) or not text.strip():
-        accepted = "a response that holds one compaction block with content"
+    if not isinstance(text, str) or not text.strip() or not is_signed(blocks[0]):
+        accepted = "a response that holds one signed compaction block with content"
         raise refused("the answer to a request for a compaction", wire, accepted)
     messages = [{"role": "assistant", "content": blocks}]
     return Written(messages=messages, text=text, usage=_billed(fields))
