@@ -249,7 +249,7 @@ class LogCheck:
         about = self.about
         if self.befores and about.chain not in self.befores:
             yield self._problem("log", "the head is not the one that the store names", about.head)
-        if about.title != self.title:
+        if getattr(self.contents.store, "lists_titles", True) and about.title != self.title:
             yield self._problem("store", "the title in the list is not the one in the log")
 
     def remarks(self) -> list[Problem]:

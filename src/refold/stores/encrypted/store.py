@@ -38,6 +38,7 @@ class EncryptedStore:
     that this one is synced with."""
 
     recovered: Sequence[Recovery] = ()
+    lists_titles = False  # the far store knows none, and one that it names is not believed
 
     def __init__(self, far: Store, keys: Callable[[], Keys], *, near: Store) -> None:
         self.url, self.far, self._near = far.url, far, near
@@ -73,7 +74,7 @@ class EncryptedStore:
         try:
             return self._opened_about(about)
         except (Corrupt, Denied):
-            return about
+            return replace(about, title="")
 
     def conversation(self, conversation: str) -> Conversation:
         return self._opened_about(self.far.conversation(conversation))
@@ -85,7 +86,7 @@ class EncryptedStore:
             [newest] = self._read(about.id, about.head - 1, about.head, 1)
             near = newest.chain
             self._keep_end(about.id, about.chain, near)
-        return replace(about, chain=near)
+        return replace(about, chain=near, title="")
 
     def _keep_end(self, id: str, far: bytes, near: bytes) -> None:
         self._known.ends[id] = far, near
