@@ -237,8 +237,11 @@ def test_what_lay_there_in_plain_text_is_encrypted_again(tmp_path: Path) -> None
     # A device that comes later does not take in what anybody could have written there.
     late = run("sync", "--store", encrypted(tmp_path, "b"))
     assert late.exit_code == 4 and "plain text" in late.output
+    readable = run("sync", "verify", "--store", one)
+    assert readable.exit_code != 0 and "in plain text" in readable.output
     told = run("sync", "key", "apply", "--yes", "--store", one)
     assert told.exit_code == 0 and "in plain text" in told.output
+    assert run("sync", "verify", "--store", one).exit_code == 0
     for word in (b"of before", b"of today"):
         assert word not in team_bytes(tmp_path)
     assert run("sync", "--store", encrypted(tmp_path, "b")).exit_code == 0
