@@ -8,7 +8,7 @@ that it names must be there and match its digest. A damaged event does not end t
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Set
 from itertools import chain, islice
 from typing import Literal
 
@@ -18,6 +18,7 @@ from refold.core import codec
 from refold.core.model import (
     Artifact,
     Conversation,
+    Erase,
     Event,
     Message,
     Meta,
@@ -99,6 +100,8 @@ class LogCheck:
         # Artifacts that a text names, and where it does so for the last time.
         self.mentioned: dict[str, int] = {}
         self.has_erased_artifact = False
+        self._erased: dict[int, str] = {}  # the ids of erased events
+        self._asked: set[int] = set()  # what events say is erased
         # By digest, unless the log says later that the content was cleaned up.
         self.missing: dict[str, Problem] = {}
 
@@ -193,9 +196,12 @@ class LogCheck:
         """Decodes the body, and remembers what the log says as a whole."""
         body = codec.decode(event)
         self.newer += [(event.seq, name) for name in codec.unknown_in(event)]
-        if event.erased and event.kind == "artifact":
-            self.has_erased_artifact = True
+        if event.erased:
+            self._erased[event.seq] = event.id
+            self.has_erased_artifact |= event.kind == "artifact"
         match body:
+            case Erase(seq=seq):
+                self._asked.add(seq)
             case Meta(title=str(title)):
                 self.title = title
             case Artifact():
@@ -243,6 +249,14 @@ class LogCheck:
         yield from self.missing.values()
         yield from self._list_problems()
         yield from self._unknown(self.named, "the result")
+
+    def unasked(self, asked: Callable[[], Set[str]]) -> list[Problem]:
+        """The events whose bodies are gone though no log says so: `asked` gives the ids of those of
+        which another one does, such as that of which this one was forked later."""
+        silent = {seq: id for seq, id in self._erased.items() if seq not in self._asked}
+        others = asked() if silent else frozenset()
+        what = "its body is gone, and no device asked for that"
+        return [self._problem("log", what, seq) for seq, id in silent.items() if id not in others]
 
     def _list_problems(self) -> Iterator[Problem]:
         """Where the list of conversations says something else than the log."""

@@ -278,6 +278,22 @@ def test_a_far_log_that_was_changed_is_named_by_its_event(tmp_path: Path) -> Non
     assert "does not have" in wrong.output and "other.key" in wrong.output
 
 
+def test_a_body_that_nobody_asked_to_erase_is_named(tmp_path: Path) -> None:
+    run("sync", "key", "new", f"{tmp_path}/acme.key")
+    one = encrypted(tmp_path, "a")
+    say(one, "a word")
+    say(one, "another")
+    assert run("erase", "talk", "2", "--yes", "--store", one).exit_code == 0
+    assert run("sync", "--store", one).exit_code == 0
+    assert run("sync", "verify", "--store", one).exit_code == 0
+    there = refold.stores.open_store(f"files:{tmp_path}/team")
+    there.erase("talk", 3)
+    there.close()
+    found = run("sync", "verify", "--store", one)
+    assert found.exit_code != 0 and "talk #3" in found.output
+    assert "no device asked for that" in found.output and "talk #2" not in found.output
+
+
 def test_a_log_that_is_encrypted_is_not_opened_in_the_far_store_itself(tmp_path: Path) -> None:
     run("sync", "key", "new", f"{tmp_path}/acme.key")
     one = encrypted(tmp_path, "a")

@@ -36,7 +36,7 @@ def run(session: Session, arguments: SyncVerifyArguments) -> Verified:
 def _verified(far: Store, id: str) -> Verification:
     """The report on one conversation; one of another key delays no other."""
     try:
-        report = verify(far, id)
+        report = verify(far, id, erasures=True)
     except Denied as error:
         problem = Problem(part="store", what=error.message, conversation=id, file=far.url)
         return Verification(conversations=1, events=0, artifacts=0, problems=(problem,))
