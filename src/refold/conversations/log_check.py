@@ -26,7 +26,7 @@ from refold.core.model import (
     is_cleanup,
 )
 from refold.core.shortened import text_of
-from refold.errors import Corrupt, Invalid, NotFound, RefoldError
+from refold.errors import Corrupt, Denied, Invalid, NotFound, RefoldError, Unavailable
 from refold.log.reading import READ_EVENTS
 from refold.log.unfold import references
 from refold.stores.protocol import Store
@@ -74,6 +74,8 @@ class Contents:
             return MISSING
         except (Corrupt, Invalid) as error:
             return f"its content is damaged: {error.message}"
+        except (Denied, Unavailable) as error:
+            return f"its content cannot be read: {error.message}"
         return "" if size == size_bytes else f"its content has {size:,} bytes, not {size_bytes:,}"
 
     def location(self, digest: str) -> str:

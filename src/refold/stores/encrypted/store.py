@@ -262,10 +262,13 @@ class EncryptedStore:
         there = self._place_of(digest)
         if there is None:
             raise checks.no_artifact(digest)
-        chunks = self.far.get(there)
+        what = f"{self.url}: the artifact {codec.artifact_id(digest)}"
+        try:
+            chunks = self.far.get(there)
+        except Corrupt as error:
+            raise Corrupt(f"{what} is damaged there: {error.message}", hint=error.hint) from error
         if there == digest:
             return chunks
-        what = f"{self.url}: the artifact {codec.artifact_id(digest)}"
         return content.decrypted(chunks, digest, self.keys, what)
 
     def location(self, digest: str) -> str | None:
