@@ -8,7 +8,7 @@ that it names must be there and match its digest. A damaged event does not end t
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Set
 from itertools import chain, islice
 from typing import Literal
 
@@ -18,6 +18,7 @@ from refold.core import codec
 from refold.core.model import (
     Artifact,
     Conversation,
+    Erase,
     Event,
     Message,
     Meta,
@@ -25,7 +26,7 @@ from refold.core.model import (
     is_cleanup,
 )
 from refold.core.shortened import text_of
-from refold.errors import Corrupt, Invalid, NotFound, RefoldError
+from refold.errors import Corrupt, Denied, Invalid, NotFound, RefoldError, Unavailable
 from refold.log.reading import READ_EVENTS
 from refold.log.unfold import references
 from refold.stores.protocol import Store
@@ -73,6 +74,8 @@ class Contents:
             return MISSING
         except (Corrupt, Invalid) as error:
             return f"its content is damaged: {error.message}"
+        except (Denied, Unavailable) as error:
+            return f"its content cannot be read: {error.message}"
         return "" if size == size_bytes else f"its content has {size:,} bytes, not {size_bytes:,}"
 
     def location(self, digest: str) -> str:
@@ -99,6 +102,8 @@ class LogCheck:
         # Artifacts that a text names, and where it does so for the last time.
         self.mentioned: dict[str, int] = {}
         self.has_erased_artifact = False
+        self._erased: dict[int, str] = {}  # the ids of erased events
+        self._asked: set[int] = set()  # what events say is erased
         # By digest, unless the log says later that the content was cleaned up.
         self.missing: dict[str, Problem] = {}
 
@@ -193,9 +198,12 @@ class LogCheck:
         """Decodes the body, and remembers what the log says as a whole."""
         body = codec.decode(event)
         self.newer += [(event.seq, name) for name in codec.unknown_in(event)]
-        if event.erased and event.kind == "artifact":
-            self.has_erased_artifact = True
+        if event.erased:
+            self._erased[event.seq] = event.id
+            self.has_erased_artifact |= event.kind == "artifact"
         match body:
+            case Erase(seq=seq):
+                self._asked.add(seq)
             case Meta(title=str(title)):
                 self.title = title
             case Artifact():
@@ -244,12 +252,20 @@ class LogCheck:
         yield from self._list_problems()
         yield from self._unknown(self.named, "the result")
 
+    def unasked(self, asked: Callable[[], Set[str]]) -> list[Problem]:
+        """The events whose bodies are gone though no log says so: `asked` gives the ids of those of
+        which another one does, such as that of which this one was forked later."""
+        silent = {seq: id for seq, id in self._erased.items() if seq not in self._asked}
+        others = asked() if silent else frozenset()
+        what = "its body is gone, and no device asked for that"
+        return [self._problem("log", what, seq) for seq, id in silent.items() if id not in others]
+
     def _list_problems(self) -> Iterator[Problem]:
         """Where the list of conversations says something else than the log."""
         about = self.about
         if self.befores and about.chain not in self.befores:
             yield self._problem("log", "the head is not the one that the store names", about.head)
-        if about.title != self.title:
+        if getattr(self.contents.store, "lists_titles", True) and about.title != self.title:
             yield self._problem("store", "the title in the list is not the one in the log")
 
     def remarks(self) -> list[Problem]:

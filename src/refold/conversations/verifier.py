@@ -10,15 +10,16 @@ the walk. Neighbours: `log_check` goes through one log, `core.fold` and `core.la
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 import msgspec
 from msgspec.structs import replace
 
 from refold import dialects
 from refold.conversations.log_check import PROBLEMS_MAX, Contents, LogCheck, Part, Problem
-from refold.core import bookmark, laws
+from refold.core import bookmark, codec, laws
 from refold.core.fold import Fold, folded
-from refold.core.model import Conversation, View
+from refold.core.model import Conversation, Erase, View
 from refold.core.switches import switches
 from refold.dialects.page import Page
 from refold.display import failure
@@ -42,9 +43,12 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     remarks: tuple[Problem, ...] = ()
 
 
-def verify(store: Store, conversation: str | None = None) -> Verification:
-    """The report on one conversation, or on all that the store has."""
-    walk = _StoreWalk(store)
+def verify(
+    store: Store, conversation: str | None = None, *, erasures: bool = False
+) -> Verification:
+    """The report on one conversation, or on all that the store has; `erasures` also of bodies that
+    are gone though no log says so."""
+    walk = _StoreWalk(store, erasures=erasures)
     try:
         for id in _ids(store) if conversation is None else [conversation]:
             walk.check(id)
@@ -60,8 +64,8 @@ def _ids(store: Store) -> Iterator[str]:
 class _StoreWalk:
     """What is remembered between conversations: contents that were read once, and the counts."""
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
+    def __init__(self, store: Store, *, erasures: bool) -> None:
+        self.store, self.erasures = store, erasures
         self.contents = Contents(store)
         self.conversations = self.events = 0
         self.problems: list[Problem] = []
@@ -95,6 +99,8 @@ class _StoreWalk:
         self.conversations += 1
         log = LogCheck(self.contents, about)
         problems = log.problems()
+        if self.erasures:
+            problems += log.unasked(lambda: self._asked)
         self.events += log.events
         self.remarks += log.remarks()
         self.problems += problems[:PROBLEMS_MAX]
@@ -102,6 +108,18 @@ class _StoreWalk:
             self.note("log", "there is more; the walk ended here", id)
         else:
             self._check_derived(about, kept)
+
+    @cached_property
+    def _asked(self) -> frozenset[str]:
+        """The ids of the events that any log says are erased. A log that cannot be read is left
+        out: it is reported by itself."""
+        found: set[str] = set()
+        for id in _ids(self.store):
+            try:
+                found |= _asked_in(self.store, id)
+            except RefoldError:
+                continue
+        return frozenset(found)
 
     def _check_derived(self, about: Conversation, kept: bytes | None) -> None:
         """Checks what follows from the log: the page and the bookmark."""
@@ -131,6 +149,17 @@ class _StoreWalk:
             if names:
                 place = f"the bookmark at event {mark.head}"
                 yield f"{place} is not what the log folds to: {', '.join(names)}"
+
+
+def _asked_in(store: Store, id: str) -> set[str]:
+    ids: dict[int, str] = {}
+    found: set[str] = set()
+    for event in events_of(store, store.conversation(id)):
+        ids[event.seq] = event.id
+        body = codec.decode(event) if event.kind == "erase" else None
+        if isinstance(body, Erase):
+            found.add(ids.get(body.seq, ""))
+    return found
 
 
 def _bookmark(kept: bytes) -> bookmark.Bookmark | None:

@@ -237,8 +237,11 @@ def test_what_lay_there_in_plain_text_is_encrypted_again(tmp_path: Path) -> None
     # A device that comes later does not take in what anybody could have written there.
     late = run("sync", "--store", encrypted(tmp_path, "b"))
     assert late.exit_code == 4 and "plain text" in late.output
+    readable = run("sync", "verify", "--store", one)
+    assert readable.exit_code != 0 and "in plain text" in readable.output
     told = run("sync", "key", "apply", "--yes", "--store", one)
     assert told.exit_code == 0 and "in plain text" in told.output
+    assert run("sync", "verify", "--store", one).exit_code == 0
     for word in (b"of before", b"of today"):
         assert word not in team_bytes(tmp_path)
     assert run("sync", "--store", encrypted(tmp_path, "b")).exit_code == 0
@@ -273,6 +276,22 @@ def test_a_far_log_that_was_changed_is_named_by_its_event(tmp_path: Path) -> Non
     wrong = run("sync", "verify", "--store", other)
     assert wrong.exit_code != 0
     assert "does not have" in wrong.output and "other.key" in wrong.output
+
+
+def test_a_body_that_nobody_asked_to_erase_is_named(tmp_path: Path) -> None:
+    run("sync", "key", "new", f"{tmp_path}/acme.key")
+    one = encrypted(tmp_path, "a")
+    say(one, "a word")
+    say(one, "another")
+    assert run("erase", "talk", "2", "--yes", "--store", one).exit_code == 0
+    assert run("sync", "--store", one).exit_code == 0
+    assert run("sync", "verify", "--store", one).exit_code == 0
+    there = refold.stores.open_store(f"files:{tmp_path}/team")
+    there.erase("talk", 3)
+    there.close()
+    found = run("sync", "verify", "--store", one)
+    assert found.exit_code != 0 and "talk #3" in found.output
+    assert "no device asked for that" in found.output and "talk #2" not in found.output
 
 
 def test_a_log_that_is_encrypted_is_not_opened_in_the_far_store_itself(tmp_path: Path) -> None:

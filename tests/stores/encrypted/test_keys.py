@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,13 @@ def test_one_passphrase_and_name_give_one_key() -> None:
     for passphrase, name in (("too short", "acme"), ("correct horse battery staple", "")):
         with pytest.raises(Invalid):
             keys.key_of(passphrase, name)
+
+
+@settings(max_examples=3, deadline=None)
+@given(st.text(st.sampled_from("äéñçộå가ß字"), min_size=16, max_size=20))
+def test_one_passphrase_gives_one_key_however_a_keyboard_writes_its_letters(text: str) -> None:
+    apart, name = unicodedata.normalize("NFD", text), unicodedata.normalize("NFD", text[:3])
+    assert keys.key_of(text, text[:3]) == keys.key_of(apart, name)
 
 
 # --- in the URL of a store ---

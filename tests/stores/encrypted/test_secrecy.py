@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.conversations.eraser import erase
+from refold.conversations.verifier import verify
 from refold.core import codec
 from refold.core.model import Artifact, Memory, Message, Meta, Note, Text
 from refold.log.draft import Draft
@@ -244,3 +245,39 @@ def test_two_devices_with_a_key_talk_by_a_server_whose_disk_has_no_word(running,
         if piece in kept
     ]
     assert not leaked
+
+
+@pytest.mark.parametrize("is_encrypted", [True, False], ids=["with a key", "without"])
+@pytest.mark.parametrize("size", [1, 70_000, 600_000])
+@pytest.mark.parametrize("at", [0.0, 0.5, 1.0])
+def test_an_artifact_that_is_damaged_on_a_server_is_named_and_the_rest_is_there(
+    running, tmp_path: Path, is_encrypted: bool, size: int, at: float
+):
+    place = running.place(dict(os.environ))
+    file = tmp_path / "acme.key"
+    keys.create(str(file), keys.random_key())
+    end = f"?far={place}" + (f"&key={file}" if is_encrypted else "")
+    one, two = (open_store(f"hybrid:sqlite:{tmp_path}/{n}/refold.db{end}") for n in (1, 2))
+    for id in ("a", "b", "c"):
+        digest = one.put([id.encode() * size])
+        named = Artifact(id=codec.artifact_id(digest), digest=digest, size_bytes=size)
+        Log(one, id).append([Draft(body=named, by="user")])
+    damaged = codec.artifact_id(one.put([b"b" * size]))
+    assert synced_of(one).sync().is_done
+    folder = Path(running.orgs.place.partition(":")[2]) / f"{place.rpartition('/')[2]}.artifacts"
+    digest = one.put([b"b" * size])
+    there = synced_of(one).far._known.contents[digest] if is_encrypted else digest
+    [kept] = folder.glob(f"{codec.artifact_id(there)}*")
+    data = bytearray(kept.read_bytes())
+    data[int((len(data) - 1) * at)] ^= 1
+    kept.write_bytes(data)
+    report = synced_of(two).sync()
+    states = {done.conversation: done.state for done in report.synced}
+    assert states == {"a": "synced", "b": "blocked", "c": "synced"}
+    [stuck] = [done for done in report.synced if done.state == "blocked"]
+    assert damaged in stuck.reason
+    problems = verify(synced_of(one).far).problems
+    assert [problem.conversation for problem in problems] == ["b"]
+    assert damaged in problems[0].what and "damaged" in problems[0].what
+    for store in (one, two):
+        store.close()

@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from refold.conversations.eraser import erase
+from refold.conversations.verifier import verify
 from refold.core import codec
-from refold.core.model import Artifact, Event, Message, Text
+from refold.core.model import Artifact, Event, Message, Meta, Text
 from refold.errors import Corrupt, Denied
 from refold.log.draft import Draft
 from refold.log.log import Log
@@ -144,6 +146,47 @@ def test_a_fork_that_a_server_makes_up_over_other_events_is_noticed() -> None:
     two = device(far)
     [found] = [one for one in two.sync().synced if one.conversation == "d"]
     assert found.state == "blocked"
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.sampled_from(["", "a plan", "another"]), min_size=1, max_size=4), st.data())
+def test_a_log_whose_title_the_far_store_does_not_know_is_whole(
+    titles: list[str], data: st.DataObject
+) -> None:
+    far = MemoryStore()
+    one = device(far)
+    Log(one, "c").append([Draft(body=Meta(title=title), by="user") for title in titles])
+    one.fork("c", data.draw(st.integers(1, len(titles))), "f")
+    say(one, "f", "in the fork")
+    assert one.sync().is_done
+    assert not verify(one.far).problems
+    far._logs["c"].title = "a title that the server made up"
+    assert not verify(one.far).problems
+    assert {about.title for about in one.far.conversations()} == {""}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_body_that_a_server_erases_by_itself_is_named(data: st.DataObject) -> None:
+    far = MemoryStore()
+    one, two = device(far), device(far)
+    say(one, "c", "first", "second", "third", "fourth")
+    one.fork("c", 3, "before")
+    assert one.sync().is_done and two.sync().is_done
+    asked = data.draw(st.sets(st.integers(1, 4)))
+    if asked:
+        erase(one, "c", sorted(asked))
+    one.fork("c", data.draw(st.integers(1, 4)), "after")
+    assert one.sync().is_done
+    assert not verify(one.far, erasures=True).problems
+    assert not verify(two.far, erasures=True).problems  # which has not synced yet
+    blanked = data.draw(st.sets(st.integers(1, 4))) - asked
+    for seq in blanked:
+        far.erase("c", seq)
+    for judge in (one, two, device(far)):
+        problems = verify(judge.far, "c", erasures=True).problems
+        assert {problem.seq for problem in problems} == blanked
+        assert judge.sync().is_done
 
 
 # --- contents ---

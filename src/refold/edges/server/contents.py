@@ -11,8 +11,10 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from refold.core.codec import artifact_id
 from refold.edges.server.logs import BASE
 from refold.edges.server.route import Call, Chunks, Route
+from refold.errors import Corrupt
 
 SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,16}")
 
@@ -41,7 +43,19 @@ def put(call: Call) -> Kept:
 
 
 def get(call: Call) -> Chunks:
-    return Chunks(call.store.get(call.path["digest"]))
+    """Read once before it is sent: damage that shows at the end could only be told by a connection
+    that breaks, which whoever asks takes for a network that does."""
+    digest = call.path["digest"]
+    try:
+        for _ in call.store.get(digest):
+            pass
+    except Corrupt as error:
+        said = f"the artifact {artifact_id(digest)} is damaged on the server"
+        hint = (
+            "refold verify there; a device that has it sends it with the next event that names it"
+        )
+        raise Corrupt(said, hint=hint) from error
+    return Chunks(call.store.get(digest))
 
 
 def drop(call: Call) -> Dropped:

@@ -14,6 +14,7 @@ import hashlib
 import os
 import secrets
 import stat
+import unicodedata
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -112,7 +113,9 @@ def random_key() -> Key:
 
 
 def key_of(passphrase: str, name: str) -> Key:
-    """The key that follows from a passphrase and a name, the same on every device."""
+    """The key that follows from a passphrase and a name, the same on every device: also where one
+    keyboard makes a letter and its accent of one character and another of two."""
+    passphrase, name = (unicodedata.normalize("NFC", text) for text in (passphrase, name))
     if len(passphrase) < PASSPHRASE_CHARS_MIN:
         said = f"a passphrase has at least {PASSPHRASE_CHARS_MIN} characters"
         raise Invalid(said, hint="several words that nobody would put together")

@@ -2,20 +2,20 @@
 once more from here.
 
 Only a log that is the same on both sides is deleted, forks before what they were forked from, so at
-every moment all of it is near; a kill in between leaves the rest to the next sync. What was kept
-there for the old events goes last, when nothing names it any more. Neighbours: `store` says what is
-outdated, `stores.hybrid.store` syncs.
+every moment all of it is near. Its old contents go before it does: a kill in between leaves logs
+that still say what is outdated, and the next run finds them. What devices said of themselves is
+said again at once. Neighbours: `survey` says what is outdated, `stores.hybrid.store` syncs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from refold.core.model import DEVICE_PREFIX, Conversation
-from refold.errors import Conflict
-from refold.stores import checks
+from refold.errors import Conflict, NotFound
 from refold.stores.encrypted.store import EncryptedStore
-from refold.stores.hybrid import tails
+from refold.stores.encrypted.survey import Survey, surveyed
+from refold.stores.hybrid import devices, erasure, tails
 from refold.stores.hybrid.exchange import all_conversations
 from refold.stores.protocol import Store, SyncReport
 
@@ -28,24 +28,69 @@ def renew(near: Store, far: EncryptedStore, sync: Sync) -> dict[str, str]:
     deleted, while the two sides are not the same."""
     if not sync().is_done:
         raise Conflict("the two sides are not the same yet", head=0, hint=NOT_DONE)
-    there = {about.id: about for about in all_conversations(far)}
-    why = {id: said for id in there if (said := far.outdated(id))}
-    kept = far.places()
-    for id in [id for id in why if id.startswith(DEVICE_PREFIX)]:
-        far.delete(id)  # each device says it again
-        del why[id]
-    for id in _forks_first(there, why):
-        here = tails.about(near, id)
-        now = far.conversation(id)
-        if here is None or (here.head, here.chain) != (now.head, now.chain):
-            raise Conflict(f"{id!r} was written to meanwhile", head=now.head, hint="apply it again")
+    listed = {about.id: about for about in all_conversations(far)}
+    for about in listed.values():
+        if about.id.startswith(DEVICE_PREFIX):
+            _renew_device(far, about)
+    there = devices.without(listed)
+    surveys = {id: _whole(surveyed(far, id)) for id in there}
+    outdated = _outdated(surveys.values())
+    why = {id: said for id in there if (said := surveys[id].why(set(outdated)))}
+    line = _forks_first(there, why)
+    for id in line:
+        _check_same(near, far, id)
+    for digest in outdated.values():
+        _keep_near(near, far, digest)
+    for place, digest in outdated.items():
+        far.drop_place(place, digest)
+    for id in line:
+        _check_same(near, far, id)
         far.delete(id)
     if why and not sync().is_done:
         raise Conflict("not everything was sent again", head=0, hint="refold sync sends the rest")
-    for digest, place in far.places().items():
-        if kept.get(digest, place) != place:
-            far.far.drop(kept[digest], before_ms=checks.now_ms() + 1)
     return why
+
+
+def _renew_device(far: EncryptedStore, about: Conversation) -> None:
+    """What a device said of itself last, encrypted by the newest key."""
+    found = surveyed(far, about.id)
+    if found.fault or found.why(set()):
+        devices.say_again(far.taking_plain(), about)
+
+
+def _whole(found: Survey) -> Survey:
+    if found.fault is not None:
+        raise found.fault
+    return found
+
+
+def _outdated(surveys: Iterable[Survey]) -> dict[str, str]:
+    """Every place of an outdated content, with its digest where one of the logs tells it."""
+    found: dict[str, str] = {}
+    for survey in surveys:
+        for place, digest in survey.outdated.items():
+            found[place] = digest or found.get(place, "")
+    return found
+
+
+def _check_same(near: Store, far: EncryptedStore, id: str) -> None:
+    """Conflict unless a log is here as it is there: what is deleted there is sent from here."""
+    here, now = tails.about(near, id), far.conversation(id)
+    if here is None:
+        hint = f"fetch it, and apply the key again: refold sync {id}"
+        raise Conflict(f"{id!r} lies there and not here", head=now.head, hint=hint)
+    if (here.head, here.chain) != (now.head, now.chain):
+        raise Conflict(f"{id!r} was written to meanwhile", head=now.head, hint="apply it again")
+
+
+def _keep_near(near: Store, far: EncryptedStore, digest: str) -> None:
+    """Fetches a content that is only there, before it goes there. Nothing can be done for one that
+    is on neither side, or that only erased events name."""
+    if digest and not erasure.holds(near, digest):
+        try:
+            near.put(far.get(digest))
+        except NotFound:
+            return
 
 
 def _forks_first(there: Mapping[str, Conversation], why: Mapping[str, str]) -> list[str]:

@@ -19,17 +19,17 @@ from msgspec.structs import replace
 
 from refold.core import codec
 from refold.core.model import Conversation, Event
-from refold.display import number
-from refold.errors import Corrupt, Denied, NotFound, RefoldError
+from refold.errors import Conflict, Corrupt, Denied, NotFound, RefoldError
 from refold.stores import checks
 from refold.stores.encrypted import cipher, content, known
-from refold.stores.encrypted.event import Opened, encrypted, is_encrypted, key_named, opened
+from refold.stores.encrypted.event import Opened, encrypted, is_encrypted, opened
 from refold.stores.encrypted.keys import Keys
 from refold.stores.hybrid import tails
 from refold.stores.protocol import Listening, Recovery, Salvage, Store
 
 BOOKMARKS = b"refold bookmark"  # what a key is derived for
 SPOOL_BYTES = 8 * 1024 * 1024  # of a content in memory, while it is hashed before it is sent
+ANY_TIME_MS = 2**52  # nobody puts it again, and the clock there may be ahead
 TAKE_PLAIN = "refold sync --take-plain takes it in; refold sync key apply encrypts it there"
 
 
@@ -38,6 +38,7 @@ class EncryptedStore:
     that this one is synced with."""
 
     recovered: Sequence[Recovery] = ()
+    lists_titles = False  # the far store knows none, and one that it names is not believed
 
     def __init__(self, far: Store, keys: Callable[[], Keys], *, near: Store) -> None:
         self.url, self.far, self._near = far.url, far, near
@@ -45,6 +46,7 @@ class EncryptedStore:
         self._heads: dict[str, tuple[int, bytes]] = {}  # of far logs, as they were seen last
         self._path = near.derived_path(known.NAME)
         self._is_news = False
+        self.plain: dict[str, set[int]] = {}  # events that were read in plain text, by log
 
     def taking_plain(self) -> EncryptedStore:
         """The same store, which takes in what lies there in plain text."""
@@ -73,7 +75,7 @@ class EncryptedStore:
         try:
             return self._opened_about(about)
         except (Corrupt, Denied):
-            return about
+            return replace(about, title="")
 
     def conversation(self, conversation: str) -> Conversation:
         return self._opened_about(self.far.conversation(conversation))
@@ -85,7 +87,7 @@ class EncryptedStore:
             [newest] = self._read(about.id, about.head - 1, about.head, 1)
             near = newest.chain
             self._keep_end(about.id, about.chain, near)
-        return replace(about, chain=near)
+        return replace(about, chain=near, title="")
 
     def _keep_end(self, id: str, far: bytes, near: bytes) -> None:
         self._known.ends[id] = far, near
@@ -98,7 +100,9 @@ class EncryptedStore:
 
     def _read(self, id: str, after: int, last: int | None, limit: int) -> list[Event]:
         found = self.far.read(id, after=after, last=last, limit=limit)
-        self._check_plain(id, [event for event in found if not is_encrypted(event)])
+        plain = [event for event in found if not is_encrypted(event)]
+        self.plain.setdefault(id, set()).update(one.seq for one in plain if not one.erased)
+        self._check_plain(id, plain)
         pairs = [(event, self._opened(id, event)) for event in found]
         self._check_homes(id, [opened for _, opened in pairs if opened is not None])
         return [event if opened is None else opened.event for event, opened in pairs]
@@ -258,10 +262,13 @@ class EncryptedStore:
         there = self._place_of(digest)
         if there is None:
             raise checks.no_artifact(digest)
-        chunks = self.far.get(there)
+        what = f"{self.url}: the artifact {codec.artifact_id(digest)}"
+        try:
+            chunks = self.far.get(there)
+        except Corrupt as error:
+            raise Corrupt(f"{what} is damaged there: {error.message}", hint=error.hint) from error
         if there == digest:
             return chunks
-        what = f"{self.url}: the artifact {codec.artifact_id(digest)}"
         return content.decrypted(chunks, digest, self.keys, what)
 
     def location(self, digest: str) -> str | None:
@@ -272,6 +279,15 @@ class EncryptedStore:
     def drop(self, digest: str, *, before_ms: int) -> bool:
         there = self._place_of(digest)
         return there is None or self.far.drop(there, before_ms=before_ms)
+
+    def drop_place(self, place: str, digest: str) -> None:
+        """Drops what lies in one place of the far store, where the content of this digest, if it is
+        known, is to lie no more; Conflict if it stays."""
+        if not self.far.drop(place, before_ms=ANY_TIME_MS):
+            said = f"{self.url}: the artifact {codec.artifact_id(place)} lies there still"
+            raise Conflict(said, head=0, hint="apply the key again")
+        if self._known.contents.get(digest) == place:
+            del self._known.contents[digest]
 
     def _place_of(self, digest: str) -> str | None:
         """Where the far store keeps a content. It is never asked for a digest that it did not see:
@@ -305,24 +321,6 @@ class EncryptedStore:
         """What the far store tells of; ids and heads are the near ones."""
         listen: Callable[[str], Listening] = self.far.listen  # type: ignore[attr-defined]
         return listen(cursor)
-
-    def outdated(self, conversation: str) -> str:
-        """Why a far log should be encrypted again: what lies there in plain text or by an older
-        key, in words; empty if nothing does."""
-        newest, plain, older, after = self.keys.newest.id, 0, 0, 0
-        while events := self.far.read(conversation, after=after, limit=1_000):
-            after = events[-1].seq
-            plain += sum(not is_encrypted(event) and not event.erased for event in events)
-            older += sum(is_encrypted(event) and key_named(event) != newest for event in events)
-        said = [
-            f"{number(plain, 'event')} in plain text" if plain else "",
-            f"{number(older, 'event')} by an older key" if older else "",
-        ]
-        return ", ".join(part for part in said if part)
-
-    def places(self) -> dict[str, str]:
-        """Where the far store keeps the contents that are known, by digest."""
-        return dict(self._known.contents)
 
     def flush(self) -> None:
         self.far.flush()

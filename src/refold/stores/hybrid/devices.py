@@ -53,9 +53,11 @@ def without(known: Mapping[str, Conversation]) -> dict[str, Conversation]:
 
 
 def learn(kept: record.Record, far: Store, there: Mapping[str, Conversation]) -> None:
-    """Reads what devices said since the last sync into the record."""
+    """Reads what devices said since the last sync into the record. One whose log is gone there
+    stays known: it still has what it has."""
     found = [id for id in there if id.startswith(DEVICE_PREFIX)][:DEVICES_MAX]
-    known = {id: kept.devices[id] for id in found if id in kept.devices}
+    gone = [id for id in kept.devices if id not in there and id != log_id(kept.device)]
+    known = {id: kept.devices[id] for id in [*found, *gone][:DEVICES_MAX] if id in kept.devices}
     for id in found:
         if id not in known or known[id].chain != there[id].chain:
             # One that is damaged, or of another key, is left out.
@@ -109,6 +111,18 @@ def forget(kept: record.Record, far: Store, name: str, now_ms: int) -> None:
     id, one = found[0]
     note = Said(device=name, at_ms=one.at_ms, number=one.number, mark=one.mark, is_forgotten=True)
     kept.devices[id] = _state(note, _append(far, note, now_ms, id=id))
+
+
+def say_again(far: Store, about: Conversation) -> None:
+    """Says what a device said last once more, in a log that has nothing else; one that cannot be
+    read goes, and the device says it again."""
+    try:
+        said = _newest(far, about)
+    except RefoldError:
+        said = None
+    far.delete(about.id)
+    if said is not None:
+        _append(far, said, about.updated_ms, id=about.id)
 
 
 def _newest(far: Store, about: Conversation) -> Said:

@@ -62,7 +62,7 @@ def erase_event(store: Store, other: Store, id: str, seq: int) -> bool:
         learn(id, seq, artifact.digest)
     store.erase(id, seq)
     for artifact in named:
-        if not _holds(other, artifact.digest):
+        if not holds(other, artifact.digest):
             store.drop(artifact.digest, before_ms=checks.now_ms() + 1)
     return True
 
@@ -71,7 +71,8 @@ def _nothing(id: str, seq: int, digest: str) -> None:
     """A store that is not encrypted knows where its contents are."""
 
 
-def _holds(store: Store, digest: str) -> bool:
+def holds(store: Store, digest: str) -> bool:
+    """Whether a store has a content, damaged or not."""
     try:
         for _ in store.get(digest):
             return True

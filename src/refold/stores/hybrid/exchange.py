@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from refold.core import codec
-from refold.core.model import ENCRYPTED, Conversation, Event
+from refold.core.model import ENCRYPTED, Conversation, Event, is_cleanup
 from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound, RefoldError, Unavailable
 from refold.stores import refuse_encrypted
 from refold.stores.hybrid import erasure, tails
@@ -32,7 +32,8 @@ SUFFIX = ".bin"
 class Exchanged(Struct, kw_only=True):
     """What was done for one conversation: events and contents that came and went, and the fork that
     a near tail became; and up to where both sides are the same. One that `was_here` and is gone was
-    deleted: it is not fetched again."""
+    deleted: it is not fetched again. `missing` are artifacts that are on neither side, by the event
+    that names them."""
 
     conversation: str
     was_here: bool = False
@@ -43,6 +44,7 @@ class Exchanged(Struct, kw_only=True):
     head: int = 0
     fork: str = ""
     fork_head: int = 0
+    missing: dict[int, str] = field(default_factory=dict)
 
 
 class Fork(Struct, frozen=True, kw_only=True):
@@ -76,13 +78,15 @@ class Exchange:
         self.device_name = device_name
         self._present: set[str] = set()  # contents that are known to be far
 
-    def sync(self, id: str, *, is_here: bool = False) -> Exchanged:
+    def sync(self, id: str, *, is_here: bool = False, missing: Sequence[int] = ()) -> Exchanged:
         """Exchanges what is missing on either side. Conflict if others were faster too often.
-        `is_here` says that it was here a moment ago."""
-        done = Exchanged(conversation=id, was_here=is_here)
+        `is_here` says that it was here a moment ago, `missing` which events named artifacts then
+        that were on neither side."""
+        done = Exchanged(conversation=id, was_here=is_here, missing=dict.fromkeys(missing, ""))
         for _ in range(ROUNDS_MAX):
             try:
                 if self._step(id, done):
+                    done.missing = self._missing(id, done)
                     return done
             except Conflict:
                 continue  # somebody wrote meanwhile: compared again
@@ -201,9 +205,34 @@ class Exchange:
         return count
 
     def _fetch_contents(self, events: Sequence[Event], done: Exchanged) -> None:
-        for artifact in tails.contents_of(events):
-            done.contents += _copy_content(artifact.digest, self.far, self.near)
-            self._present.add(artifact.digest)
+        for event in events:
+            for artifact in tails.contents_of([event]):
+                copied = _copy_content(artifact.digest, self.far, self.near)
+                done.contents += copied
+                if copied or erasure.holds(self.near, artifact.digest):
+                    self._present.add(artifact.digest)
+                else:
+                    done.missing[event.seq] = artifact.digest
+
+    def _missing(self, id: str, done: Exchanged) -> dict[int, str]:
+        """Asks once more for what was missing; by event, the artifacts that still are, but for
+        those of which the log says that they were cleaned up."""
+        asked, done.missing = done.missing, {}
+        here = tails.about(self.near, id) if asked else None
+        if here is None:
+            return {}
+        for seq in asked:
+            self._fetch_contents(self.far.read(id, after=seq - 1, last=seq, limit=1), done)
+        cleaned = {
+            artifact.digest
+            for page in (_pages(self.near, id, 0, here.head) if done.missing else ())
+            for artifact in tails.contents_of(filter(is_cleanup, page))
+        }
+        return {
+            seq: codec.artifact_id(digest)
+            for seq, digest in done.missing.items()
+            if digest not in cleaned
+        }
 
     def _send_contents(self, events: Sequence[Event], done: Exchanged) -> None:
         for artifact in tails.contents_of(events):

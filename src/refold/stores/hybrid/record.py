@@ -30,7 +30,8 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9-]+")
 class ConversationState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a conversation stands: `pending` events that the far store has not, `synced`, `forked`
     into `fork`, `blocked` for a `reason`, or `held` back because it has a secret. `head` is where
-    both sides were the same last. What a conversation was forked into once stays here."""
+    both sides were the same last. What a conversation was forked into once stays here. `missing`
+    are the events whose artifacts were on neither side."""
 
     state: SyncState
     pending: int = 0
@@ -38,6 +39,7 @@ class ConversationState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     fork: str = ""
     reason: str = ""
     at_ms: int = 0
+    missing: tuple[int, ...] = ()
 
 
 class DeviceState(Struct, frozen=True, kw_only=True, omit_defaults=True):

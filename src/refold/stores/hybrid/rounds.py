@@ -15,7 +15,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -36,6 +36,7 @@ TRIES_MAX = 3
 PAUSE_S, PAUSE_S_MAX = 1.0, 60.0
 ASKED_MAX = 20  # so many conversations are asked for one by one
 SILENT_MAX = 3  # so many conversations without an answer, and the far store is down
+NAMED_MAX = 3  # artifacts in a reason
 NEW_FAR = "is it mounted? If it is new, or was emptied on purpose: refold sync --new-far"
 T = TypeVar("T")
 
@@ -125,7 +126,7 @@ class Rounds:
         done: list[Synced] = []
         same = 0
         for id in sorted(ids) or self._all_ids(kept, here, there):
-            if _is_same(here.get(id), there.get(id)):
+            if _is_same(here.get(id), there.get(id)) and not _missing(kept, id):
                 self._keep_same(kept, here[id])
                 same += 1
             elif not (skip_blocked and _is_left(kept, id, here.get(id), there.get(id))):
@@ -167,7 +168,9 @@ class Rounds:
             return self._waiting(kept, about, "the far store does not answer", id)
         try:
             is_here = about is not None
-            exchanged = self._patiently(lambda: self._exchange.sync(id, is_here=is_here))
+            exchanged = self._patiently(
+                lambda: self._exchange.sync(id, is_here=is_here, missing=_missing(kept, id))
+            )
             self._silent = 0
         except Unavailable as error:
             self._silent += 1
@@ -179,9 +182,11 @@ class Rounds:
 
     def _done(self, kept: Record, exchanged: Exchanged) -> Synced:
         state: SyncState = "forked" if exchanged.fork else "synced"
+        missing = exchanged.missing
         done = Synced(
             conversation=exchanged.conversation,
-            state=state,
+            state="pending" if missing else state,
+            reason=_lost(set(missing.values())) if missing else "",
             pulled=exchanged.pulled,
             pushed=exchanged.pushed,
             contents=exchanged.contents,
@@ -191,7 +196,7 @@ class Rounds:
         if exchanged.fork:
             fork = Synced(conversation=exchanged.fork, state="synced")
             self._keep(kept, fork, exchanged.fork_head)
-        return self._keep(kept, done, exchanged.head)
+        return self._keep(kept, done, exchanged.head, missing=tuple(missing))
 
     def _waiting(
         self, kept: Record, about: Conversation | None, reason: str, id: str = ""
@@ -213,10 +218,15 @@ class Rounds:
         done = Synced(conversation=id, state=state, pending=pending, reason=reason)
         return self._keep(kept, done, head)
 
-    def _keep(self, kept: Record, done: Synced, head: int) -> Synced:
-        """Notes how a conversation stands; what it was forked into stays known."""
+    def _keep(
+        self, kept: Record, done: Synced, head: int, *, missing: tuple[int, ...] | None = None
+    ) -> Synced:
+        """Notes how a conversation stands; what it was forked into stays known, and so does what is
+        missing until it was asked for again."""
         known = kept.conversations.get(done.conversation)
         fork = done.fork or (known.fork if known else "")
+        if missing is None:
+            missing = _missing(kept, done.conversation)
         kept.conversations[done.conversation] = ConversationState(
             state=done.state,
             pending=done.pending,
@@ -224,6 +234,7 @@ class Rounds:
             fork=fork,
             reason=done.reason,
             at_ms=self._timing.now_ms(),
+            missing=missing,
         )
         return done
 
@@ -287,6 +298,18 @@ def _is_same(here: Conversation | None, there: Conversation | None) -> bool:
     if here is None or there is None:
         return False
     return (here.head, here.chain) == (there.head, there.chain)
+
+
+def _missing(kept: Record, id: str) -> tuple[int, ...]:
+    """The events of a conversation whose artifacts were on neither side."""
+    known = kept.conversations.get(id)
+    return known.missing if known else ()
+
+
+def _lost(ids: Set[str]) -> str:
+    named = ", ".join(sorted(ids)[:NAMED_MAX])
+    said = f"{number(len(ids), 'artifact')} not there: {named}"
+    return f"{said}; asked for again by each sync"
 
 
 def _is_left(kept: Record, id: str, here: Conversation | None, there: Conversation | None) -> bool:

@@ -342,7 +342,9 @@ class HybridStore:
         exchanged = Exchange(self.near, far, self.moves, check=self._check).sync(conversation)
         with record.locked(self._record_path):
             kept = record.read(self._record_path, self.far_url)
-            state = record.ConversationState(state="synced", head=exchanged.head)
+            state = record.ConversationState(
+                state="synced", head=exchanged.head, missing=tuple(exchanged.missing)
+            )
             kept.conversations[conversation] = state
             record.write(self._record_path, kept)
 

@@ -6,11 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated
 
+from msgspec.structs import replace
+
 from refold.conversations.log_check import Problem
 from refold.conversations.verifier import Verification, verify
 from refold.edges.commands.command import Arguments, Command
 from refold.edges.commands.session import Session
 from refold.edges.commands.sync import FAR, KEY, synced_store
+from refold.edges.commands.text import number
 from refold.edges.commands.verify import NAME, Verified, show
 from refold.errors import Denied
 from refold.log.reading import conversations
@@ -33,10 +36,17 @@ def run(session: Session, arguments: SyncVerifyArguments) -> Verified:
 def _verified(far: Store, id: str) -> Verification:
     """The report on one conversation; one of another key delays no other."""
     try:
-        return verify(far, id)
+        report = verify(far, id, erasures=True)
     except Denied as error:
         problem = Problem(part="store", what=error.message, conversation=id, file=far.url)
         return Verification(conversations=1, events=0, artifacts=0, problems=(problem,))
+    plain: dict[str, set[int]] = getattr(far, "plain", {})
+    if not plain.get(id):
+        return report
+    count = number(len(plain[id]), "event")
+    what = f"{count} in plain text, and the artifacts named there: anybody there can read them"
+    problem = Problem(part="store", what=what, conversation=id, file=far.url)
+    return replace(report, problems=(*report.problems, problem))
 
 
 def _together(far: Store, reports: Iterable[Verification]) -> Verified:
