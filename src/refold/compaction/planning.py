@@ -23,6 +23,7 @@ from refold.core.laws import calls_of, results_of
 from refold.core.model import NATIVE, Hide, Lesson, Replace, Slot, Span, View
 from refold.core.plan import Item, Plan, Price, Proposal, Receipt, Step, price_of
 from refold.strategies.brief import (
+    KEEP_RECENT,
     Ages,
     Brief,
     Count,
@@ -32,6 +33,7 @@ from refold.strategies.brief import (
     request_excess,
     untouched_tokens,
     with_kept,
+    with_named_tail,
 )
 from refold.strategies.by_hand import hide_span
 from refold.strategies.gist.layout import newest_unit, task_of
@@ -191,7 +193,8 @@ def aim(view: View, current: int, job: Job) -> int:
     if most is not None:
         return round((most + view.system_tokens + view.tools_tokens) * job.budget.factor)
     full = min(current, job.budget.compact_at)
-    fixed = untouched_tokens(with_kept(view, job.config, job.budget))
+    kept = with_named_tail(with_kept(view, job.config, job.budget), job.settings)
+    fixed = untouched_tokens(kept)
     fixed -= request_excess(view, fixed, page_tokens(view, job.budget.factor, full))
     fixed = round(fixed * job.budget.factor)
     return fixed + int(max(0, full - fixed) * job.budget.target_ratio)
@@ -285,15 +288,22 @@ def why_missed(before: View, after: View, target: int, job: Job) -> str:
     missed = current_tokens(after, factor) - target
     if missed <= 0:
         return ""
-    fixed = round(untouched_tokens(after) * factor)
+    fixed = round(untouched_tokens(with_named_tail(after, job.settings)) * factor)
     if fixed > target:
-        held = "system, tools, pins and the latest request alone"
-        return f"{missed:,} tokens too many: {held} have {fixed:,}"
+        return f"{missed:,} tokens too many: {_held(job)} alone have {fixed:,}"
     known = {(slot.seq, slot.last) for slot in before.slots if slot.standin}
     if not _asked(job) and any((slot.seq, slot.last) in known for slot in after.slots):
         return f"{missed:,} tokens too many: earlier summaries stay, and the cached page with them"
     tried = "+".join(job.ladder)
     return f"{missed:,} tokens too many: {tried} found nothing else that may go"
+
+
+def _held(job: Job) -> str:
+    """What no strategy of this job may touch, in words."""
+    count = job.settings.get(KEEP_RECENT)
+    if not count:
+        return "system, tools, pins and the latest request"
+    return f"system, tools, pins, the latest request and the last messages ({KEEP_RECENT} {count})"
 
 
 def receipt_of(plan: Plan, before: View, after: View, batch: str) -> Receipt:

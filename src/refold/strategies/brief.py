@@ -40,6 +40,9 @@ REQUEST_SHARE = 0.75
 # Of the input limit: what may stay whole of results of excluded tools, and of system messages.
 EXCLUDED_SHARE, SYSTEM_SHARE = 0.25, 0.15
 
+# What every strategy takes in a call: how many messages at the end stay whole.
+KEEP_RECENT = "keep_recent"
+
 Count = Callable[[Message], int]
 Originals = Callable[[Span], Sequence[Slot]]
 Ages = Callable[[Sequence[int]], Mapping[int, int]]
@@ -165,6 +168,15 @@ def with_kept(view: View, config: Config, budget: Budget) -> View:
     held = {*view.pins, *_system_seqs(view, SYSTEM_SHARE * limit), *_compacted_seqs(view)}
     held |= _excluded_seqs(view, config.exclude_tools, EXCLUDED_SHARE * limit)
     return view if held == view.pins else replace(view, pins=frozenset(held))
+
+
+def with_named_tail(view: View, settings: Mapping[str, Any]) -> View:
+    """The page with the last messages pinned that a caller named in a call, by `keep_recent`, so
+    that they stay whole even if the target is missed. The default is no promise: it gives way."""
+    count: int = settings.get(KEEP_RECENT, 0)
+    said = [slot.seq for slot in view.slots if not slot.standin]
+    tail = set(said[-count:]) if count else set()
+    return replace(view, pins=view.pins | with_units(view, tail)) if tail else view
 
 
 def _system_seqs(view: View, left: float) -> set[int]:
