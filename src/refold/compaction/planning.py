@@ -22,6 +22,7 @@ from refold.core.fold import Fold
 from refold.core.laws import calls_of, results_of
 from refold.core.model import NATIVE, Hide, Lesson, Replace, Slot, Span, View
 from refold.core.plan import Item, Plan, Price, Proposal, Receipt, Step, price_of
+from refold.display import number
 from refold.strategies.brief import (
     KEEP_RECENT,
     Ages,
@@ -235,7 +236,7 @@ def _plan(before: View, done: Climb, job: Job, current: int, target: int) -> Pla
         target=target,
         reason=why_missed(before, after, target, job)
         if done.proposals
-        else why_nothing(done.steps, before),
+        else why_nothing(done.steps, before, job),
     )
 
 
@@ -271,15 +272,25 @@ def _slots_in(view: View, span: Span) -> Sequence[Slot]:
     return view.slots[start : bisect_right(view.slots, span.last, key=attrgetter("seq"))]
 
 
-def why_nothing(steps: Sequence[Step], before: View) -> str:
+def why_nothing(steps: Sequence[Step], before: View, job: Job) -> str:
     """Why a plan is empty, in words."""
     refused = [step.note for step in steps if step.note]
     if refused:
         return refused[0]
     if steps and all(step.strategy == SUMMARIZE for step in steps):
-        summarized = any(slot.summary and slot.summary.counted for slot in before.slots)
-        return "compacted-recently" if summarized else "not-enough-messages"
+        return _why_no_summary(before, job)
     return "nothing can be shortened" if steps else "the page is below its target already"
+
+
+def _why_no_summary(before: View, job: Job) -> str:
+    """Why there is nothing to summarize, and what would be."""
+    usual = job.config.strategy.get(SUMMARIZE, {})
+    keep = {"keep": job.config.keep_recent, **usual, **job.settings}["keep"]
+    summarized = any(slot.summary and slot.summary.counted for slot in before.slots)
+    why = "compacted recently" if summarized else "not enough messages"
+    found = f"{why}: before the last {number(keep, 'message')} there is too little to summarize"
+    fewer = min(keep, len(before.slots)) // 2
+    return f"{found}; let fewer stay, as by keep={fewer}" if fewer else found
 
 
 def why_missed(before: View, after: View, target: int, job: Job) -> str:

@@ -60,11 +60,12 @@ class Brief(Struct, frozen=True, kw_only=True):
     they came, from the log, `ages` how many milliseconds ago events came, by seq;
     neither costs anything unless it is called. `task` is what the agent works on now, for
     relevance; `redact` takes secrets out of a text; `settings` are the strategy's own, from the
-    configuration; `scratch` outlives the plan: it remembers what is expensive to find out twice,
-    and may be lost at any time. `messages_max` is set where the page has too many messages and not
-    too many tokens; `has_writer` where somebody will put an ask in words, `is_chosen` where a
-    person named what goes, `is_asked` where the target was named and is not to be exceeded. A page
-    that is brought to `lossless_enough` without losing anything is left at that.
+    configuration, and `named` says which of them the call itself gave; `scratch` outlives the plan:
+    it remembers what is expensive to find out twice, and may be lost at any time. `messages_max` is
+    set where the page has too many messages and not too many tokens; `has_writer` where somebody
+    will put an ask in words, `is_chosen` where a person named what goes, `is_asked` where the
+    target was named and is not to be exceeded. A page that is brought to `lossless_enough` without
+    losing anything is left at that.
     """
 
     view: View
@@ -85,6 +86,7 @@ class Brief(Struct, frozen=True, kw_only=True):
     task: str = ""
     redact: Callable[[str], str] = str
     settings: dict[str, Any] = {}
+    named: Set[str] = frozenset()
     scratch: dict[str, Any] = {}
 
     @property

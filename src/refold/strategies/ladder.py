@@ -89,7 +89,7 @@ def brief_for(brief: Brief, name: str, view: View) -> Brief:
         shown = _without_tail(brief, shown)
     shown = with_named_tail(shown, brief.settings)
     settings = {**brief.config.strategy.get(name, {}), **brief.settings}
-    return replace(brief, view=shown, settings=settings)
+    return replace(brief, view=shown, settings=settings, named=brief.settings.keys())
 
 
 def _run_rung(state: Fold, brief: Brief, name: str, strategy: Strategy) -> Climb:
