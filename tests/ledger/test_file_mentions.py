@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.ledger.file_mentions import excerpts, header
+from refold.ledger.file_mentions import TAGS, excerpts, header
+from refold.ledger.paths import is_path
 
 
 def test_tags_that_are_open_or_nested_take_nothing_along() -> None:
@@ -18,6 +19,22 @@ def test_tags_that_are_open_or_nested_take_nothing_along() -> None:
     ] == ["b", "c"]
     assert excerpts('</file_content><file_content path="a">x') == []
     assert excerpts('<file_content path="a\nb">x</file_content>') == []
+
+
+@given(
+    path=st.text(alphabet="ab/._-", min_size=1, max_size=20).filter(is_path),
+    body=st.text(alphabet="xy\n '\"", max_size=30),
+    quote=st.sampled_from("'\""),
+    tag=st.sampled_from(TAGS),
+)
+def test_a_path_stands_in_quotes_of_either_kind(path: str, body: str, quote: str, tag: str) -> None:
+    text = f"see <{tag} path={quote}{path}{quote}>{body}</{tag}> there"
+    assert [(e.path, text[e.start : e.end]) for e in excerpts(text)] == [(path, body)]
+
+
+def test_a_path_without_quotes_or_with_two_kinds_is_no_tag() -> None:
+    assert excerpts("<file_content path=a.py>x</file_content>") == []
+    assert excerpts("<file_content path='a.py\">x</file_content>") == []
 
 
 def test_headers_with_quotes_in_the_path_are_read() -> None:

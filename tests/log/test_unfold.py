@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from refold.core.model import Text, ToolResult
 from refold.errors import Invalid, NotFound
@@ -43,6 +45,26 @@ def test_a_summary_is_unfolded_to_a_line_a_paragraph_or_all_of_it():
     assert "\n" not in line
     assert 0 < len(line) < len(paragraph) < len(full)
     assert "answer 3 " in full
+
+
+@given(
+    words=st.lists(st.text("abc", min_size=1, max_size=12), min_size=1, max_size=600),
+    space=st.sampled_from([" ", "\n", "\n\n"]),
+)
+@settings(deadline=None, max_examples=30)
+def test_a_message_has_levels_without_a_summary_too(words: list[str], space: str) -> None:
+    """G-13: a long one is shortened at whole words, and says how long it is."""
+    context = turns.opened()
+    text = space.join(words)
+    context.append({"role": "user", "content": text})
+    found = [context.unfold("#2", level=level) for level in ("line", "paragraph", "full")]
+    line, paragraph, full = (one.text for one in found)
+    assert [one.level for one in found] == ["line", "paragraph", "full"]
+    assert full == text and len(line) <= 200 and "\n" not in line and len(paragraph) <= 1_000
+    for short in (line, paragraph):
+        begun, left, size = short.partition(" … (")
+        assert words[: len(begun.split())] == begun.split()
+        assert size == f"{len(text):,} characters)" if left else begun.split() == words
 
 
 def test_every_handle_on_the_page_leads_back_to_the_originals():

@@ -177,6 +177,10 @@ def test_without_its_package_chroma_says_what_to_install(monkeypatch):
         context.on("memory-failed", heard.append)
         context.append({"role": "user", "content": "hello, what was first?"})
         assert "hello" in str(context.request()) and "chroma" in heard[0].reason
+        for n in range(3):
+            context.append({"role": "user", "content": f"and what was number {n}?"})
+            context.request()
+        assert len(heard) == 1  # the same failure at every request
 
 
 def test_a_setting_names_the_least_score(shelf):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import refold
 from refold.config import Config
 from refold.core.budget import budget_for
 from refold.core.model import (
@@ -17,6 +18,7 @@ from refold.core.model import (
     Message,
     Pin,
     Replace,
+    Slot,
     Span,
     Summarize,
     Text,
@@ -193,7 +195,7 @@ def test_case_counts_unless_the_configuration_says_otherwise() -> None:
     parts = [asks(mention("Src/A.txt", "x" * 500)), *reads("c1", "src/a.txt")]
     assert not edits_of(parts)
     config = Config(strategy={"actions": {"ignore_case": True}})
-    assert "the latest text of src/a.txt is at" in edits_of(parts, config)[2, 0]
+    assert "the latest text of src/a.txt came at" in edits_of(parts, config)[2, 0]
 
 
 WHOLE: dict[str, Any] = {}
@@ -305,7 +307,7 @@ def test_signs_are_taken_literally() -> None:
         text = LONG + "\\g<0> $1"
         found = edits_of([asks(mention(path, text)), *reads("c1", path, text)])
         assert found[2, 0].startswith(f'<file_content path="{path}">[')
-        assert f"the latest text of {path} is at" in found[2, 0]
+        assert f"the latest text of {path} came at" in found[2, 0]
 
 
 def test_unclosed_tags_are_left_alone() -> None:
@@ -324,6 +326,28 @@ def test_the_notice_is_short_and_says_what_happened() -> None:
         "removed" in notice and "latest" in notice and "#5" in notice and "authoritative" in notice
     )
     assert not replaced([*reads("c1", text="ten chars!"), *reads("c2", text="ten chars!")])
+
+
+@pytest.mark.parametrize("tool", ["read_file", "bash"])
+def test_a_notice_stays_true_when_the_later_copy_leaves_the_page(tool: str) -> None:
+    """It says where the text came, and that is where it can be unfolded."""
+    context = refold.open("work", store="memory:", window=64_000)
+    context.append(asks())
+    for id in ("c1", "c2"):
+        context.append(calls(id, tool, path="a.txt"))
+        context.append(gives(id, LONG * 20))
+    context.compact("dedup", target=0)
+    later = context.view.slots[-1].seq
+    context.append(Message(role="assistant", blocks=(Text("done"),)))
+    context.append(asks("and now"))
+    context.hide(later - 1, later)
+    [notice] = [text for text in map(_text, context.view.slots) if NOTICE_START in text]
+    assert f" came {'in full ' if tool == 'bash' else ''}at #{later}" in notice
+    assert context.unfold(f"#{later}").text == LONG * 20
+
+
+def _text(slot: Slot) -> str:
+    return "\n".join(map(text_of, slot.message.blocks))
 
 
 def test_equal_large_results_of_any_tool_are_shown_once() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import refold
+from refold.config import Config
 from refold.core.laws import broken
 from refold.core.model import Body, Event, Pin, Span
 from refold.errors import Invalid
@@ -286,7 +287,10 @@ def test_keeping_none_means_none() -> None:
 
 def test_recent_ones_that_exceed_the_limit_go_oldest_first_and_are_named() -> None:
     log = log_of([said("assistant", f"{i} ".ljust(384, ".")) for i in range(8)])
-    done = climbed(log, importance, keep_recent=5, max_tokens=200)  # M-76
+    config = Config(
+        keep_recent=5
+    )  # M-76: a default gives way; tests/compaction/test_kept.py: named
+    done = climbed(log, importance, config=config, max_tokens=200)
     assert done.state.view().slot_tokens <= 200
     assert done.state.view().slots[-1].seq == 8
     assert any("hidden: #1-7" in text for text in pages(done))

@@ -60,7 +60,7 @@ def test_what_a_strategy_asks_for_is_what_it_declares(name: str) -> None:
         (("hide",), {"presett": "half"}, "did you mean preset"),
         (("window",), {"max_age": 24}, "did you mean max_age_hours"),
         (("hide",), {"colour": 1}, "known: preset, fraction"),
-        (("fit",), {"preset": "half"}, "takes no settings"),
+        (("fit",), {"preset": "half"}, "known: keep_recent"),
         (("dedup", "hide"), {"keep": 3}, "known"),
         (("importance",), {"max_tokens": "many"}, "int"),
         (("importance",), {"max_tokens": True}, "int"),

@@ -104,6 +104,20 @@ def test_too_little_is_not_summarized():
     assert asks(alternating(11)) == []
 
 
+@given(keeps=st.sets(st.integers(2, 20), min_size=2, max_size=5), count=st.integers(22, 30))
+@settings(deadline=None, max_examples=15)
+def test_how_many_stay_is_obeyed_also_right_behind_a_summary(keeps: set[int], count: int) -> None:
+    """What a call names is done whenever it changes anything, and the same again changes nothing."""
+    context = refold.open("work", store="memory:", window=64_000)
+    for message in alternating(count):
+        context.append(message)
+    for keep in sorted(keeps, reverse=True):
+        assert context.compact("summarize", keep=keep).batch
+        assert [slot.standin for slot in context.view.slots] == [True] + [False] * keep
+        again = context.compact("summarize", keep=keep)
+        assert not again.batch and again.reason.startswith("compacted recently: ")
+
+
 def test_a_threshold_sets_the_period():
     """G-11"""
     assert asks(alternating(40), threshold=40) == []

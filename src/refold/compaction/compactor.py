@@ -43,7 +43,7 @@ from refold.writer.asker import Asker, Outcome, Question, Writer
 PLAN_TRIES_MAX = 3
 UNREACHABLE = "system, tools, pins and the latest request alone are over the trigger"
 IN_FLIGHT = "another compaction is in flight"
-RECENTLY = "compacted-recently"
+RECENTLY = "compacted recently, and nothing came since; name a target or a strategy to go on"
 EDITED = "the page was edited by another writer meanwhile; try again"
 
 

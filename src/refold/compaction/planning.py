@@ -22,7 +22,9 @@ from refold.core.fold import Fold
 from refold.core.laws import calls_of, results_of
 from refold.core.model import NATIVE, Hide, Lesson, Replace, Slot, Span, View
 from refold.core.plan import Item, Plan, Price, Proposal, Receipt, Step, price_of
+from refold.display import number
 from refold.strategies.brief import (
+    KEEP_RECENT,
     Ages,
     Brief,
     Count,
@@ -32,6 +34,7 @@ from refold.strategies.brief import (
     request_excess,
     untouched_tokens,
     with_kept,
+    with_named_tail,
 )
 from refold.strategies.by_hand import hide_span
 from refold.strategies.gist.layout import newest_unit, task_of
@@ -191,7 +194,8 @@ def aim(view: View, current: int, job: Job) -> int:
     if most is not None:
         return round((most + view.system_tokens + view.tools_tokens) * job.budget.factor)
     full = min(current, job.budget.compact_at)
-    fixed = untouched_tokens(with_kept(view, job.config, job.budget))
+    kept = with_named_tail(with_kept(view, job.config, job.budget), job.settings)
+    fixed = untouched_tokens(kept)
     fixed -= request_excess(view, fixed, page_tokens(view, job.budget.factor, full))
     fixed = round(fixed * job.budget.factor)
     return fixed + int(max(0, full - fixed) * job.budget.target_ratio)
@@ -232,7 +236,7 @@ def _plan(before: View, done: Climb, job: Job, current: int, target: int) -> Pla
         target=target,
         reason=why_missed(before, after, target, job)
         if done.proposals
-        else why_nothing(done.steps, before),
+        else why_nothing(done.steps, before, job),
     )
 
 
@@ -268,15 +272,25 @@ def _slots_in(view: View, span: Span) -> Sequence[Slot]:
     return view.slots[start : bisect_right(view.slots, span.last, key=attrgetter("seq"))]
 
 
-def why_nothing(steps: Sequence[Step], before: View) -> str:
+def why_nothing(steps: Sequence[Step], before: View, job: Job) -> str:
     """Why a plan is empty, in words."""
     refused = [step.note for step in steps if step.note]
     if refused:
         return refused[0]
     if steps and all(step.strategy == SUMMARIZE for step in steps):
-        summarized = any(slot.summary and slot.summary.counted for slot in before.slots)
-        return "compacted-recently" if summarized else "not-enough-messages"
+        return _why_no_summary(before, job)
     return "nothing can be shortened" if steps else "the page is below its target already"
+
+
+def _why_no_summary(before: View, job: Job) -> str:
+    """Why there is nothing to summarize, and what would be."""
+    usual = job.config.strategy.get(SUMMARIZE, {})
+    keep = {"keep": job.config.keep_recent, **usual, **job.settings}["keep"]
+    summarized = any(slot.summary and slot.summary.counted for slot in before.slots)
+    why = "compacted recently" if summarized else "not enough messages"
+    found = f"{why}: before the last {number(keep, 'message')} there is too little to summarize"
+    fewer = min(keep, len(before.slots)) // 2
+    return f"{found}; let fewer stay, as by keep={fewer}" if fewer else found
 
 
 def why_missed(before: View, after: View, target: int, job: Job) -> str:
@@ -285,15 +299,22 @@ def why_missed(before: View, after: View, target: int, job: Job) -> str:
     missed = current_tokens(after, factor) - target
     if missed <= 0:
         return ""
-    fixed = round(untouched_tokens(after) * factor)
+    fixed = round(untouched_tokens(with_named_tail(after, job.settings)) * factor)
     if fixed > target:
-        held = "system, tools, pins and the latest request alone"
-        return f"{missed:,} tokens too many: {held} have {fixed:,}"
+        return f"{missed:,} tokens too many: {_held(job)} alone have {fixed:,}"
     known = {(slot.seq, slot.last) for slot in before.slots if slot.standin}
     if not _asked(job) and any((slot.seq, slot.last) in known for slot in after.slots):
         return f"{missed:,} tokens too many: earlier summaries stay, and the cached page with them"
     tried = "+".join(job.ladder)
     return f"{missed:,} tokens too many: {tried} found nothing else that may go"
+
+
+def _held(job: Job) -> str:
+    """What no strategy of this job may touch, in words."""
+    count = job.settings.get(KEEP_RECENT)
+    if not count:
+        return "system, tools, pins and the latest request"
+    return f"system, tools, pins, the latest request and the last messages ({KEEP_RECENT} {count})"
 
 
 def receipt_of(plan: Plan, before: View, after: View, batch: str) -> Receipt:

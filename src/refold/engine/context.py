@@ -539,8 +539,8 @@ class Context:
         level: Literal["line", "paragraph", "full"] = "full",
         lines: tuple[int, int] | None = None,
     ) -> Unfolded:
-        """The originals behind a handle: `#41`, `#41-58`, `art-…`. Levels of a summary: line,
-        paragraph, full."""
+        """The originals behind a handle: `#41`, `#41-58`, `art-…`; or less of them: the `line` or
+        `paragraph` of a summary, and where there is none of the messages themselves."""
         from refold.log.unfold import unfolded
 
         with self._open.reading():

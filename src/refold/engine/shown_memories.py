@@ -49,6 +49,7 @@ class ShownMemories:
         memory: Callable[[], SemanticMemory],
     ) -> None:
         self._log, self._model, self._intake, self._memory = log, model, intake, memory
+        self._failure = ""  # why the last look-up failed, which is told once
 
     def show(self) -> None:
         """Appends the memories that answer the latest request, if it has none yet. Called with
@@ -59,11 +60,18 @@ class ShownMemories:
         try:
             text, ids = self._told(asked, room)
         except RefoldError as error:
-            self._log.notify("memory-failed", sentence(error))
+            self._fail(sentence(error))
             return
+        self._failure = ""
         if ids:
             shown = Message(role="user", blocks=(Text(text),), metadata={MEMORIES: ids})
             self._log.append(self._intake.message(shown, BY))
+
+    def _fail(self, why: str) -> None:
+        """Tells a failure unless it is the one that was told last: it would come every turn."""
+        if why != self._failure:
+            self._log.notify("memory-failed", why)
+        self._failure = why
 
     def _room(self) -> int:
         """The tokens that memories may have."""

@@ -67,9 +67,9 @@ class _UnfoldArguments(_Arguments):
     handle: Annotated[
         str, Meta(description="#41 is a message, #41-58 a span, art-... a stored output.")
     ]
-    level: Annotated[str, Meta(description="Of a summarized span: line, paragraph or full.")] = (
-        "full"
-    )
+    level: Annotated[
+        str, Meta(description="How much of a message or span: line, paragraph or full.")
+    ] = "full"
     first_line: Annotated[
         int, Meta(ge=1, description="The first line to show, counted from 1.")
     ] = 1

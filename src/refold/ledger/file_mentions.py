@@ -48,7 +48,7 @@ def _tagged(text: str, tag: str) -> list[Excerpt]:
     """Tags of one name, paired like brackets; what was never closed pairs with nothing."""
     waiting: list[tuple[str, int]] = []
     found: list[Excerpt] = []
-    opening, closing = f'<{tag} path="', f"</{tag}>"
+    opening, closing = f"<{tag} path=", f"</{tag}>"
     at, close = text.find(opening), text.find(closing)
     for _ in range(TAGS_MAX):
         if close < 0:
@@ -67,11 +67,15 @@ def _tagged(text: str, tag: str) -> list[Excerpt]:
 
 
 def _opening_tag(text: str, at: int) -> tuple[str, int]:
-    """The path of an opening tag and where its content starts; 0 if this is not a tag."""
-    path, mark, _ = text[at : at + PATH_MAX + 2].partition('">')
+    """The path of an opening tag, in quotes of either kind, and where its content starts; 0 if
+    this is not a tag."""
+    quote = text[at : at + 1]
+    if quote not in ("'", '"'):
+        return "", 0
+    path, mark, _ = text[at + 1 : at + PATH_MAX + 3].partition(f"{quote}>")
     if not mark or not is_path(path):
         return "", 0
-    return path, at + len(path) + len(mark)
+    return path, at + 1 + len(path) + len(mark)
 
 
 def _without_nested(found: list[Excerpt]) -> list[Excerpt]:

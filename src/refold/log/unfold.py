@@ -2,9 +2,10 @@
 Nothing expires automatically; what was cleaned up says so.
 
 A span that was summarized has three levels: its one-line form, its text, and the messages
-themselves. What a handle names is read as a stream, so that lines out of the middle of a large one
-cost no memory. A handle is never a path: it names what the log names. Neighbours: the log below,
-`artifacts` and `engine.toolbox` above.
+themselves. Of one that was not, the lower levels are the beginnings of its messages. What a handle
+names is read as a stream, so that lines out of the middle of a large one cost no memory. A handle
+is never a path: it names what the log names. Neighbours: the log below, `artifacts` and
+`engine.toolbox` above.
 """
 
 from __future__ import annotations
@@ -35,13 +36,14 @@ from refold.core.model import (
 )
 from refold.core.shortened import text_of
 from refold.core.summary import summary_text
-from refold.display import moment, nearest
+from refold.display import moment, nearest, one_line, whole_words
 from refold.errors import Invalid, NotFound
 from refold.log.log import Log, runs
 from refold.log.reading import artifact_of
 from refold.system import disk
 
 LEVELS = ("line", "paragraph", "full")
+LEVEL_CHARS = {"line": 200, "paragraph": 1_000}  # of a message that no summary stands for
 MOST = sys.maxsize
 SPAN_EVENTS = 200
 # After `artifact://` an id that no artifact can have is a reference as well: to nothing.
@@ -136,7 +138,9 @@ def original(
         return Original(handle=artifact.id, level="full", texts=texts, artifact=artifact)
     span = span_of(name)
     summary = summary_of(log, span) if level != "full" else None
-    return _span_original(log, span) if summary is None else _summary_original(summary, level)
+    if summary is not None:
+        return _summary_original(summary, level)
+    return _span_original(log, span, level)
 
 
 def _summary_original(summary: Summarize, level: str) -> Original:
@@ -146,8 +150,9 @@ def _summary_original(summary: Summarize, level: str) -> Original:
     return Original(handle=str(summary.span), level=level, texts=iter([text]))
 
 
-def _span_original(log: Log, span: Span) -> Original:
-    """The messages of a span; NotFound if it has none."""
+def _span_original(log: Log, span: Span, level: str) -> Original:
+    """The messages of a span, at most so much of each as the level gives; NotFound if it has
+    none."""
     head = log.state.head
     is_inside = 1 <= span.first <= span.last <= head
     if not is_inside:
@@ -155,7 +160,8 @@ def _span_original(log: Log, span: Span) -> Original:
     if not any(_messages(log, span)):
         hint = "only messages are unfolded: refold events lists what else the log has"
         raise NotFound(f"{span} is no message of the log", hint=hint)
-    return Original(handle=str(span), level="full", texts=_slot_texts(_messages(log, span)))
+    texts = _slot_texts(_messages(log, span), level)
+    return Original(handle=str(span), level=level, texts=texts)
 
 
 def references(text: str) -> list[str]:
@@ -275,15 +281,28 @@ def _messages(log: Log, span: Span) -> Iterator[Slot]:
         yield from log.originals(Span(first, min(first + SPAN_EVENTS - 1, span.last)))
 
 
-def _slot_texts(slots: Iterator[Slot]) -> Iterator[str]:
+def _slot_texts(slots: Iterator[Slot], level: str = "full") -> Iterator[str]:
     """A message alone is its text; several have headings."""
     first, second = next(slots), next(slots, None)
     if second is None:
-        yield body_text(first.message)
+        yield _at_level(body_text(first.message), level)
         return
-    yield shown(first)
+    yield shown(first, level)
+    between = "\n" if level == "line" else "\n\n"
     for slot in chain([second], slots):
-        yield "\n\n" + shown(slot)
+        yield between + shown(slot, level)
+
+
+def _at_level(text: str, level: str) -> str:
+    """The beginning of a message, as long as the level allows, and how long it is; all of it if
+    that is no longer."""
+    if level == "full":
+        return text
+    most, said = LEVEL_CHARS[level], one_line(text) if level == "line" else text
+    if len(said) <= most:
+        return said
+    left = f" … ({len(text):,} characters)"
+    return whole_words(said, most - len(left)).rstrip() + left
 
 
 def summary_of(log: Log, span: Span) -> Summarize | None:
@@ -296,9 +315,11 @@ def summary_of(log: Log, span: Span) -> Summarize | None:
     return newest
 
 
-def shown(slot: Slot) -> str:
+def shown(slot: Slot, level: str = "full") -> str:
     """A message with a heading, for reading."""
-    return f"#{slot.seq} {slot.message.role}:\n{body_text(slot.message)}"
+    text = _at_level(body_text(slot.message), level)
+    between = " " if level == "line" else "\n"
+    return f"#{slot.seq} {slot.message.role}:{between}{text}"
 
 
 def body_text(message: Message) -> str:

@@ -40,6 +40,9 @@ REQUEST_SHARE = 0.75
 # Of the input limit: what may stay whole of results of excluded tools, and of system messages.
 EXCLUDED_SHARE, SYSTEM_SHARE = 0.25, 0.15
 
+# What every strategy takes in a call: how many messages at the end stay whole.
+KEEP_RECENT = "keep_recent"
+
 Count = Callable[[Message], int]
 Originals = Callable[[Span], Sequence[Slot]]
 Ages = Callable[[Sequence[int]], Mapping[int, int]]
@@ -57,11 +60,12 @@ class Brief(Struct, frozen=True, kw_only=True):
     they came, from the log, `ages` how many milliseconds ago events came, by seq;
     neither costs anything unless it is called. `task` is what the agent works on now, for
     relevance; `redact` takes secrets out of a text; `settings` are the strategy's own, from the
-    configuration; `scratch` outlives the plan: it remembers what is expensive to find out twice,
-    and may be lost at any time. `messages_max` is set where the page has too many messages and not
-    too many tokens; `has_writer` where somebody will put an ask in words, `is_chosen` where a
-    person named what goes, `is_asked` where the target was named and is not to be exceeded. A page
-    that is brought to `lossless_enough` without losing anything is left at that.
+    configuration, and `named` says which of them the call itself gave; `scratch` outlives the plan:
+    it remembers what is expensive to find out twice, and may be lost at any time. `messages_max` is
+    set where the page has too many messages and not too many tokens; `has_writer` where somebody
+    will put an ask in words, `is_chosen` where a person named what goes, `is_asked` where the
+    target was named and is not to be exceeded. A page that is brought to `lossless_enough` without
+    losing anything is left at that.
     """
 
     view: View
@@ -82,6 +86,7 @@ class Brief(Struct, frozen=True, kw_only=True):
     task: str = ""
     redact: Callable[[str], str] = str
     settings: dict[str, Any] = {}
+    named: Set[str] = frozenset()
     scratch: dict[str, Any] = {}
 
     @property
@@ -165,6 +170,15 @@ def with_kept(view: View, config: Config, budget: Budget) -> View:
     held = {*view.pins, *_system_seqs(view, SYSTEM_SHARE * limit), *_compacted_seqs(view)}
     held |= _excluded_seqs(view, config.exclude_tools, EXCLUDED_SHARE * limit)
     return view if held == view.pins else replace(view, pins=frozenset(held))
+
+
+def with_named_tail(view: View, settings: Mapping[str, Any]) -> View:
+    """The page with the last messages pinned that a caller named in a call, by `keep_recent`, so
+    that they stay whole even if the target is missed. The default is no promise: it gives way."""
+    count: int = settings.get(KEEP_RECENT, 0)
+    said = [slot.seq for slot in view.slots if not slot.standin]
+    tail = set(said[-count:]) if count else set()
+    return replace(view, pins=view.pins | with_units(view, tail)) if tail else view
 
 
 def _system_seqs(view: View, left: float) -> set[int]:

@@ -136,7 +136,7 @@ class _Kept(Struct):
         if later:
             return _file_notice(copy.path, later.seq)
         same = self.same.get((copy.path, output))
-        return f"{NOTICE_START}the same output is shown in full at #{same.seq}]" if same else ""
+        return f"{NOTICE_START}the same output came in full at #{same.seq}]" if same else ""
 
     def _later_text(self, copy: Copy) -> Copy | None:
         """A later text of the same file that shows what this one shows."""
@@ -164,7 +164,8 @@ class _Kept(Struct):
 
 
 def _file_notice(path: str, seq: int) -> str:
-    latest = f"the latest text of {_short_path(path)} is at #{seq}"
+    """Says where the latest text came, not that it is still there: that one may leave, too."""
+    latest = f"the latest text of {_short_path(path)} came at #{seq}"
     return f"{NOTICE_START}{latest} and is authoritative]"
 
 

@@ -27,7 +27,7 @@ from refold.core.summary import summary_text
 from refold.display import failure
 from refold.errors import Invalid, RefoldError
 from refold.strategies.answer import checked_answer
-from refold.strategies.brief import Brief, Strategy, with_kept
+from refold.strategies.brief import Brief, Strategy, with_kept, with_named_tail
 
 LAST_RUNG = "fit"  # where nothing else helped, results of excluded tools are cut as well
 LOSSLESS = frozenset({"dedup"})
@@ -87,8 +87,9 @@ def brief_for(brief: Brief, name: str, view: View) -> Brief:
         shown = with_kept(view, brief.config, brief.budget)
     if name in BY_TOKENS:
         shown = _without_tail(brief, shown)
+    shown = with_named_tail(shown, brief.settings)
     settings = {**brief.config.strategy.get(name, {}), **brief.settings}
-    return replace(brief, view=shown, settings=settings)
+    return replace(brief, view=shown, settings=settings, named=brief.settings.keys())
 
 
 def _run_rung(state: Fold, brief: Brief, name: str, strategy: Strategy) -> Climb:

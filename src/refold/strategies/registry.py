@@ -17,7 +17,7 @@ from refold.checked import quoted, shown
 from refold.config import check_names
 from refold.display import is_text, nearest, suggestion
 from refold.errors import Invalid
-from refold.strategies.brief import Strategy, check_kind
+from refold.strategies.brief import KEEP_RECENT, Strategy, check_kind
 
 Kinds = type | tuple[type, ...]
 Settings = Mapping[str, Kinds]
@@ -44,6 +44,9 @@ _CLEAR: Settings = {
     "exclude_tools": _LIST,
     "thinking": int,
 }
+
+# What every strategy takes in a call, and none in the configuration, where it is a setting of all.
+IN_A_CALL: Settings = {KEEP_RECENT: int}
 
 # By name: the module of this room whose function has that name, and its settings with their types.
 BUILT_IN: dict[str, tuple[str, Settings]] = {
@@ -148,6 +151,8 @@ def check_settings(given: Mapping[str, Any], names: Sequence[str], origin: str =
     """Refuses a setting that none of these strategies takes, and a value of a wrong type. What
     is given in a call is for all of its strategies: each takes what it knows."""
     tables = [_settings_of(name) for name in names]
+    if not origin:
+        tables.append(IN_A_CALL)
     known = _kinds_by_setting(tables)
     origin = origin or f"the call of {'+'.join(names)}"
     if None not in tables:

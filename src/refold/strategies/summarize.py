@@ -52,16 +52,22 @@ def summarize(brief: Brief) -> list[Edit | Ask]:
     runs = covered(brief.view, keep)
     slots = [slot for run in runs for slot in run]
     new = sum(not slot.standin for slot in slots)
-    if new < RAW_MIN_AGAIN and any(slot.summary and slot.summary.counted for slot in slots):
+    is_again = any(slot.summary and slot.summary.counted for slot in slots)
+    if is_again and new < _least(brief, RAW_MIN_AGAIN):
         return []
     return [*asks_for(brief, runs, instructions)]
+
+
+def _least(brief: Brief, usual: int) -> int:
+    """How many new messages are worth a summary: any where the call says how many stay."""
+    return 1 if "keep" in brief.named else usual
 
 
 def asks_for(brief: Brief, runs: Sequence[Sequence[Slot]], instructions: str = "") -> list[Ask]:
     """An ask for each of these runs; the largest has the ledger. None if so little is not worth
     a summary."""
     raw = [slot for run in runs for slot in run if not slot.standin]
-    if len(raw) < RAW_MIN:
+    if len(raw) < _least(brief, RAW_MIN):
         return []
     ledger = _ledger_of(brief, runs, raw)
     largest = max(runs, key=tokens_of)

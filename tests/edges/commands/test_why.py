@@ -121,8 +121,9 @@ def test_unfold_gives_the_originals_or_some_lines_of_them(url: str) -> None:
     assert printed("unfold", "fix-login", "6", "--lines", "2-3") == "def login():\ndef login():\n"
     assert as_json("unfold", "fix-login", "4")["text"] == "question 0 about login.py"
     assert "is not a handle" in refused("unfold", "fix-login", "nothing")
-    plain = run("unfold", "fix-login", "#4-5", "--level", "line")
-    assert "#4-5 has no summary" in plain.stderr
+    assert printed("unfold", "fix-login", "#4-5", "--level", "line") == (
+        "#4 user: question 0 about login.py\n#5 assistant: [call run t0] command: cat login.py\n"
+    )
     assert "'page' is not one of" in refused("unfold", "fix-login", "4", "--level", "page")
 
 

@@ -14,7 +14,9 @@ HANDLE = Meta(
     description="A message (#41), a span (#41-58) or an artifact (art-...).",
     extra={"positional": True, "metavar": "HANDLE", "completes": "handle"},
 )
-LEVEL = Meta(description="Of a span that was summarized: its summary, in one line or whole.")
+LEVEL = Meta(
+    description="Less of it: its summary, in one line or whole; without one, how it begins."
+)
 LINES = Meta(description="Only these lines of it, counted from 1.", extra={"metavar": "A-B"})
 
 Level = Literal["line", "paragraph", "full"]
@@ -49,7 +51,7 @@ def run(session: Session, arguments: UnfoldArguments) -> Unfolded:
 
 def show(unfolded: Unfolded, screen: Screen) -> None:
     if unfolded.level != unfolded.asked:
-        screen.note(f"{unfolded.handle} has no summary: this is all of it.")
+        screen.note(f"{unfolded.handle} has no levels: this is all of it.")
     screen.line(unfolded.text)
 
 
