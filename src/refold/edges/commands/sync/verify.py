@@ -13,7 +13,7 @@ from refold.edges.commands.session import Session
 from refold.edges.commands.sync import FAR, KEY, synced_store
 from refold.edges.commands.verify import NAME, Verified, show
 from refold.errors import Denied
-from refold.log.reading import conversations
+from refold.log.reading import is_memory, kept_logs
 from refold.stores.protocol import Store
 
 
@@ -26,7 +26,7 @@ class SyncVerifyArguments(Arguments, frozen=True, kw_only=True):
 def run(session: Session, arguments: SyncVerifyArguments) -> Verified:
     far = synced_store(session, arguments.far, arguments.key).far
     name = arguments.conversation
-    ids = [name] if name is not None else [about.id for about in conversations(far)]
+    ids = [name] if name is not None else [about.id for about in kept_logs(far)]
     return _together(far, [_verified(far, id) for id in ids])
 
 
@@ -36,7 +36,14 @@ def _verified(far: Store, id: str) -> Verification:
         return verify(far, id)
     except Denied as error:
         problem = Problem(part="store", what=error.message, conversation=id, file=far.url)
-        return Verification(conversations=1, events=0, artifacts=0, problems=(problem,))
+        memories = int(is_memory(id))
+        return Verification(
+            conversations=1 - memories,
+            events=0,
+            artifacts=0,
+            memories=memories,
+            problems=(problem,),
+        )
 
 
 def _together(far: Store, reports: Iterable[Verification]) -> Verified:
@@ -48,6 +55,7 @@ def _together(far: Store, reports: Iterable[Verification]) -> Verified:
         conversations=sum(report.conversations for report in reports),
         events=sum(report.events for report in reports),
         artifacts=sum(report.artifacts for report in reports),
+        memories=sum(report.memories for report in reports),
         problems=problems,
         remarks=tuple(remark for report in reports for remark in report.remarks),
     )
