@@ -222,6 +222,36 @@ def test_a_passphrase_gives_one_key_on_every_device(tmp_path: Path) -> None:
     assert run("sync", "key", "new", f"{tmp_path}/x.key", "--name", "acme").exit_code == 2
 
 
+def test_a_key_is_said_for_a_store_that_names_none(tmp_path: Path) -> None:
+    run("sync", "key", "new", f"{tmp_path}/acme.key")
+    store = f"hybrid:sqlite:{tmp_path}/a.db?far=files:{tmp_path}/team"
+    say(store, "a word that nobody may read")
+    key = ("--key", f"{tmp_path}/acme.key", "--store")
+    assert run("sync", *key, store).exit_code == 0
+    assert b"nobody may read" not in team_bytes(tmp_path)
+    assert run("sync", "verify", *key, store).exit_code == 0
+    say(store, "password: hunter2-Tr0ub4dor&3 AKIAIOSFODNN7EXAMPLQ")
+    held = run("sync", *key, f"{store}&redact=hold")
+    assert held.exit_code == 4 and "held" in held.output
+    alone = run("sync", *key, f"sqlite:{tmp_path}/a.db")
+    assert alone.exit_code == 2 and "--far URL --key FILE" in alone.output
+
+
+def test_what_is_said_of_a_key_is_what_to_do_next(tmp_path: Path) -> None:
+    made = run("sync", "key", "new", f"{tmp_path}/a.key").output
+    given = ("--passphrase", "--name", "acme")
+    derived = run("sync", "key", "new", f"{tmp_path}/b.key", *given, input="four words in a row\n")
+    assert "Copy the file" in made and "Copy the file" not in derived.output
+    assert "same passphrase and name" in derived.output
+    for told in (made, derived.output):
+        assert "still sees the ids of conversations" in told
+    missing = run("sync", "key", "list", f"{tmp_path}/none.key").output
+    assert missing.index("copy it from a device") < missing.index("sync key new")
+    (tmp_path / "link.key").symlink_to(tmp_path / "a.key")
+    for path in (str(tmp_path), "/dev/null", f"{tmp_path}/link.key"):
+        assert "is not a key file" in run("sync", "key", "list", path).output
+
+
 def test_what_lay_there_in_plain_text_is_encrypted_again(tmp_path: Path) -> None:
     plain = f"hybrid:sqlite:{tmp_path}/a.db?far=files:{tmp_path}/team"
     with refold.open("talk", store=plain, model="gpt-4o") as context:
