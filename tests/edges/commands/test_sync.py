@@ -325,6 +325,22 @@ def test_a_log_that_is_encrypted_is_not_opened_in_the_far_store_itself(tmp_path:
     assert shown.exit_code != 0 and "is encrypted" in shown.output
 
 
+def test_what_could_not_be_fetched_is_in_the_status(tmp_path: Path) -> None:
+    run("sync", "key", "new", f"{tmp_path}/acme.key")
+    assert run("sync", "key", "new", f"{tmp_path}/other.key").exit_code == 0
+    one = encrypted(tmp_path, "a")
+    say(one, "a word")
+    assert run("sync", "--store", one).exit_code == 0
+    other = encrypted(tmp_path, "b").replace("acme.key", "other.key")
+    assert run("sync", "--store", other).exit_code == 4
+    for status in (
+        run("sync", "status", "--store", other),
+        run("sync", "status", "talk", "--store", other),
+    ):
+        assert "blocked  talk: " in status.output and "does not have" in status.output
+    assert run("sync", "status", "nobody", "--store", other).exit_code == 3
+
+
 # --- devices ---
 
 
