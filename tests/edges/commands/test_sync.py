@@ -303,6 +303,7 @@ def test_a_far_log_that_was_changed_is_named_by_its_event(tmp_path: Path) -> Non
     wrong = run("sync", "verify", "--store", other)
     assert wrong.exit_code != 0
     assert "does not have" in wrong.output and "other.key" in wrong.output
+    assert "refold delete" not in wrong.output
 
 
 def test_a_log_that_is_encrypted_is_not_opened_in_the_far_store_itself(tmp_path: Path) -> None:
@@ -339,6 +340,34 @@ def test_what_could_not_be_fetched_is_in_the_status(tmp_path: Path) -> None:
     ):
         assert "blocked  talk: " in status.output and "does not have" in status.output
     assert run("sync", "status", "nobody", "--store", other).exit_code == 3
+
+
+@pytest.mark.parametrize("is_keyed", [False, True], ids=["plain", "encrypted"])
+def test_a_log_that_is_damaged_there_is_sent_again_as_it_is_said(
+    is_keyed: bool, tmp_path: Path
+) -> None:
+    run("sync", "key", "new", f"{tmp_path}/acme.key")
+    one = encrypted(tmp_path, "a")
+    one = one if is_keyed else one.partition("&key")[0]
+    say(one, "a word")
+    with refold.open("other", store=one, model="gpt-4o") as context:
+        context.append({"role": "user", "content": "hello"})
+    assert run("sync", "--store", one).exit_code == 0
+    log = tmp_path / "team" / "conversations" / "talk" / "messages.jsonl"
+    changed = log.read_bytes().replace(b"a word", b"b word")
+    log.write_bytes(changed.replace(b'"counter":"1.', b'"counter":"2.'))
+    told = run("sync", "verify", "--store", one)
+    far = f"files:{tmp_path}/team"
+    said = " ".join(told.output.split())
+    assert told.exit_code == 5 and f"refold delete talk --store {far}, then refold sync" in said
+    # A device that has it not is not told to delete it.
+    late = run("sync", "verify", "--store", one.replace("a.db", "b.db"))
+    assert late.exit_code == 5 and "refold delete" not in late.output
+    assert run("delete", "talk", "--yes", "--store", far).exit_code == 0
+    assert run("sync", "--store", one).exit_code == 0
+    whole = run("sync", "verify", "--store", one)
+    assert whole.exit_code == 0 and "delete" not in whole.output
+    assert run("sync", "--store", one.replace("a.db", "b.db")).exit_code == 0
 
 
 # --- devices ---

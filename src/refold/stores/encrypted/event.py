@@ -29,7 +29,7 @@ VERSION = "1"
 ENVELOPES, BODIES = b"refold envelope", b"refold body"  # what a key is derived for
 OVERHEAD_BYTES = 1024  # of the note around a body, and of its nonce, salt and tag
 BODY_BYTES_MAX = (codec.EVENT_BYTES_MAX - OVERHEAD_BYTES) // 4 * 3
-KEEP = "delete it there, and a device that has it sends it again: refold sync ID"
+KEEP = "on a device that has it: refold delete ID --store FAR, then refold sync"
 
 
 class Envelope(Struct, frozen=True, kw_only=True, array_like=True):
