@@ -24,7 +24,7 @@ from refold.core.switches import switches
 from refold.dialects.page import Page
 from refold.display import failure
 from refold.errors import Corrupt, RefoldError
-from refold.log.reading import conversations, events_of
+from refold.log.reading import events_of, is_memory, kept_logs
 from refold.stores.protocol import Store
 
 # What a dialect may raise over a block that no dialect would have made: one odd conversation must
@@ -39,6 +39,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     conversations: int
     events: int
     artifacts: int
+    memories: int = 0
     problems: tuple[Problem, ...]
     remarks: tuple[Problem, ...] = ()
 
@@ -46,8 +47,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 def verify(
     store: Store, conversation: str | None = None, *, erasures: bool = False
 ) -> Verification:
-    """The report on one conversation, or on all that the store has; `erasures` also of bodies that
-    are gone though no log says so."""
+    """The report on one conversation or memory, or on all that the store has; `erasures` also of
+    bodies that are gone though no log says so."""
     walk = _StoreWalk(store, erasures=erasures)
     try:
         for id in _ids(store) if conversation is None else [conversation]:
@@ -58,7 +59,7 @@ def verify(
 
 
 def _ids(store: Store) -> Iterator[str]:
-    return (about.id for about in conversations(store))
+    return (about.id for about in kept_logs(store))
 
 
 class _StoreWalk:
@@ -67,7 +68,7 @@ class _StoreWalk:
     def __init__(self, store: Store, *, erasures: bool) -> None:
         self.store, self.erasures = store, erasures
         self.contents = Contents(store)
-        self.conversations = self.events = 0
+        self.conversations = self.memories = self.events = 0
         self.problems: list[Problem] = []
         self.remarks: list[Problem] = []
 
@@ -76,6 +77,7 @@ class _StoreWalk:
             conversations=self.conversations,
             events=self.events,
             artifacts=self.contents.there,
+            memories=self.memories,
             problems=tuple(self.problems),
             remarks=tuple(self.remarks),
         )
@@ -96,7 +98,10 @@ class _StoreWalk:
         # process appends meanwhile.
         kept = self.store.bookmark(id)
         about = self.store.conversation(id)
-        self.conversations += 1
+        if is_memory(id):
+            self.memories += 1
+        else:
+            self.conversations += 1
         log = LogCheck(self.contents, about)
         problems = log.problems()
         if self.erasures:

@@ -22,10 +22,19 @@ OTHERS = (MEMORY_PREFIX, DEVICE_PREFIX)  # how ids begin that are not of convers
 
 def conversations(store: Store) -> Iterator[Conversation]:
     """All conversations of a store, by id. A log of memories is none, nor is that of a device."""
+    return (about for about in _logs(store) if not about.id.lower().startswith(OTHERS))
+
+
+def kept_logs(store: Store) -> Iterator[Conversation]:
+    """All conversations of a store and its memories, by id: what somebody wrote there."""
+    return (about for about in _logs(store) if not about.id.lower().startswith(DEVICE_PREFIX))
+
+
+def _logs(store: Store) -> Iterator[Conversation]:
     after = ""
     while True:
         page = store.conversations(after=after, limit=LIST_CONVERSATIONS)
-        yield from (about for about in page if not about.id.lower().startswith(OTHERS))
+        yield from page
         if len(page) < LIST_CONVERSATIONS:
             return
         after = page[-1].id

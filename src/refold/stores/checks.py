@@ -13,6 +13,7 @@ import stat
 import time
 from collections.abc import Iterable, Sequence
 
+from refold.checked import quoted
 from refold.core import codec
 from refold.core.model import Event, Meta
 from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound
@@ -144,6 +145,17 @@ def closed(url: str) -> Invalid:
 
 class TooNew(Invalid):
     """A newer refold wrote there; whoever shows this to somebody else can tell it apart."""
+
+
+class Encrypted(Denied):
+    """What only a device with a key can read; asked again, it is refused again. `said` names no
+    place, for whoever shows it to somebody else."""
+
+    def __init__(self, conversation: str, key: str, url: str) -> None:
+        self.said = f"{conversation} is encrypted with the key {quoted(key, 40)}"
+        where = f"{self.said} in {url}, and this store has none (&key=FILE)"
+        hint = "copy the key file from a device that has it: hybrid:NEAR?far=FAR&key=FILE"
+        super().__init__(where, hint=hint)
 
 
 def too_new(path: str, version: int, newest: int) -> TooNew:

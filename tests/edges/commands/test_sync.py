@@ -222,6 +222,36 @@ def test_a_passphrase_gives_one_key_on_every_device(tmp_path: Path) -> None:
     assert run("sync", "key", "new", f"{tmp_path}/x.key", "--name", "acme").exit_code == 2
 
 
+def test_a_key_is_said_for_a_store_that_names_none(tmp_path: Path) -> None:
+    run("sync", "key", "new", f"{tmp_path}/acme.key")
+    store = f"hybrid:sqlite:{tmp_path}/a.db?far=files:{tmp_path}/team"
+    say(store, "a word that nobody may read")
+    key = ("--key", f"{tmp_path}/acme.key", "--store")
+    assert run("sync", *key, store).exit_code == 0
+    assert b"nobody may read" not in team_bytes(tmp_path)
+    assert run("sync", "verify", *key, store).exit_code == 0
+    say(store, "password: hunter2-Tr0ub4dor&3 AKIAIOSFODNN7EXAMPLQ")
+    held = run("sync", *key, f"{store}&redact=hold")
+    assert held.exit_code == 4 and "held" in held.output
+    alone = run("sync", *key, f"sqlite:{tmp_path}/a.db")
+    assert alone.exit_code == 2 and "--far URL --key FILE" in alone.output
+
+
+def test_what_is_said_of_a_key_is_what_to_do_next(tmp_path: Path) -> None:
+    made = run("sync", "key", "new", f"{tmp_path}/a.key").output
+    given = ("--passphrase", "--name", "acme")
+    derived = run("sync", "key", "new", f"{tmp_path}/b.key", *given, input="four words in a row\n")
+    assert "Copy the file" in made and "Copy the file" not in derived.output
+    assert "same passphrase and name" in derived.output
+    for told in (made, derived.output):
+        assert "still sees the ids of conversations" in told
+    missing = run("sync", "key", "list", f"{tmp_path}/none.key").output
+    assert missing.index("copy it from a device") < missing.index("sync key new")
+    (tmp_path / "link.key").symlink_to(tmp_path / "a.key")
+    for path in (str(tmp_path), "/dev/null", f"{tmp_path}/link.key"):
+        assert "is not a key file" in run("sync", "key", "list", path).output
+
+
 def test_what_lay_there_in_plain_text_is_encrypted_again(tmp_path: Path) -> None:
     plain = f"hybrid:sqlite:{tmp_path}/a.db?far=files:{tmp_path}/team"
     with refold.open("talk", store=plain, model="gpt-4o") as context:
@@ -276,6 +306,7 @@ def test_a_far_log_that_was_changed_is_named_by_its_event(tmp_path: Path) -> Non
     wrong = run("sync", "verify", "--store", other)
     assert wrong.exit_code != 0
     assert "does not have" in wrong.output and "other.key" in wrong.output
+    assert "refold delete" not in wrong.output
 
 
 def test_a_body_that_nobody_asked_to_erase_is_named(tmp_path: Path) -> None:
@@ -314,6 +345,50 @@ def test_a_log_that_is_encrypted_is_not_opened_in_the_far_store_itself(tmp_path:
     assert shown.exit_code != 0 and "is encrypted" in shown.output
 
 
+def test_what_could_not_be_fetched_is_in_the_status(tmp_path: Path) -> None:
+    run("sync", "key", "new", f"{tmp_path}/acme.key")
+    assert run("sync", "key", "new", f"{tmp_path}/other.key").exit_code == 0
+    one = encrypted(tmp_path, "a")
+    say(one, "a word")
+    assert run("sync", "--store", one).exit_code == 0
+    other = encrypted(tmp_path, "b").replace("acme.key", "other.key")
+    assert run("sync", "--store", other).exit_code == 4
+    for status in (
+        run("sync", "status", "--store", other),
+        run("sync", "status", "talk", "--store", other),
+    ):
+        assert "blocked  talk: " in status.output and "does not have" in status.output
+    assert run("sync", "status", "nobody", "--store", other).exit_code == 3
+
+
+@pytest.mark.parametrize("is_keyed", [False, True], ids=["plain", "encrypted"])
+def test_a_log_that_is_damaged_there_is_sent_again_as_it_is_said(
+    is_keyed: bool, tmp_path: Path
+) -> None:
+    run("sync", "key", "new", f"{tmp_path}/acme.key")
+    one = encrypted(tmp_path, "a")
+    one = one if is_keyed else one.partition("&key")[0]
+    say(one, "a word")
+    with refold.open("other", store=one, model="gpt-4o") as context:
+        context.append({"role": "user", "content": "hello"})
+    assert run("sync", "--store", one).exit_code == 0
+    log = tmp_path / "team" / "conversations" / "talk" / "messages.jsonl"
+    changed = log.read_bytes().replace(b"a word", b"b word")
+    log.write_bytes(changed.replace(b'"counter":"1.', b'"counter":"2.'))
+    told = run("sync", "verify", "--store", one)
+    far = f"files:{tmp_path}/team"
+    said = " ".join(told.output.split())
+    assert told.exit_code == 5 and f"refold delete talk --store {far}, then refold sync" in said
+    # A device that has it not is not told to delete it.
+    late = run("sync", "verify", "--store", one.replace("a.db", "b.db"))
+    assert late.exit_code == 5 and "refold delete" not in late.output
+    assert run("delete", "talk", "--yes", "--store", far).exit_code == 0
+    assert run("sync", "--store", one).exit_code == 0
+    whole = run("sync", "verify", "--store", one)
+    assert whole.exit_code == 0 and "delete" not in whole.output
+    assert run("sync", "--store", one.replace("a.db", "b.db")).exit_code == 0
+
+
 # --- devices ---
 
 
@@ -326,7 +401,9 @@ def test_an_erasure_names_the_devices_that_have_not_confirmed_it(tmp_path: Path)
     [other] = [device["name"] for device in listed if not device["is_here"]]
     assert other in run("sync", "devices", "--store", one).output
     erased = run("erase", "talk", "2", "--yes", "--store", one)
-    assert f"not yet   {other}" in erased.output
+    assert (
+        f"not yet   {other}" in erased.output and "nor does the one that erased it" in erased.output
+    )
     assert run("sync", "--store", one).exit_code == 0
     found = json.loads(run("erase", "talk", "--store", one, "--json").output)
     assert [device["name"] for device in found["unconfirmed"]] == [other]

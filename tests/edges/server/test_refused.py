@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.core import codec
 from refold.edges.server import readiness
 from refold.edges.server.route import query_of
 from refold.edges.server.serve import OneLine
@@ -19,6 +20,8 @@ from refold.errors import Denied, Invalid, RefoldError, Unavailable
 from refold.stores import batch_of
 from refold.stores.checks import too_new
 from refold.stores.contract.kit import sealed
+from refold.stores.encrypted.event import encrypted
+from refold.stores.encrypted.keys import Key
 from tests.edges.server.kit import BASE, Served, served
 
 
@@ -120,6 +123,37 @@ def test_callers_are_not_told_where_the_store_is_but_to_try_again(
     away = [one for one in told if one["event"] == "store"]
     assert len(away) >= 4 and all(one["at"] > 0 for one in told)
     assert {one["reason"] for one in away} == {error.message}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "conversations/c/messages", None),
+        (
+            "POST",
+            "conversations/c/messages",
+            {"key": "k", "message": {"role": "user", "content": "hi"}},
+        ),
+        ("POST", "conversations/c/artifacts", {"name": "log.txt", "content": "a word"}),
+        ("POST", "conversations", {"id": "c", "title": "a word"}),
+        ("GET", "memory", None),
+        ("POST", "memory", {"content": "a word", "scope": "project"}),
+    ],
+)
+def test_what_is_encrypted_is_refused_for_good(tmp_path, method: str, path: str, body):
+    key = Key(b"k" * 32)
+
+    async def work(it: Served):
+        store = it.server.orgs.store("acme")
+        for id in ("c", "memory.project"):
+            [event] = sealed(None, [b'{"kind":"n","data":1}'], kind="note")
+            store.append(id, [encrypted(event, codec.ZERO, key, id)], expect=0)
+        answer = await it.call(method, path, json=body)
+        assert answer.status_code == 403 and answer.json()["error"] == "denied", answer.text
+        assert "retry-after" not in answer.headers
+        assert key.id in answer.text and str(tmp_path) not in answer.text
+
+    served(tmp_path, work)
 
 
 def test_the_log_says_why_without_a_secret_or_a_path(tmp_path, monkeypatch, caplog):

@@ -136,7 +136,8 @@ def _show_places(result: EraseResult, screen: Screen) -> None:
             waits = f" {device.name}: synced all {moment(device.at_ms)}"
             screen.line(("yellow", f"{'not yet':9}"), waits)
     if result.unconfirmed:
-        screen.line("A device that never had it confirms nothing. One that is gone for good:")
+        screen.line("A device that never had it confirms nothing, nor does the one that erased it.")
+        screen.line("One that is gone for good:")
         screen.line(screen.call("sync forget", "", "DEVICE"))
 
 

@@ -30,6 +30,7 @@ class Verified(Result, frozen=True, kw_only=True):
     conversations: int
     events: int
     artifacts: int
+    memories: int = 0
     problems: tuple[Problem, ...]
     remarks: tuple[Problem, ...]
 
@@ -49,6 +50,7 @@ def run(session: Session, arguments: VerifyArguments) -> Verified:
         conversations=report.conversations,
         events=report.events,
         artifacts=report.artifacts,
+        memories=report.memories,
         problems=report.problems,
         remarks=report.remarks,
     )
@@ -60,9 +62,14 @@ def show(verified: Verified, screen: Screen) -> None:
         screen.line(("red", _location(problem)), what, ("dim", f" [{problem.file}]"))
     for remark in verified.remarks:
         screen.line(("yellow", _location(remark)), f": {short_line(remark.what, 500)}")
-    conversations = number(verified.conversations, "conversation")
-    events, artifacts = number(verified.events, "event"), number(verified.artifacts, "artifact")
-    screen.line(f"{conversations}, {events}, {artifacts} checked: ", _verdict(verified))
+    counts = [
+        number(verified.conversations, "conversation"),
+        number(verified.memories, "memory log") if verified.memories else "",
+        number(verified.events, "event"),
+        number(verified.artifacts, "artifact"),
+    ]
+    counted = ", ".join(count for count in counts if count)
+    screen.line(f"{counted} checked: ", _verdict(verified))
 
 
 def _location(problem: Problem) -> str:
@@ -78,7 +85,7 @@ def _verdict(verified: Verified) -> tuple[str, str]:
 
 COMMAND = Command(
     name="verify",
-    details="Checks every event, artifact, bookmark and page of the store, or of one "
+    details="Checks every event, artifact, bookmark and page of the store, memories too, or of one "
     "conversation. An artifact that a text names and that does not exist is a remark, not damage.",
     on="store",
     reads=True,

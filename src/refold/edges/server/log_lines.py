@@ -13,12 +13,14 @@ import time
 from collections.abc import MutableMapping
 from typing import Any
 
-from refold.errors import RefoldError, Unavailable
+from refold.errors import Denied, RefoldError, Unavailable
 from refold.redaction import redacted
+from refold.stores import Encrypted
 
 LINES_MAX = 500
 REASON_CHARS_MAX = 500
 STORE_AGAIN_S = 5.0
+SYNCED_HINT = "a device with the key syncs it, and reads and writes it there"
 log = logging.getLogger("refold.server")
 
 
@@ -40,9 +42,12 @@ def _reason(error: RefoldError) -> str:
     return redacted(said)[:REASON_CHARS_MAX]
 
 
-def as_callers_see(error: RefoldError) -> Unavailable:
+def as_callers_see(error: RefoldError) -> RefoldError:
     """Where the store is, who may use it and which version it has is not for callers: to them it
-    is away for a moment, and another server may have it. The log says what it is."""
+    is away for a moment, and another server may have it. The log says what it is. What is encrypted
+    stays so however often it is asked for: that is refused for good."""
+    if isinstance(error, Encrypted):
+        return Denied(f"{error.said}, which no server has", hint=SYNCED_HINT)
     warn("store", error)
     again_s = error.retry_after_s if isinstance(error, Unavailable) else None
     said = "the store of this server cannot serve now"

@@ -18,10 +18,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold import decoding
-from refold.checked import quoted
 from refold.core import codec
 from refold.core.model import ENCRYPTED, Event, Note
-from refold.errors import Corrupt, Denied, Invalid
+from refold.errors import Corrupt, Invalid
+from refold.stores.checks import Encrypted
 from refold.stores.encrypted import cipher
 from refold.stores.encrypted.keys import Key, Keys
 
@@ -29,7 +29,7 @@ VERSION = "1"
 ENVELOPES, BODIES = b"refold envelope", b"refold body"  # what a key is derived for
 OVERHEAD_BYTES = 1024  # of the note around a body, and of its nonce, salt and tag
 BODY_BYTES_MAX = (codec.EVENT_BYTES_MAX - OVERHEAD_BYTES) // 4 * 3
-KEEP = "delete it there, and a device that has it sends it again: refold sync ID"
+KEEP = "on a device that has it: refold delete ID --store FAR, then refold sync"
 
 
 class Envelope(Struct, frozen=True, kw_only=True, array_like=True):
@@ -71,10 +71,7 @@ def key_named(event: Event) -> str:
 def check_readable(url: str, conversation: str, event: Event) -> None:
     """Denied if an event is encrypted where none should be."""
     if is_encrypted(event):
-        key = quoted(key_named(event), 40)
-        said = f"{conversation} is encrypted in {url} with the key {key}, and this store has none"
-        hint = "copy the key file from a device that has it: hybrid:NEAR?far=FAR&key=FILE"
-        raise Denied(f"{said} (&key=FILE)", hint=hint)
+        raise Encrypted(conversation, key_named(event), url)
 
 
 # --- there ---

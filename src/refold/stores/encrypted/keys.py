@@ -28,7 +28,7 @@ KEY_BYTES = 32
 FILE_BYTES_MAX = 64 * 1024
 PASSPHRASE_CHARS_MIN = 16
 SCRYPT_N, SCRYPT_R, SCRYPT_P = 2**17, 8, 1  # 128 MiB and about half a second
-HINT = "refold sync key new FILE makes one; on another device, copy the file"
+HINT = "copy it from a device that has it; on the first one: refold sync key new FILE"
 
 
 class Key(Struct, frozen=True):
@@ -78,6 +78,9 @@ def read(path: str) -> Keys:
             text = file.read(FILE_BYTES_MAX).decode("ascii", "replace")
     except FileNotFoundError as error:
         raise Denied(f"there is no key file {path}", hint=HINT) from error
+    except Corrupt as error:
+        said = f"{path} is not a key file: it is a folder, a link or a device"
+        raise Corrupt(said, hint="name the file itself") from error
     except OSError as error:
         raise disk.os_failure(error, f"cannot read the key file {path}") from error
     lines = [line.strip() for line in text.splitlines()]

@@ -3,7 +3,8 @@ far log ends with, and where it keeps an artifact.
 
 It lies in `sync-encrypted.json` beside the near store. All of it stands in the far logs, encrypted;
 a file that is lost costs a read for each conversation, and contents that were dropped near cannot
-be fetched again until the event that names them is. Neighbours: `store` asks and adds.
+be fetched again until the event that names them is. That it is there says that the near store was
+synced with a key. Neighbours: `store` asks and adds, `hybrid.address` asks whether it is there.
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ class Known(Struct, kw_only=True):
 
     ends: dict[str, tuple[bytes, bytes]] = field(default_factory=dict)
     contents: dict[str, str] = field(default_factory=dict)
+
+
+def is_kept(path: str | None) -> bool:
+    """Whether the near store was synced with a key, also if nothing can be read of it."""
+    return path is not None and os.path.lexists(path)
 
 
 def read(path: str | None) -> Known:

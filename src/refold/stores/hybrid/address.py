@@ -6,6 +6,9 @@
     hybrid:.refold/refold.db?far=https://refold.example.com/acme&key=~/.config/refold/acme.key
 
 `key` names the file with the key by which everything is encrypted before it goes to the far store.
+A near store that was ever synced with a key is not synced without one, unless the URL says
+`plain=yes`: a key that was left out by mistake must not send in plain text what was secret. For the
+same reason whatever looks like an option, and is none, is refused and not taken for a path.
 `redact=append` has secrets taken out before they are written, `redact=hold` keeps conversations
 that hold any near. `sync_s` has a thread sync soon after each change, and every so many seconds;
 without it a sync happens when somebody asks for it. Neighbours: `store` is what is opened.
@@ -20,25 +23,36 @@ import re
 from msgspec import Struct
 
 from refold.checked import quoted
-from refold.errors import Invalid
+from refold.errors import Denied, Invalid
 from refold.stores.protocol import Redact, Store
 
 HINT = "hybrid:sqlite:.refold/refold.db?far=https://refold.example.com/acme"
 FAR = "?far="
 SYNC_S_MAX = 86_400.0
-OPTIONS = ("sync_s", "redact", "key")
+OPTIONS = ("sync_s", "redact", "key", "plain")
+OPTIONS_HINT = (
+    "sync_s=60, redact=append, redact=hold, key=FILE, plain=yes; each after &, at the end"
+)
+NO_KEY_HINT = "name the key file that it had; to send as it is, on purpose, add &plain=yes"
 _OPTION = re.compile(r"(.*)&([a-z_]+)=([^&]*)", re.DOTALL)
+# What somebody may have meant as an option: a value after `?` or `&`, which no database reads, or a
+# name of an option with a value, or at the end.
+_VALUE = re.compile(r"[?&][^/=?&]*=")
+_NAMED = re.compile(
+    rf"(?<![a-z/])({'|'.join(OPTIONS)})\s*(=|%3d)|[?&]\W*({'|'.join(OPTIONS)})\W*$", re.IGNORECASE
+)
 
 
 class Address(Struct, frozen=True, kw_only=True):
     """What a URL says: both places, how often to sync (0 for never by itself), and the file with
-    the key, if the far store may read nothing."""
+    the key, if the far store may read nothing; or that it may, though it might not before."""
 
     near: str
     far: str
     sync_s: float = 0.0
     redact: Redact = ""
     key: str = ""
+    is_plain: bool = False
 
 
 def address_of(rest: str) -> Address:
@@ -50,12 +64,17 @@ def address_of(rest: str) -> Address:
     if near.startswith(("hybrid:", "http:", "https:")) or far.startswith(("hybrid:", "memory:")):
         said = f"'hybrid:{rest:.200}' is not a near store and a far one"
         raise Invalid(said, hint=f"near is on this machine, far is where others are: {HINT}")
+    for url in (near, far):
+        _check_no_option(url)
+    if options.keys() >= {"key", "plain"}:
+        raise Invalid("key= and plain= exclude each other", hint="leave one of them out")
     return Address(
         near=near,
         far=_placed(far),
         sync_s=_seconds(options.get("sync_s", "0")),
         redact=_redact(options.get("redact", "off")),
         key=_key_file(options.get("key")),
+        is_plain=_is_plain(options.get("plain")),
     )
 
 
@@ -65,14 +84,29 @@ def _parted(given: str) -> tuple[str, dict[str, str]]:
     options: dict[str, str] = {}
     while match := _OPTION.fullmatch(given):
         given, name, value = match.groups()
+        if name in options:
+            raise Invalid(f"{name}= stands twice in a hybrid store", hint="leave one of them out")
         if name in OPTIONS:
             options[name] = value
         elif given.startswith("postgres"):
             return f"{given}&{name}={value}", options
         else:
-            said = f"{quoted(name, 80)} is not an option of a hybrid store"
-            raise Invalid(said, hint="sync_s=60, redact=append, redact=hold, key=FILE")
+            raise _no_option(name)
     return given, options
+
+
+def _check_no_option(url: str) -> None:
+    """Invalid if one of the two stores has what may have been meant as an option: as a part of a
+    path it would do nothing, and with a key that is left out everything is sent as it is."""
+    found = _NAMED.search(url)
+    if not found and not url.startswith("postgres"):
+        found = _VALUE.search(url)
+    if found:
+        raise _no_option(found.group().strip("?&= "))
+
+
+def _no_option(name: str) -> Invalid:
+    return Invalid(f"{quoted(name, 80)} is not an option of a hybrid store", hint=OPTIONS_HINT)
 
 
 def _placed(url: str) -> str:
@@ -88,6 +122,12 @@ def _key_file(path: str | None) -> str:
     if path == "":
         raise Invalid("key= names no file", hint="refold sync key new FILE makes one")
     return os.path.abspath(os.path.expanduser(path)) if path else ""
+
+
+def _is_plain(text: str | None) -> bool:
+    if text not in (None, "yes"):
+        raise Invalid(f"plain={text:.40} is not known", hint="plain=yes, or leave it out")
+    return text == "yes"
 
 
 def _redact(text: str) -> Redact:
@@ -132,18 +172,30 @@ def _url(address: Address, near: Store) -> str:
     """The URL by which the same store is opened again; it does not sync by itself then."""
     url = f"hybrid:{near.url}{FAR}{address.far}"
     url += f"&redact={address.redact}" if address.redact else ""
+    url += "&plain=yes" if address.is_plain else ""
     return url + (f"&key={address.key}" if address.key else "")
 
 
 def _far(address: Address, near: Store) -> Store:
-    """The far store; encrypted, if there is a key."""
+    """The far store; encrypted, if there is a key, or was one."""
     far = _opened_far(address.far)
-    if not address.key:
+    from refold.stores.encrypted import known
+
+    path = near.derived_path(known.NAME)
+    if not address.key and (address.is_plain or not known.is_kept(path)):
         return far
     from refold.stores.encrypted import keys
     from refold.stores.encrypted.store import EncryptedStore
 
-    return EncryptedStore(far, lambda: keys.read(address.key), near=near)
+    def read() -> keys.Keys:
+        if not address.key:
+            said = f"{near.url} was synced with a key before, and {address.far} is named without"
+            raise Denied(f"{said} (&key=FILE): nothing is sent", hint=NO_KEY_HINT)
+        found = keys.read(address.key)
+        known.write(path, known.Known())  # that there is a key is known before anything is sent
+        return found
+
+    return EncryptedStore(far, read, near=near)
 
 
 def _opened_far(url: str) -> Store:

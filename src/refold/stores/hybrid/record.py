@@ -2,7 +2,8 @@
 
 It lies in `sync.json` beside the near store and may be lost: the next sync compares heads and makes
 it again. Whoever changes it holds its lock (`locked`) from reading to writing, and asks nobody far
-meanwhile. Neighbours: `rounds` keeps it, `store` tells of it.
+meanwhile. `standing` says by it, and by what was appended since, how a conversation stands.
+Neighbours: `rounds` keeps it, `store` tells of it.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ import msgspec
 from msgspec import Struct, field
 
 from refold import decoding
+from refold.core.model import Conversation
 from refold.errors import RefoldError, sentence
-from refold.stores.protocol import SyncMark, SyncState
+from refold.stores.protocol import WAITING, Synced, SyncMark, SyncState
 from refold.system import disk
 
 HOST_CHARS = 40
@@ -174,3 +176,37 @@ def write(path: str | None, record: Record) -> str:
     except OSError as error:
         return sentence(disk.os_failure(error, f"cannot write {path}"))
     return ""
+
+
+def stood(id: str, kept: Record) -> Synced | None:
+    """How a conversation stood at the last sync; None if it was in none."""
+    known = kept.conversations.get(id)
+    if known is None:
+        return None
+    return Synced(
+        conversation=id,
+        state=_shown(known.state, kept),
+        pending=known.pending,
+        fork=known.fork,
+        reason=known.reason or kept.reason,
+    )
+
+
+def standing(about: Conversation, kept: Record) -> Synced:
+    """How a conversation stands by the record, and by what was appended since."""
+    known = kept.conversations.get(about.id) or ConversationState(state="pending")
+    pending = max(0, about.head - known.head)
+    state = _shown("pending" if pending and known.state not in WAITING else known.state, kept)
+    is_refused = state == "blocked" != known.state
+    return Synced(
+        conversation=about.id,
+        state=state,
+        pending=pending,
+        fork=known.fork,
+        reason=kept.reason if is_refused else known.reason,
+    )
+
+
+def _shown(state: SyncState, kept: Record) -> SyncState:
+    """A state by the record: what waits for a far store that lets nobody in is blocked."""
+    return "blocked" if state == "pending" and kept.is_refused else state

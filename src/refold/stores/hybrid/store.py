@@ -36,7 +36,6 @@ from refold.stores.protocol import (
     SyncListener,
     SyncMark,
     SyncReport,
-    SyncState,
     SyncStatus,
 )
 
@@ -159,10 +158,10 @@ class HybridStore:
             return conversation not in kept.deleted
 
     def sync_status(self, ids: Sequence[str] = ()) -> SyncStatus:
-        """How these conversations stand, or all, without asking the far store."""
+        """How these conversations stand, or all, without asking the far store; what is only there
+        and could not be fetched is among them."""
         kept = record.read(self._record_path, self.far_url)
-        known = map(self.near.conversation, ids) if ids else all_conversations(self.near)
-        found = [_standing(about, kept) for about in known]
+        found = [self._stands(id, kept) for id in ids] if ids else self._all_stand(kept)
         return SyncStatus(
             near=self.near.url,
             far=self.far_url,
@@ -171,6 +170,23 @@ class HybridStore:
             reason=kept.reason,
             conversations=tuple(found),
         )
+
+    def _stands(self, id: str, kept: record.Record) -> Synced:
+        try:
+            return record.standing(self.near.conversation(id), kept)
+        except NotFound:
+            stood = record.stood(id, kept)
+            if stood is None or stood.state not in WAITING:
+                raise
+            return stood
+
+    def _all_stand(self, kept: record.Record) -> list[Synced]:
+        found = {about.id: record.standing(about, kept) for about in all_conversations(self.near)}
+        for id in kept.conversations.keys() - found.keys() - set(kept.deleted):
+            stood = record.stood(id, kept)
+            if stood is not None and stood.state in WAITING:
+                found[id] = stood
+        return [found[id] for id in sorted(found)]
 
     def devices(self) -> list[Device]:
         """The devices that sync with the far store, as the last whole sync found them."""
@@ -191,17 +207,7 @@ class HybridStore:
         return record.mark(self._record_path)
 
     def stood(self, conversation: str) -> Synced | None:
-        kept = record.read(self._record_path, self.far_url)
-        known = kept.conversations.get(conversation)
-        if known is None:
-            return None
-        return Synced(
-            conversation=conversation,
-            state=_shown(known.state, kept),
-            pending=known.pending,
-            fork=known.fork,
-            reason=known.reason or kept.reason,
-        )
+        return record.stood(conversation, record.read(self._record_path, self.far_url))
 
     @property
     def _record_path(self) -> str | None:
@@ -373,23 +379,3 @@ class HybridStore:
         self.moves.close()
         if self._far is not None:
             self._far.close()
-
-
-def _standing(about: Conversation, kept: record.Record) -> Synced:
-    """How a conversation stands by the record, and by what was appended since."""
-    known = kept.conversations.get(about.id) or record.ConversationState(state="pending")
-    pending = max(0, about.head - known.head)
-    state = _shown("pending" if pending and known.state not in WAITING else known.state, kept)
-    is_refused = state == "blocked" != known.state
-    return Synced(
-        conversation=about.id,
-        state=state,
-        pending=pending,
-        fork=known.fork,
-        reason=kept.reason if is_refused else known.reason,
-    )
-
-
-def _shown(state: SyncState, kept: record.Record) -> SyncState:
-    """A state by the record: what waits for a far store that lets nobody in is blocked."""
-    return "blocked" if state == "pending" and kept.is_refused else state

@@ -15,19 +15,22 @@ if TYPE_CHECKING:
 
 FAR = Meta(description="The far store, where the store asked for names none.")
 KEY = Meta(
-    description="The file with the key, where the store asked for names no far one.",
+    description="The file with the key, where the store asked for names none.",
     extra={"metavar": "FILE"},
 )
 
 
 def synced_store(session: Session, far: str | None, key: str | None = None) -> SyncedStore:
     """The store asked for, as one that is synced: with the far store that it names, or with this
-    one."""
+    one, or by this key. What becomes of secrets stays as it says."""
     target = session.target
-    if far is not None:
+    named = synced_of(target)
+    if far is not None or (key is not None and named is not None):
         near = getattr(target, "near", target)
-        options = f"&key={key}" if key else ""
-        target = session.open_store(f"hybrid:{near.url}?far={far}{options}", creates=True)
+        url = f"hybrid:{near.url}?far={far or (named.far_url if named else '')}"
+        url += f"&redact={named.redact}" if named and named.redact else ""
+        url += f"&key={key}" if key is not None else ""
+        target = session.open_store(url, creates=True)
     elif key is not None:
         hint = f"name both: refold sync --far URL --key FILE, or hybrid:{target.url}?far=URL&key="
         raise Invalid("a key is for a far store, and none is named", hint=hint)

@@ -31,11 +31,13 @@ class KeyNewArguments(Arguments, frozen=True, kw_only=True):
 
 
 class KeyMade(Result, frozen=True, kw_only=True):
-    """The name of the key that encrypts from now on, and of those that decrypt as well."""
+    """The name of the key that encrypts from now on, and of those that decrypt as well.
+    `is_derived`: it follows from a passphrase."""
 
     file: str
     key: str
     older: tuple[str, ...]
+    is_derived: bool = False
 
 
 def run(session: Session, arguments: KeyNewArguments) -> KeyMade:
@@ -47,7 +49,8 @@ def run(session: Session, arguments: KeyNewArguments) -> KeyMade:
         arguments.file, passphrase=passphrase, name=arguments.name, rotates=arguments.rotate
     )
     file = os.path.abspath(os.path.expanduser(arguments.file))
-    return KeyMade(file=file, key=made, older=tuple(key_ids(file)[1:]))
+    older = tuple(key_ids(file)[1:])
+    return KeyMade(file=file, key=made, older=older, is_derived=arguments.passphrase)
 
 
 def show(made: KeyMade, screen: Screen) -> None:
@@ -57,8 +60,18 @@ def show(made: KeyMade, screen: Screen) -> None:
         apply = screen.call("sync key apply")
         screen.line(f"{apply} encrypts again what lies far by an older one.")
     screen.line(f"Use it in the URL of the store: hybrid:NEAR?far=FAR&key={made.file}")
-    screen.line("Copy the file to your other devices, never through the far store. Keep another")
-    screen.line("copy: without it, what lies far cannot be read by anybody.")
+    if made.is_derived:
+        screen.line("The same passphrase and name give the same key on your other devices. Without")
+        screen.line("them and without the file, what lies far cannot be read by anybody.")
+    else:
+        screen.line(
+            "Copy the file to your other devices, never through the far store. Keep another"
+        )
+        screen.line("copy: without it, what lies far cannot be read by anybody.")
+    screen.line(
+        "The far store still sees the ids of conversations, and so the words of the names and"
+    )
+    screen.line("the files that an id was made of.")
 
 
 COMMAND = Command(
