@@ -7,7 +7,7 @@ store is imported when its URL is opened, so that a program that uses none of th
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, cast
 
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Store", "TooNew", "asked_token", "batch_of", "erase_events", "events_in",
     "hints_of", "is_on_this_disk", "is_read_only", "is_redacting", "is_same_place", "is_there",
-    "key_ids", "make_key", "open_orgs", "open_store", "passes_walls", "reading_store",
-    "refuse_encrypted", "server_place", "synced_of", "telling", "terms_of", "together",
+    "key_ids", "make_key", "open_orgs", "open_store", "own_paths", "passes_walls",
+    "reading_store", "refuse_encrypted", "server_place", "synced_of", "telling", "terms_of",
+    "together",
 ]  # fmt: skip
 
 
@@ -213,6 +214,14 @@ def is_there(store: Store) -> bool:
         return is_there(store.store)
     place = getattr(store, "path", "") or getattr(store, "root", "")
     return not place or os.path.exists(place)
+
+
+def own_paths(store: Store, *, also: Iterable[str] = ()) -> Container[str]:
+    """The files and folders on this disk that belong to a store, and further folders: nobody reads
+    or writes them for a model."""
+    from refold.stores.owned import owned
+
+    return owned(store, also)
 
 
 def _memory(rest: str, read_only: bool) -> Store:

@@ -14,6 +14,7 @@ from refold.edges.chat.shown import Shown
 from refold.edges.chat.workspace import Workspace
 from refold.edges.cli.screen import Screen
 from refold.edges.endpoints.model_names import NamedModel
+from refold.edges.workspace.guarded import guarded
 from refold.stores import open_store
 from refold.stores.protocol import Store
 
@@ -97,13 +98,14 @@ def chat_in(
     config: Config | None = None,
     **options: Any,
 ) -> Chat:
+    store = store or open_store("memory:")
     chat = Chat(
-        store or open_store("memory:"),
+        store,
         id,
         endpoint,
         config=config or Config(),
         options=Options(**options),
-        workspace=Workspace(folder),
+        workspace=Workspace(folder, guards=guarded(store)),
         shown=Shown(Screen(out=Terminal())),
         lines=lines or GivenLines(),
     )

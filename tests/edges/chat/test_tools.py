@@ -12,9 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from refold import dialects
+from refold.edges.chat.completion import paths
+from refold.edges.chat.mentions import with_files
 from refold.edges.chat.process import environment
 from refold.edges.chat.tools import REFUSED, TOOLS, Used
 from refold.edges.chat.workspace import Workspace
+from refold.stores import make_key, open_store
 from tests.edges.chat.rooms import GivenLines, Replies, chat_in, said, seen
 
 
@@ -156,6 +159,86 @@ def test_another_folder_can_be_allowed(tmp_path: Path) -> None:
     (other / "a.txt").write_text("hi")
     assert Workspace(home, (other,)).text(str(other / "a.txt")) == "hi"
     assert Workspace(home, (other,)).text("../other/a.txt") == "hi"
+
+
+STORES = {
+    "sqlite:work.db": ["work.db", "work.db-wal", "work.artifacts/ab/x", "work.index.db-shm"],
+    "files:.mimir/context": [".mimir/context/conversations/talk/messages.jsonl", ".mimir/context"],
+    "sqlite:sub/refold.db": [
+        "sub/refold.db",
+        "sub/artifacts/ab/x",
+        "sub/index.db",
+        "sub/sync.json",
+    ],
+    "hybrid:near.db?far=files:far&key=my.key": ["near.db", "near.sync.json", "far/x", "my.key"],
+}
+OWN = [(url, path) for url, paths in STORES.items() for path in paths]
+FORMS = (str, str.upper, "./sub/../{}".format, "link/{}".format)
+
+
+def in_store(folder: Path, url: str, monkeypatch: Any) -> Any:
+    """A chat on a store inside of its folder, in which "precious" was said."""
+    monkeypatch.chdir(folder)
+    (folder / "sub").mkdir()
+    (folder / "link").symlink_to(folder)
+    (folder / "work.py").write_text("precious = 1\n")
+    if "key=" in url:
+        pytest.importorskip("cryptography")
+        make_key("my.key")
+    chat = chat_in(folder, Replies(), yes=True, store=open_store(url))
+    chat.context.append({"role": "user", "content": "precious"})
+    chat.store.flush()
+    return chat
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("url", "path"), OWN)
+def test_no_tool_reaches_the_store(
+    url: str, path: str, form: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    chat = in_store(tmp_path, url, monkeypatch)
+    asked = form(path)
+    for name, more in (
+        ("write_file", {"content": "junk"}),
+        ("read_file", {}),
+        ("edit_file", {"old": "precious", "new": "x"}),
+        ("list_files", {}),
+        ("grep", {"pattern": "precious"}),
+    ):
+        used = use(chat, name, path=asked, **more)
+        assert used.is_error and "belongs to the store" in used.text, (name, used.text)
+    assert with_files(f"@{asked}", chat.workspace, chat.context)[1]
+
+
+@pytest.mark.parametrize("url", STORES)
+def test_a_list_and_a_search_pass_over_the_store(
+    url: str, tmp_path: Path, monkeypatch: Any
+) -> None:
+    chat = in_store(tmp_path, url, monkeypatch)
+    assert use(chat, "list_files").text == "work.py  13 bytes"
+    assert use(chat, "grep", pattern="precious").text.splitlines()[1:] == [
+        "work.py:1: precious = 1"
+    ]
+    offered = {*paths("", tmp_path, chat.workspace.guards)} - {".mimir/"}
+    assert offered == {"work.py", "sub/", "link/"}
+    assert not any(name in chat.workspace.guards for name in ("work.py", "memory.py", "sub"))
+
+
+def test_another_name_of_a_database_is_the_database(tmp_path: Path, monkeypatch: Any) -> None:
+    chat = in_store(tmp_path, "sqlite:work.db", monkeypatch)
+    os.link("work.db", "twin.txt")
+    os.symlink("work.db", "arrow.txt")
+    for path in ("twin.txt", "arrow.txt"):
+        assert "belongs to the store" in use(chat, "read_file", path=path).text
+
+
+def test_what_refold_keeps_for_the_user_is_not_reached(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    chat = chat_in(tmp_path, Replies(), yes=True)
+    used = use(chat, "write_file", path="data/refold/logins.json", content="{}")
+    assert (
+        "belongs to the store" in used.text and not (tmp_path / "data/refold/logins.json").exists()
+    )
 
 
 @settings(

@@ -144,6 +144,25 @@ def test_a_file_a_folder_and_a_search_are_added(door: Door, tmp_path: Path) -> N
     assert not page & {file["seq"], folder["seq"], search["seq"]}
 
 
+@pytest.mark.parametrize("place", ["tree", ".mimir/context", "Notes"])
+def test_nothing_of_the_store_is_added(tmp_path: Path, place: str) -> None:
+    url = f"files:{place}"
+    for name, said in (("other", "Zebracode"), ("fix-login", "go")):
+        with refold.open(name, store=url) as context:
+            context.append({"role": "user", "content": said})
+    (tmp_path / "a.txt").write_text("hi")
+    log = f"{place}/conversations/other/messages.jsonl"
+    chat = Chat(url)
+    for line in (f"add {log}", f"add-folder {place}", f"add-search x --folder {place}"):
+        with pytest.raises(Denied, match="belongs to the store"):
+            chat.result(f"/context {line}")
+    with pytest.raises(NotFound):
+        chat.result("/context add-search Zebracode")
+    added = chat.result("/context add-folder .")
+    text = chat.result(f"/context show {added['artifact']}")["text"]
+    assert "a.txt" in text and "conversations" not in text
+
+
 def test_pruning_has_a_strategy_a_size_and_a_dry_run(door: Door) -> None:
     """M-105"""
     planned = door("context prune --max-tokens 100 --dry-run")

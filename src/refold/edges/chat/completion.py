@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 
@@ -29,12 +29,13 @@ _LAST = re.compile(r'(?<![\w@])@"[^"\n]*\Z|(?:\\ |[^ ])*\Z')
 
 
 class Names(Struct, frozen=True):
-    """What a line can name: the folder's files, what the session knows, and commands that only
-    the chat has."""
+    """What a line can name: the folder's files but for those of the store, what the session
+    knows, and commands that only the chat has."""
 
     root: Path
     session: Session | None = None
     own: Mapping[str, Taking] = {}
+    guards: Container[str] = ()
 
 
 def last_word(text: str) -> str:
@@ -49,9 +50,10 @@ def words_for(text: str, names: Names) -> list[str]:
     if text.startswith("/"):
         found = _command_words(text, last, names)
     elif last.startswith('@"'):
-        found = [in_quotes(path) for path in paths(last[2:], names.root)]
+        found = [in_quotes(path) for path in paths(last[2:], names.root, names.guards)]
     elif last.startswith("@"):
-        found = [mention(path) for path in paths(last[1:].replace("\\ ", " "), names.root)]
+        name = last[1:].replace("\\ ", " ")
+        found = [mention(path) for path in paths(name, names.root, names.guards)]
     else:
         found = []
     return sorted({word for word in found if word.startswith(last) and word != last})
@@ -75,7 +77,7 @@ def _handles(session: Session | None) -> list[str]:
         return [f"#{slot.seq}" for slot in context.view.slots[-ENTRIES_MAX:]]
 
 
-def paths(text: str, root: Path) -> list[str]:
+def paths(text: str, root: Path, without: Container[str] = ()) -> list[str]:
     """The files and folders of the folder that begin with a text; folders end with a slash."""
     folder, _, name = text.rpartition("/")
     if os.path.isabs(text) or ".." in folder.split("/"):
@@ -86,5 +88,5 @@ def paths(text: str, root: Path) -> list[str]:
             entries = list(islice((one for one in found if one.name.startswith(name)), ENTRIES_MAX))
     except (OSError, ValueError):
         return []
-    shown = [one for one in entries if one.name not in NEVER]
+    shown = [one for one in entries if one.name not in NEVER and one.path not in without]
     return [f"{prefix}{one.name}{'/' if one.is_dir() else ''}" for one in shown]

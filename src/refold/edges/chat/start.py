@@ -30,6 +30,7 @@ from refold.edges.chat.workspace import Workspace
 from refold.edges.commands.session import Session
 from refold.edges.displays.question import chosen
 from refold.edges.endpoints.model_names import PROVIDERS
+from refold.edges.workspace.guarded import guarded
 from refold.errors import Invalid, NotFound
 from refold.stores.protocol import Store
 
@@ -56,13 +57,15 @@ def started(session: Session, given: ChatArguments, shown: Shown, lines: Lines) 
         endpoint,
         config=session.config,
         options=_options(given),
-        workspace=_workspace(given),
+        workspace=_workspace(given, store),
         shown=shown,
         lines=lines,
     )
     if isinstance(lines, PromptLines):
         root, own = chat.workspace.root, OWN
-        lines.find_names = lambda: Names(root, Session.holding(chat.context, store), own)
+        lines.find_names = lambda: Names(
+            root, Session.holding(chat.context, store), own, chat.workspace.guards
+        )
     return chat
 
 
@@ -136,9 +139,9 @@ def _options(given: ChatArguments) -> Options:
     )
 
 
-def _workspace(given: ChatArguments) -> Workspace:
+def _workspace(given: ChatArguments, store: Store) -> Workspace:
     allowed = tuple(Path(folder).resolve() for folder in given.allow)
     for folder in allowed:
         if not folder.is_dir():
             raise NotFound(f"there is no folder {quoted(str(folder))}", hint="check --allow")
-    return Workspace(Path.cwd(), allowed)
+    return Workspace(Path.cwd(), allowed, guarded(store))

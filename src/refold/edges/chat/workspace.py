@@ -1,15 +1,16 @@
 """The folder that a chat works in: which paths its tools may touch, and what they find there.
 
 A path that a model writes is data. It is looked up inside the folder or one that the user allowed,
-and nowhere else; `.git` and the store are never written to. Lists leave out what a version control
-would not keep. Every read, list and search is bounded. Neighbours: `tools` offers this to the
-model, `system.inside` reaches the disk.
+and nowhere else. What belongs to the store is neither read, listed, found nor written, `.git` is
+never written to. Lists leave out what a version control would not keep. Every read, list and search
+is bounded. Neighbours: `tools` offers this to the model, `system.inside` reaches the disk,
+`edges.workspace.guarded` knows what is the store's.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from refold.artifacts.grep import grepped
 from refold.checked import quoted
 from refold.display import number
 from refold.edges.workspace.files import Found, walk
+from refold.edges.workspace.guarded import refuse_guarded
 from refold.errors import Denied, Invalid, NotFound, RefoldError
 from refold.system.disk import PROJECT_FOLDER
 from refold.system.inside import Place, place_in, read
@@ -27,17 +29,25 @@ READ_BYTES_MAX = 2 * 1024 * 1024
 ENTRIES_MAX, DEPTH_MAX = 1_000, 8
 SEARCHED_MAX, SEARCHED_BYTES_MAX, GREP_S = 5_000, 1024 * 1024, 10.0
 PROBE_BYTES = 8_000
-PROTECTED = frozenset({".git", PROJECT_FOLDER})
+HISTORY = ".git"
 
 
 class Workspace(Struct, frozen=True):
-    """The folder, and further ones that the user allowed."""
+    """The folder, further ones that the user allowed, and paths that are the store's own."""
 
     root: Path
     allowed: tuple[Path, ...] = ()
+    guards: Container[str] = ()
 
     def place(self, path: str) -> Place:
-        """Where a path leads. Denied if that is outside of every folder."""
+        """Where a path leads. Denied if that is outside of every folder, or in the store."""
+        place = self._inside(path)
+        refuse_guarded(place.path, self.guards)
+        if _has(place, PROJECT_FOLDER):
+            raise Denied(f"{quoted(path)} belongs to the store", hint="name another file")
+        return place
+
+    def _inside(self, path: str) -> Place:
         try:
             return place_in(self.root, path)
         except Denied:
@@ -52,8 +62,8 @@ class Workspace(Struct, frozen=True):
     def writable(self, path: str) -> Place:
         """Where a path leads that is to be written to."""
         place = self.place(path)
-        if PROTECTED & {*place.names}:
-            reason = f"{quoted(path)} belongs to version control or to the store"
+        if _has(place, HISTORY):
+            reason = f"{quoted(path)} belongs to version control"
             raise Denied(reason, hint="write to another place")
         return place
 
@@ -80,7 +90,7 @@ class Workspace(Struct, frozen=True):
         if not os.path.isdir(place.path):
             raise NotFound(f"there is no folder {quoted(path)}", hint="list_files shows the top")
         above = _above(place, self.root)
-        for found in walk(place.path, depth_max=DEPTH_MAX):
+        for found in walk(place.path, depth_max=DEPTH_MAX, without=self.guards):
             if not found.is_folder:
                 yield found._replace(path=f"{above}{found.path}")
 
@@ -107,6 +117,11 @@ class Workspace(Struct, frozen=True):
         head = f"{number(len(rows), 'line')} in {number(len(names), 'file')}"
         ended = f", {found.ended}" if found.ended else ""
         return "\n".join([f"[{head}{ended}]", *rows])
+
+
+def _has(place: Place, name: str) -> bool:
+    """Whether a folder of that name, in any case, is on the way to a place."""
+    return name in {one.casefold() for one in place.names}
 
 
 def _above(place: Place, root: Path) -> str:

@@ -8,7 +8,7 @@ Neighbours: `ignored` says what is left out; the commands `context add-folder` a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import NamedTuple
 
 from refold.edges.workspace.ignored import FILE, NEVER, Pattern, is_ignored, patterns_of
@@ -28,9 +28,9 @@ class Found(NamedTuple):
     is_deeper: bool = False
 
 
-def walk(top: str, *, depth_max: int) -> Iterator[Found]:
+def walk(top: str, *, depth_max: int, without: Container[str] = ()) -> Iterator[Found]:
     """What lies below a folder, each folder before what is in it. The caller stops when it has
-    enough; what cannot be read is left out."""
+    enough; what cannot be read is left out, and so are paths that are in `without`."""
     folder = os.path.realpath(top)
     root = _root(folder)
     names = [] if folder == root else os.path.relpath(folder, root).split(os.sep)
@@ -38,7 +38,7 @@ def walk(top: str, *, depth_max: int) -> Iterator[Found]:
     for count in range(len(names)):
         above += _patterns(os.path.join(root, *names[:count]), "/".join(names[:count]))
     skipped = len("/".join(names)) + 1 if names else 0
-    for one in _walk(folder, "/".join(names), 1, depth_max, above):
+    for one in _walk(folder, "/".join(names), 1, depth_max, above, without):
         yield one._replace(path=one.path[skipped:])
 
 
@@ -55,7 +55,12 @@ def _root(folder: str) -> str:
 
 
 def _walk(
-    folder: str, below: str, depth: int, depth_max: int, above: list[Pattern]
+    folder: str,
+    below: str,
+    depth: int,
+    depth_max: int,
+    above: list[Pattern],
+    without: Container[str],
 ) -> Iterator[Found]:
     """The same, with paths from the root."""
     patterns = [*above, *_patterns(folder, below)]
@@ -64,13 +69,15 @@ def _walk(
         is_folder = entry.is_dir(follow_symlinks=False)
         if entry.name in NEVER or is_ignored(path, patterns, is_folder=is_folder):
             continue
+        if entry.path in without:
+            continue
         if not is_folder:
             yield Found(path, depth, False, _size(entry))
         elif depth >= depth_max:
             yield Found(path, depth, True, is_deeper=True)
         else:
             yield Found(path, depth, True)
-            yield from _walk(entry.path, path, depth + 1, depth_max, patterns)
+            yield from _walk(entry.path, path, depth + 1, depth_max, patterns, without)
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:

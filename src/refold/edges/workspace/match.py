@@ -4,7 +4,7 @@ is what is looked for, in upper or lower case unless it has capitals itself."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,11 +30,11 @@ class Matches(NamedTuple):
     stopped: str
 
 
-def matches(top: str, text: str, *, limit: int) -> Matches:
-    """The first lines that contain the text."""
+def matches(top: str, text: str, *, limit: int, without: Container[str] = ()) -> Matches:
+    """The first lines that contain the text; files that are in `without` are not looked at."""
     found: list[Match] = []
     looked_at, deadline = 0, time.monotonic() + WAIT_S
-    for one in walk(top, depth_max=DEPTH_MAX):
+    for one in walk(top, depth_max=DEPTH_MAX, without=without):
         if one.is_folder or one.size_bytes > FILE_BYTES_MAX:
             continue
         if looked_at >= FILES_MAX or time.monotonic() > deadline:

@@ -10,6 +10,7 @@ from refold.edges.commands.command import Arguments, Command
 from refold.edges.commands.context.added import Added, added, show
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number
+from refold.edges.workspace.guarded import guarded, refuse_guarded
 from refold.edges.workspace.place import inside
 from refold.errors import Invalid
 from refold.system.disk import open_regular, os_failure
@@ -34,6 +35,7 @@ def run(session: Session, arguments: AddArguments) -> Added:
         raise Invalid(f"{name} is a folder", hint="context add-folder shows what is in it")
     if not path.is_file():
         raise Invalid(f"{name} is not a regular file", hint="pipes and devices are not read")
+    refuse_guarded(str(path), guarded(session.store))
     content = _content(str(path), name)
     return added(session, content, name=name, type="file")
 

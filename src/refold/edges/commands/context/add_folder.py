@@ -15,6 +15,7 @@ from refold.edges.commands.command import Arguments, Command
 from refold.edges.commands.context.added import Added, added, show
 from refold.edges.commands.session import Session
 from refold.edges.workspace.files import Found, walk
+from refold.edges.workspace.guarded import guarded, refuse_guarded
 from refold.edges.workspace.place import inside
 from refold.errors import Invalid
 
@@ -39,7 +40,10 @@ def run(session: Session, arguments: AddFolderArguments) -> Added:
     path, name = inside(arguments.path, anywhere=arguments.anywhere)
     if not path.is_dir():
         raise Invalid(f"{name} is not a folder", hint="context add adds a file")
-    found = list(islice(walk(str(path), depth_max=arguments.depth), arguments.limit + 1))
+    guards = guarded(session.store)
+    refuse_guarded(str(path), guards)
+    below = walk(str(path), depth_max=arguments.depth, without=guards)
+    found = list(islice(below, arguments.limit + 1))
     listed = found[: arguments.limit]
     text = "\n".join([f"{path.name}/", *map(_line, listed)])
     stopped = _stopped(listed, arguments, is_cut=len(found) > len(listed))
@@ -67,7 +71,7 @@ def _line(one: Found) -> str:
 
 COMMAND = Command(
     name="context add-folder",
-    details="Leaves out what .gitignore names, and lists names and sizes only.",
+    details="Leaves out what .gitignore names and the store, and lists names and sizes only.",
     arguments=AddFolderArguments,
     run=run,
     show=show,

@@ -11,6 +11,7 @@ from refold.edges.commands.command import TEXT, Arguments, Command
 from refold.edges.commands.context.added import Added, added, show
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import short_line
+from refold.edges.workspace.guarded import guarded, refuse_guarded
 from refold.edges.workspace.match import Match, matches
 from refold.edges.workspace.place import inside
 from refold.errors import Invalid, NotFound
@@ -37,7 +38,9 @@ def run(session: Session, arguments: AddSearchArguments) -> Added:
     if not query.strip():
         raise Invalid("there is nothing to look for", hint="give a text that a line may contain")
     path, _ = inside(arguments.folder, anywhere=arguments.anywhere)
-    found = matches(str(path), query, limit=arguments.limit)
+    guards = guarded(session.store)
+    refuse_guarded(str(path), guards)
+    found = matches(str(path), query, limit=arguments.limit, without=guards)
     shown = short_line(query, 80)
     if not found.lines:
         reason = f"none of {found.files:,} files has {shown!r}"
@@ -53,7 +56,7 @@ def _line(match: Match) -> str:
 
 COMMAND = Command(
     name="context add-search",
-    details="Leaves out what .gitignore names, files that are not text, and very large ones.",
+    details="Leaves out what .gitignore names, the store, very large files and what is not text.",
     arguments=AddSearchArguments,
     run=run,
     show=show,
