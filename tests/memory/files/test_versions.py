@@ -55,10 +55,10 @@ class Changes(RuleBasedStateMachine):
         shutil.rmtree(self.place)
 
     def did(self, command, **given):
+        before = len(self.files.history())
         self.files.call({"command": command, **given})
-        found = contents(tree(self.place))
-        if found != self.states[-1]:
-            self.states.append(found)
+        if len(self.files.history()) > before:
+            self.states.append(contents(tree(self.place)))
 
     @rule(path=paths, text=st.text("ab\n", max_size=5))
     def create(self, path, text):
@@ -90,6 +90,24 @@ class Changes(RuleBasedStateMachine):
 
 TestChanges = Changes.TestCase
 TestChanges.settings = settings(max_examples=40, stateful_step_count=15, deadline=None)
+
+
+def test_an_empty_folder_that_was_deleted_is_the_newest_change(tmp_path):
+    files, folder = opened(tmp_path), tree(tmp_path) / "d"
+    said(files, "create", NOTES, file_text="one\n")
+    said(files, "create", "/memories/d/e/a.md", file_text="a\n")
+    said(files, "insert", NOTES, insert_line=1, insert_text="two")
+    said(files, "delete", "/memories/d/e/a.md")
+    said(files, "delete", "/memories/d")
+    assert files.history()[0].folders == ("/memories/d/e",)
+    assert not folder.exists() and files.undo().path == "/memories/d"
+    assert (folder / "e").is_dir() and contents(tree(tmp_path)) == {"notes.md": "one\ntwo\n"}
+    assert files.undo("/memories/d/e/a.md").undoes == 4
+    said(files, "create", "/memories/d/b.md", file_text="b\n")
+    (folder / "f").mkdir()
+    said(files, "delete", "/memories/d")
+    files.undo()
+    assert (folder / "f").is_dir() and (folder / "e/a.md").read_text() == "a\n"
 
 
 def test_nothing_is_taken_back_over_a_change_made_since(tmp_path):

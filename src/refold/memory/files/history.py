@@ -36,6 +36,7 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
     path: str
     new_path: str = ""
     files: tuple[FileVersion, ...] = ()
+    folders: tuple[str, ...] = ()
     undoes: int = 0
 
 

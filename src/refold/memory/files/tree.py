@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
+from typing import NamedTuple
 
 from refold.errors import Conflict, Denied, Invalid, NotFound
 from refold.memory.files import descriptors
@@ -22,6 +23,14 @@ from refold.memory.files.place import Place
 from refold.memory.files.values import FileChange, FileLimits, FileVersion
 
 READ_BYTES_MAX = 1 << 26
+
+
+class _Taken(NamedTuple):
+    """The contents of every file that a deletion takes away, and the folders with nothing in
+    them."""
+
+    files: list[FileVersion]
+    folders: tuple[str, ...] = ()
 
 
 class Tree:
@@ -123,7 +132,8 @@ class Tree:
                 raise NotFound(absent)
             if kind not in ("file", "folder"):
                 raise descriptors.not_followed(kind, path)
-            self.record("delete", path, *self._versions_below(path, kind, absent))
+            taken = self._taken(path, kind, absent)
+            self.record("delete", path, *taken.files, folders=taken.folders)
             descriptors.remove(staging, fd, path.names[-1])
 
     def rename(self, old: MemoryPath, new: MemoryPath, *, absent: str, taken: str) -> None:
@@ -167,6 +177,11 @@ class Tree:
                 seen = self._content(fd, path, absent)
                 descriptors.replace(staging, data, fd, name, seen=seen)
 
+    def make_folder(self, path: MemoryPath) -> None:
+        """Makes a folder and those above it, where they are missing."""
+        with self._folder(path, f"The path {path} does not exist", make=True):
+            return
+
     def move(self, old: MemoryPath, new: MemoryPath) -> None:
         """Gives a file or folder another path."""
         with (
@@ -199,6 +214,7 @@ class Tree:
         path: MemoryPath,
         *files: FileVersion,
         new: MemoryPath | None = None,
+        folders: tuple[str, ...] = (),
         undoes: int = 0,
     ) -> FileChange:
         """Writes a change to the history."""
@@ -207,6 +223,7 @@ class Tree:
             path=_inner(path),
             new_path=_inner(new) if new else "",
             files=files,
+            folders=folders,
             undoes=undoes,
         )
         return self.history.append(record, self._by)
@@ -215,14 +232,22 @@ class Tree:
         keep = self.history.keep
         return FileVersion(path=_inner(path), before=keep(before), after=keep(after))
 
-    def _versions_below(self, path: MemoryPath, kind: Kind, absent: str) -> Iterator[FileVersion]:
-        """What a deletion takes away: the contents of every file."""
-        found = [] if kind == "file" else self._all_entries(path, absent)
-        names = [()] if kind == "file" else [one.names for one in found if not one.is_folder]
-        for inner in names:
-            file = path.below(*inner)
-            before = self.history.keep(self.read(file, absent))
-            yield FileVersion(path=_inner(file), before=before)
+    def _taken(self, path: MemoryPath, kind: Kind, absent: str) -> _Taken:
+        """What a deletion takes away."""
+        if kind == "file":
+            return _Taken([self._removed(path, absent)])
+        found = self._all_entries(path, absent)
+        files = [path.below(*one.names) for one in found if not one.is_folder]
+        above = {one.names[:-1] for one in found}
+        folders = {(), *(one.names for one in found if one.is_folder)} - above
+        return _Taken(
+            [self._removed(file, absent) for file in files],
+            tuple(sorted(_inner(path.below(*names)) for names in folders)),
+        )
+
+    def _removed(self, file: MemoryPath, absent: str) -> FileVersion:
+        before = self.history.keep(self.read(file, absent))
+        return FileVersion(path=_inner(file), before=before)
 
     # --- limits ---
 

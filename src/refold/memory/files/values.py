@@ -47,7 +47,8 @@ class FileVersion(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FileChange(Struct, frozen=True, kw_only=True):
-    """A change of the folder as it stands in its history."""
+    """A change of the folder as it stands in its history. `folders` are empty ones that a
+    deletion took away."""
 
     seq: int
     at_ms: int
@@ -56,6 +57,7 @@ class FileChange(Struct, frozen=True, kw_only=True):
     path: str
     new_path: str = ""
     files: tuple[FileVersion, ...] = ()
+    folders: tuple[str, ...] = ()
     # The change that this one took back; 0 for none.
     undoes: int = 0
 

@@ -43,9 +43,13 @@ def _concerns(change: FileChange, path: MemoryPath | None) -> bool:
 
 
 def _has_happened(tree: Tree, change: FileChange) -> bool:
-    """False for a change that was killed before it reached the tree."""
+    """False for a change that was killed before it reached the tree, and for what cannot be taken
+    back. That only empty folders went away cannot be told from one that somebody made again: it
+    is a step of its own, which may find them there."""
     if change.new_path:
         return tree.kind_or_absent(parsed(change.new_path)) != "absent"
+    if change.command == "delete" and not change.files:
+        return True
     return any(_digest_now(tree, file.path) != file.before for file in change.files)
 
 
@@ -53,6 +57,9 @@ def _reverse(tree: Tree, staging: int, change: FileChange) -> FileChange:
     path = parsed(change.path)
     if change.new_path:
         return _rename_back(tree, change, path, parsed(change.new_path))
+    for folder in _folders_of(change):
+        if tree.kind_or_absent(parsed(folder)) not in ("absent", "folder"):
+            raise Conflict(f"{folder} is there as a file", hint="rename it, then it can go back")
     back = [
         FileVersion(path=file.path, before=file.after, after=file.before) for file in change.files
     ]
@@ -64,7 +71,16 @@ def _reverse(tree: Tree, staging: int, change: FileChange) -> FileChange:
     undone = tree.record("undo", path, *back, undoes=change.seq)
     for file in back:
         tree.put(staging, parsed(file.path), kept.get(file.path))
+    for folder in _folders_of(change):
+        tree.make_folder(parsed(folder))
     return undone
+
+
+def _folders_of(change: FileChange) -> tuple[str, ...]:
+    """The empty folders that a deletion took away. One of an older refold without a file was of
+    such a folder."""
+    is_bare = change.command == "delete" and not change.files
+    return change.folders or ((change.path,) if is_bare else ())
 
 
 def _rename_back(tree: Tree, change: FileChange, old: MemoryPath, new: MemoryPath) -> FileChange:
