@@ -21,6 +21,7 @@ from refold.artifacts.listing import StoredArtifact
 from refold.artifacts.offload import keep
 from refold.artifacts.output import BYTES, FORM, JSON, kept, value_of
 from refold.artifacts.reader import ArtifactReader, id_of
+from refold.artifacts.types import type_named
 from refold.artifacts.word_ranking import Selected
 from refold.checked import checked, quoted
 from refold.config import Config
@@ -53,19 +54,20 @@ class Artifacts:
         content: Any,
         *,
         name: str,
-        type: ArtifactType = "custom",
+        type: ArtifactType | None = None,
         mime: str | None = None,
         origin: Origin | None = None,
     ) -> Artifact:
         """Keeps text, bytes, or data (as JSON) with the conversation; `artifact://ID` in any text
-        refers to it. Without a `mime` it follows from the bytes and the ending of the name."""
+        refers to it. Without a `type` it is a `file` if the name is that of one, else `custom`;
+        without a `mime` it follows from the bytes and the ending of the name."""
         with self._open.guard:
             self._open.check_open()
             artifact = keep(
                 self._open.store,
                 kept(content),
                 name=name,
-                type=type,
+                type=type or type_named(name),
                 mime=mime,
                 origin=origin or Origin(),
             )

@@ -17,9 +17,9 @@ import msgspec
 from msgspec.structs import replace
 
 from refold.artifacts import offload
-from refold.artifacts.kinds.registry import SEARCH_RESULTS
 from refold.artifacts.output import FORM, Content, Output
 from refold.artifacts.stub import stub_of
+from refold.artifacts.types import type_of_output
 from refold.core.budget import offload_tokens
 from refold.core.model import ORIGIN, Artifact, Message, Origin, Text, ToolResult
 from refold.log.draft import Draft
@@ -140,7 +140,7 @@ class Intake:
                 self._log.store,
                 one.content,
                 name=one.media.name or origin.description or "output",
-                type="command_output",
+                type=type_of_output(origin, self._config.tool_kinds),
                 mime=one.media.mime or None,
                 origin=origin,
             )
@@ -187,7 +187,7 @@ class Intake:
             self._log.store,
             content,
             name=origin.description or "output",
-            type="search_result" if stub.kind == SEARCH_RESULTS else "command_output",
+            type=type_of_output(origin, self._config.tool_kinds),
             mime=mime,
             origin=origin,
         )

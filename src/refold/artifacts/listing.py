@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from refold import decoding
 from refold.artifacts.offload import count_lines
+from refold.artifacts.types import type_of_output
 from refold.core.codec import decode
 from refold.core.model import ORIGIN, Artifact, Event, Message, Origin, is_cleanup
 from refold.errors import NotFound
@@ -75,7 +76,7 @@ def _output_in(event: Event, message: Message) -> Artifact | None:
     return Artifact(
         id=handle,
         digest=handle,
-        type="command_output",
+        type=type_of_output(origin),
         name=origin.description or "output",
         mime=message.metadata.get("mime") or "text/plain",
         size_bytes=len(text.encode("utf-8", "surrogatepass")),

@@ -128,7 +128,8 @@ def _ending(name: str, origin: Origin) -> str:
 
 def suffix_of(artifact: Artifact) -> str:
     """How the name of an artifact's file ends."""
-    if artifact.mime == BYTES and artifact.size_chars and artifact.type != "custom":
+    is_output = bool(artifact.origin.tool) or artifact.type in ("search_result", "command_output")
+    if artifact.mime == BYTES and artifact.size_chars and is_output:
         return ".txt"
     if artifact.mime in SUFFIXES:
         return SUFFIXES[artifact.mime]

@@ -168,6 +168,17 @@ def _guessed_kind(name: str, *, has_path: bool, has_command: bool) -> ActionKind
     return guess if has_path and guess != "run" else "other"
 
 
+def kind_by_name(name: str, entry: str = "", *, has_path: bool) -> ActionKind:
+    """The kind by the name alone, after the entry that a configuration has for it. Of a name that
+    is not known, the verb counts for files only if there is a path."""
+    if entry:
+        return configured(entry)[0]
+    short = compact(name)
+    if short in EDITORS:
+        return "modify"
+    return BY_NAME.get(short) or _guessed_kind(name, has_path=has_path, has_command=True)
+
+
 @lru_cache(maxsize=256)
 def configured(entry: str) -> tuple[ActionKind, str]:
     """A `tool_kinds` entry as kind and the name of the path argument."""

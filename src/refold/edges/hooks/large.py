@@ -24,6 +24,7 @@ import msgspec
 
 from refold.artifacts.describe import described
 from refold.artifacts.stub import stub_of
+from refold.artifacts.types import type_of_output
 from refold.core.codec import artifact_id
 from refold.core.model import Artifact, Origin
 from refold.edges.hooks import state
@@ -145,7 +146,7 @@ def _artifact_of(text: str, content: bytes, origin: Origin) -> Artifact:
     return Artifact(
         id=artifact_id(digest),
         digest=digest,
-        type="command_output",
+        type=type_of_output(origin),
         name=origin.description or origin.tool,
         mime="text/plain",
         size_bytes=len(content),

@@ -83,7 +83,7 @@ class ArtifactBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     name: Annotated[str, Meta(max_length=1_000)]
     content: Annotated[str, Meta(max_length=CONTENT_CHARS_MAX)]
-    type: ArtifactType = "custom"
+    type: ArtifactType | None = None
     encoding: Literal["text", "base64"] = "text"
     mime: Annotated[str, Meta(max_length=200)] | None = None
 
