@@ -3,10 +3,14 @@ off."""
 
 from __future__ import annotations
 
+import math
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import refold
 from refold.core.model import Totals
@@ -233,3 +237,50 @@ def test_a_point_says_what_the_edits_after_it_were_for():
         "before a compaction from elsewhere",
         "before the page was cleared",
     }
+
+
+# --- by time ---
+
+START_MS = 1_763_000_000_000
+
+
+def spoken(steps_ms: list[int]) -> refold.Context:
+    """A log with a message at each time."""
+    context = opened()
+    at_ms = START_MS
+    for n, step in enumerate(steps_ms):
+        at_ms += step
+        context.append({"role": "user", "content": f"message {n}"}, at=at_ms)
+    return context
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 90_000), min_size=1, max_size=8), st.integers(0, 400_000))
+def test_a_time_is_the_last_event_until_then(steps: list[int], later_ms: int) -> None:
+    context = spoken(steps)
+    at_ms = START_MS + steps[0] + later_ms
+    until = [event.seq for event in context.log.events() if event.at_ms <= at_ms]
+    messages = {event.seq for event in context.log.events() if event.kind == "message"}
+    last = until[-1]
+    moment = datetime.fromtimestamp(at_ms / 1_000, UTC)
+    forms = (
+        at_ms,
+        moment,
+        moment.isoformat(),
+        moment.astimezone().replace(tzinfo=None),
+        at_ms / 1e3,
+    )
+    assert {context.restore(form, dry_run=True).seq for form in forms} == {last}
+    context.restore(moment)
+    assert {slot.seq for slot in context.view.slots} == messages & {*until}
+
+
+def test_a_time_before_the_log_and_what_is_no_time_are_refused() -> None:
+    context = spoken([0, 1_000])
+    context.checkpoint("2025-11-20")
+    assert context.restore("2025-11-20", dry_run=True).seq == context.view.checkpoints["2025-11-20"]
+    with pytest.raises(NotFound, match="nothing as early as"):
+        context.restore("2024-01-01", dry_run=True)
+    for wrong in (1.5, math.nan, -math.inf, 7, "yesterday"):
+        with pytest.raises((Invalid, NotFound)):
+            context.restore(wrong, dry_run=True)

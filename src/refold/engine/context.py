@@ -479,21 +479,22 @@ class Context:
     @checked
     def restore(
         self,
-        to: int | str,
+        to: int | float | str | Moment,
         *,
         dry_run: bool = False,
         files: bool | Sequence[str] = False,
         root: str | Path = ".",
     ) -> Restored:
-        """Takes the page back to what it was at a seq or checkpoint. The log keeps everything;
+        """Takes the page back to what it was at a seq or checkpoint, or at a time (a datetime,
+        ISO text, or seconds or milliseconds since 1970). The log keeps everything;
         `undo` comes back. Gives what that switches off, and the files that tool calls changed
         after the point: on disk they stay as they are, unless `files` says that those inside
         `root` which `context.files` kept are to be put back: all, or some by their paths. A dry
         run changes nothing."""
-        from refold.log.points import restored
+        from refold.log.points import placed, restored
 
         with self._open.reading() as state:
-            seq = undo.restoring(state, to).seq
+            seq = undo.restoring(state, placed(self._open.log, to)).seq
             planned = restored(self._open.log, seq, self.config)
             if not dry_run:
                 self._open.append([self._open.draft(Restore(seq=seq))])

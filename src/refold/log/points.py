@@ -1,15 +1,16 @@
 """The points to which a conversation can go back: which there are, what lies between two, what a
 restore takes off.
 
-Every seq can be restored. A list of all would not help, so it names some: the checkpoints, the end
-of every tenth message, and where the log was before a compaction, an undo or a restore. All of it
-is computed from the log: nothing is written for it and nothing pruned. Neighbours: `undo` gives
-what is written to go back, `Context.log` asks.
+Every seq can be restored, and every time: the last event until then. A list of all would not help,
+so it names some: the checkpoints, the end of every tenth message, and where the log was before a
+compaction, an undo or a restore. All of it is computed from the log: nothing is written for it and
+nothing pruned. Neighbours: `undo` gives what is written to go back, `Context.log` asks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import TypeVar
 
 from msgspec import Struct
@@ -38,11 +39,13 @@ from refold.core.model import (
     View,
 )
 from refold.core.switches import switches
-from refold.display import number
+from refold.display import moment, number
+from refold.errors import Invalid, NotFound
 from refold.ledger.file_changes import changed_files
 from refold.log.file_versions import FileChange
 from refold.log.log import Log
 from refold.log.reading import artifact_of
+from refold.system.moments import HAPPENED_MS_MAX, moment_in
 
 T = TypeVar("T")
 EVERY, KEEP, HOURS = 10, 5, 24.0
@@ -135,6 +138,34 @@ def _reason_before(body: Body | None, batch: str) -> str:
     if isinstance(body, Revert):
         return "before an undo" if body.batch else "before an undo or a redo"
     return ""
+
+
+# --- the one of a time ---
+
+
+def placed(log: Log, to: float | str | datetime) -> int | str:
+    """A time as the seq of the last event at or before it; a seq or a name as it is. A checkpoint
+    of that name comes first. NotFound for a time before the log."""
+    if isinstance(to, str) and to in log.state.checkpoints:
+        return to
+    at_ms = moment_in(to)
+    if at_ms is not None:
+        return _seq_at(log, at_ms)
+    if isinstance(to, int | str):
+        return to
+    hint = "a seq, a checkpoint, a datetime, seconds since 1970 or a time in ISO form"
+    raise Invalid(f"to={to} is neither a place nor a time", hint=hint)
+
+
+def _seq_at(log: Log, at_ms: int) -> int:
+    found, first_ms = 0, HAPPENED_MS_MAX
+    for event in log.read(0, log.state.head):
+        first_ms = min(first_ms, event.at_ms)
+        found = event.seq if event.at_ms <= at_ms else found
+    if found:
+        return found
+    hint = f"it begins at {moment(first_ms)}" if log.state.head else "nothing was said yet"
+    raise NotFound(f"the log has nothing as early as {moment(at_ms)}", hint=hint)
 
 
 # --- what lies between two ---

@@ -6,12 +6,15 @@ time when something happened.
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 
 from refold.errors import Invalid
 
 Moment = int | datetime
 MS_MAX = 2**62
+# A smaller number is a place in a log, which has fewer events; one below the second is in seconds.
+EPOCH_FROM, EPOCH_MS_FROM = 1_000_000_000, 100_000_000_000
 HAPPENED_MS_MAX = 253_402_300_799_999  # the end of the year 9999
 
 
@@ -35,3 +38,18 @@ def happened_ms(moment: Moment | None) -> int | None:
         hint = "milliseconds since 1970, or a datetime"
         raise Invalid("at is before 1970, or thousands of years away", hint=hint)
     return ms
+
+
+def moment_in(given: float | str | datetime) -> int | None:
+    """The moment in milliseconds that a value is: a datetime, seconds or milliseconds since 1970,
+    or a text in ISO form, without a zone in local time. None for what is no time."""
+    if isinstance(given, str):
+        try:
+            given = datetime.fromisoformat(given.strip())
+        except ValueError:
+            return None
+    if isinstance(given, datetime):
+        return ms_of("the time", given)
+    if not math.isfinite(given) or given < EPOCH_FROM:
+        return None
+    return ms_of("the time", round(given if given >= EPOCH_MS_FROM else given * 1_000))

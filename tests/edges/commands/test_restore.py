@@ -257,3 +257,17 @@ def test_some_files_alone_can_be_put_back(start: str) -> None:
     assert files() == {"a.py": "two\n"}
     assert as_json("stats", "files")["messages"] == messages
     refused("restore", "files", start, "--file", "c.py", "--yes")
+
+
+def test_a_time_goes_back_to_the_last_event_until_then(url: str) -> None:
+    events = as_json("show", "fix-login", "--all")
+    with refold.open("fix-login", store=url, read_only=True) as context:
+        [*_, newest] = context.log.events(limit=10_000)
+    seconds = newest.at_ms // 1_000 + 1
+    for when in (str(seconds), str(seconds * 1_000), "0m"):
+        found = as_json("restore", "fix-login", "--at", when, "--dry-run")
+        assert (found["seq"], found["point"]) == (newest.seq, when)
+    assert as_json("show", "fix-login", "--all") == events
+    assert "nothing as early as" in refused("restore", "fix-login", "--at", "2001-01-01")
+    assert "two ways" in refused("restore", "fix-login", "9", "--at", "1m")
+    assert "is not a time" in refused("restore", "fix-login", "--at", "soon")

@@ -7,8 +7,9 @@ as well: then what that changes is shown and asked for. Without a point it lists
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
 
@@ -19,14 +20,23 @@ from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.events import MessageRow, message_rows, show_messages
 from refold.edges.commands.file_changes import confirm_changes, show_put_back
 from refold.edges.commands.position import POINT_HELP, point_seq
+from refold.edges.commands.search import time_of
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number, short_line, show_undo
+from refold.errors import Invalid
 from refold.log.file_versions import FileChange
 from refold.tokens.models import dollars
+
+if TYPE_CHECKING:
+    from refold.engine.context import Context
 
 POINT = Meta(
     description=f"{POINT_HELP} Without one, the points are listed.",
     extra={"positional": True, "completes": "point"},
+)
+AT = Meta(
+    description="As it was at this time: 2026-11-16T09:30, 90m (ago), or seconds since 1970.",
+    extra={"metavar": "WHEN"},
 )
 DRY_RUN = Meta(description="Say what would be switched off, and change nothing.")
 FILES = Meta(description="Also put the files of this folder back that were kept before writes.")
@@ -34,10 +44,12 @@ FILE = Meta(description="Put this file back, and no other; may be repeated.")
 ONLY_FILES = Meta(description="Put files back, and leave the page as it is.")
 YES = Meta(description="Do not ask before files are put back.")
 FILES_SHOWN = 20
+_EPOCH = re.compile("[0-9]{10,15}")
 
 
 class RestoreArguments(Arguments, frozen=True, kw_only=True):
     point: Annotated[str, POINT] | None = None
+    at: Annotated[str, AT] | None = None
     dry_run: Annotated[bool, DRY_RUN] = False
     files: Annotated[bool, FILES] = False
     file: Annotated[tuple[str, ...], FILE] = ()
@@ -79,15 +91,18 @@ class Restoration(Result, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: RestoreArguments) -> Restoration | points.Points:
-    if arguments.point is None:
+    point, at = arguments.point, arguments.at
+    if point is not None and at is not None:
+        raise Invalid("a point and --at are two ways to say it", hint="give one of them")
+    if point is None and at is None:
         return points.run(session, decoding.convert({}, points.PointsArguments))
-    return _restore(session, arguments.point, arguments)
+    return _restore(session, arguments)
 
 
-def _restore(session: Session, point: str, arguments: RestoreArguments) -> Restoration:
+def _restore(session: Session, arguments: RestoreArguments) -> Restoration:
     dry_run, wanted = arguments.dry_run, arguments.wanted
     with session.context(writes=not dry_run) as context:
-        seq = point_seq(context.view, point)
+        seq = _seq(context, arguments)
         differs = context.log.diff(seq)
         told = context.restore(seq, dry_run=True, files=wanted)
         if not dry_run:
@@ -102,7 +117,7 @@ def _restore(session: Session, point: str, arguments: RestoreArguments) -> Resto
     return Restoration(
         conversation=id,
         dry_run=dry_run,
-        point=point,
+        point=arguments.point or arguments.at or "",
         seq=seq,
         changes=tuple(told.changes),
         off=message_rows(store, id, differs.added),
@@ -113,6 +128,15 @@ def _restore(session: Session, point: str, arguments: RestoreArguments) -> Resto
     )
 
 
+def _seq(context: Context, arguments: RestoreArguments) -> int:
+    """The seq of the point, or of the last event until the time."""
+    if arguments.at is None:
+        return point_seq(context.view, arguments.point or "")
+    said = arguments.at.strip()
+    when = int(said) if _EPOCH.fullmatch(said) else time_of(said)
+    return context.restore(when, dry_run=True).seq if when is not None else 0
+
+
 def _of_files(
     arguments: RestoreArguments, id: str, seq: int, changes: Sequence[FileChange]
 ) -> Restoration:
@@ -120,7 +144,7 @@ def _of_files(
     return Restoration(
         conversation=id,
         dry_run=arguments.dry_run,
-        point=arguments.point or "",
+        point=arguments.point or arguments.at or "",
         seq=seq,
         only_files=True,
         changes=tuple(changes),
