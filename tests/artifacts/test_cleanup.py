@@ -146,7 +146,7 @@ def test_what_a_user_stored_and_what_is_new_stays(store):
     done = clean(store, keep_count=0, grace_s=3_600)
     assert done.removed == () and [item.why.partition(", but ")[2] for item in done.kept] == [
         "it was stored by user and is not a tool's output",
-        "it is new",
+        "it was kept less than 3,600 seconds ago",
     ]
     assert context.unfold(stored).content == b"a plan"
     assert outputs_in(context).clean(keep_count=0).removed == ()

@@ -10,6 +10,7 @@ without an explanation. Neighbours: `listing` says what there is, `Store.drop` d
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -24,6 +25,7 @@ from refold.core.codec import ARTIFACT_ID
 from refold.core.fold import Fold
 from refold.core.model import CLEANER, Artifact, Block, Conversation, ToolResult
 from refold.core.shortened import text_of
+from refold.display import number
 from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound
 from refold.log.draft import Draft
 from refold.log.log import Log
@@ -123,7 +125,10 @@ def clean(
         store.conversation(conversation)
     before_ms = now_ms - round(grace_s * 1000)
     contents = _contents_of(store)
-    scope = _scope(contents, conversation, before_ms)
+    scope = _scope(contents, conversation)
+    for one in scope:
+        if one.at_ms >= before_ms:
+            one.need(f"it was kept less than {number(max(1, math.ceil(grace_s)), 'second')} ago")
     excess = list(_excess(scope, quota, now_ms))
     if any(not content.needed for content, _ in excess):
         contents.ask_the_rest(store, scope)
@@ -238,7 +243,7 @@ def _contents_of(store: Store) -> _Contents:
     return contents
 
 
-def _scope(contents: _Contents, conversation: str | None, before_ms: int) -> list[_Content]:
+def _scope(contents: _Contents, conversation: str | None) -> list[_Content]:
     """The contents in question, oldest first, with what the conversations that have them say about
     them."""
     scope = list(contents.by_digest.values())
@@ -247,8 +252,6 @@ def _scope(contents: _Contents, conversation: str | None, before_ms: int) -> lis
     for one in scope:
         if conversation is not None:
             one.need_for_others(conversation)
-        if one.at_ms >= before_ms:
-            one.need("it is new")
         one.need(contents.doubt)
     return sorted(scope, key=lambda one: one.at_ms)
 
