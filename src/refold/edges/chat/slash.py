@@ -246,8 +246,8 @@ _OWN = (
     OwnCommand(
         name="condense",
         summary=COMMANDS["condense"].summary,
-        details="The model writes a summary; with TEXT, one that minds it, or a better one. You "
-        "accept it, or say what is wrong. Nothing is lost: /undo takes it back.",
+        details="The model writes a summary; with FEEDBACK, one that minds it, or a better one. "
+        "You accept it, or say what is wrong. Nothing is lost: /undo takes it back.",
         arguments=condense.CondenseArguments,
         run=_condense,
     ),
