@@ -30,7 +30,7 @@ Off the page: 11 messages. Back on it: 0 messages.
   #11 user: question 2 about login.py
   #14 user: question 3 about login.py
   #17 user: question 4 about login.py
-1 call since stay billed: 900 tokens in, 9 out, $0.0028.
+1 call since then stays billed: 900 tokens in, 9 out, $0.0028.
 """
 
 

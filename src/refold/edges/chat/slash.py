@@ -192,7 +192,9 @@ def _list(chat: Chat) -> None:
     for place, about in enumerate(found, start=1):
         title = title_of(chat.store, about.id, meta_of(chat.store, about).title or "")
         chat.shown.aside(("bold", f"@{place} {about.id}"), f"  {title}")
-    chat.shown.aside(("dim", "Go there with: /resume ID") if found else "There is none yet.")
+    chat.shown.aside(
+        ("dim", "Go there with: /resume @1, or /resume ID") if found else "There is none yet."
+    )
 
 
 def _condense(chat: Chat, given: condense.CondenseArguments) -> bool:
