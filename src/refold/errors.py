@@ -46,6 +46,11 @@ def with_hint(message: str, hint: str) -> str:
     return message + ("" if not hint else " " if message.endswith("?") else "; ") + hint
 
 
+def install_hint(extra: str) -> str:
+    """How to get what an extra brings: from an index, and in a checkout."""
+    return f"pip install 'refold[{extra}]', or in a checkout: pip install '.[{extra}]'"
+
+
 def sentence(error: BaseException) -> str:
     """What an error says, without the hint."""
     return error.message if isinstance(error, RefoldError) else str(error)

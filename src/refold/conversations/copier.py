@@ -237,7 +237,7 @@ class _Copier:
         if fault:
             raise Corrupt(
                 f"{self.target.url}: {id} was not copied right: {fault}",
-                hint="refold verify on both stores",
+                hint="verify both stores: refold verify --store URL",
             )
 
     def _fault(self, here: list[Event], there: list[Event], before: bytes) -> str:

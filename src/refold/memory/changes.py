@@ -82,12 +82,18 @@ def _what(event: Event, body: object) -> What:
     return "stored" if body.version == 1 else "changed"
 
 
+def _whose(scope: str) -> str:
+    return f"the {scope}" if scope in ("project", "user") else scope
+
+
 def revert(journal: Journal, seq: int) -> MemoryChange:
     """Takes back the change at a seq and gives it; Invalid if it cannot be taken back, Conflict if
     it was."""
     head = journal.entries().head
     if not 1 <= seq <= head:
-        raise NotFound(f"{journal.scope} has no change {seq}", hint=LOG_HINT)
+        raise NotFound(
+            f"there is no change {seq} in the memory of {_whose(journal.scope)}", hint=LOG_HINT
+        )
     [event] = journal.store.read(journal.id, after=seq - 1, last=seq)
     change = _change(journal, event)
     if change.what in ("forgotten", "erased"):

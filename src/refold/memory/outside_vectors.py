@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from refold.display import failure
-from refold.errors import RefoldError, Unavailable
+from refold.errors import RefoldError, Unavailable, install_hint
 from refold.memory.vector_store import OpenVectorStore, VectorStore, opener_of
 from refold.search import database, rank
 from refold.search.embedders import Embedder, name_of
@@ -68,7 +68,7 @@ def outside_of(name: str, store: Store, embedder: Embedder | None) -> Outside | 
         return None
     opener = opener_of(name)
     if embedder is None:
-        hint = "pip install 'refold[semantic]', or give embedder="
+        hint = f"{install_hint('semantic')}; or give embedder="
         raise Unavailable(f"nothing makes the vectors that {name} would keep", hint=hint)
     return Outside(name, opener, store.derived_path(f"memory.{name}") or "")
 

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from refold.checked import quoted, shown
 from refold.display import suggestion
-from refold.errors import Invalid, Unavailable
+from refold.errors import Invalid, Unavailable, install_hint
 
 CHROMA = "chroma"
 
@@ -70,7 +70,7 @@ def opener_of(name: str) -> OpenVectorStore:
     if name != CHROMA:
         return _REGISTERED[name]
     if importlib.util.find_spec("chromadb") is None:
-        hint = "pip install 'refold[chroma]', or leave memory_vectors empty"
+        hint = f"{install_hint('chroma')}; or leave memory_vectors empty"
         raise Unavailable("the vector store chroma is not installed", hint=hint)
     from refold.memory.chroma import Chroma
 

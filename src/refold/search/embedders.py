@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from refold.checked import quoted, shown
-from refold.errors import Invalid, Unavailable
+from refold.errors import Invalid, Unavailable, install_hint
 from refold.search.transformer import PACKAGES, Transformer
 
 FOLDER_PREFIX = "bert:"
@@ -56,7 +56,7 @@ def by_name(name: str) -> Embedder | str | bool | None:
         raise Invalid(f"memory_embedder: there is no embedder {quoted(name)}", hint=hint)
     found = _NAMED[name]()
     if name and found is None:
-        hint = f"pip install 'refold[{name}]'"
+        hint = install_hint(name)
         raise Unavailable(f"the embedder {name} is not installed", hint=hint)
     return found
 
@@ -170,7 +170,7 @@ class WordVectors:
             if not (weights.is_file() and tokenizer.is_file()):
                 raise Unavailable(
                     f"{self.folder} does not hold the weights",
-                    hint="pip install 'refold[semantic]'",
+                    hint=install_hint("semantic"),
                 )
             self._loaded = _tokenizer(tokenizer), _token_vectors(weights)
         return self._loaded

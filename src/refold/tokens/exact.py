@@ -16,10 +16,10 @@ from importlib.util import find_spec
 from typing import Any
 from unicodedata import category
 
-from refold.errors import Invalid, Unavailable
+from refold.errors import Invalid, Unavailable, install_hint
 
 PACKAGE = "splintr"
-HINT = "pip install 'refold[exact]', or leave counter out to use the estimate"
+HINT = f"{install_hint('exact')}; or leave counter out to use the estimate"
 
 # Our names, which are written into events, and those of the package.
 VOCABULARIES = {

@@ -61,7 +61,7 @@ def test_a_wish_is_part_of_the_request_and_then_an_answer_to_it(tmp_path: Path) 
     obey(chat, "/condense keep the ports")
     assert page(chat)[-2] == f"{REQUEST}\n\nAbove all: keep the ports"
     assert "Accept it with: /condense --accept" in seen(chat)
-    assert "Or say what is wrong: /condense TEXT" in seen(chat)
+    assert "Or say what is wrong: /condense FEEDBACK" in seen(chat)
     obey(chat, "/condense and the names")
     assert page(chat)[-2:] == [FEEDBACK_TEXT + "and the names", "two"]
     assert not chat.context.log.batches()
@@ -69,14 +69,39 @@ def test_a_wish_is_part_of_the_request_and_then_an_answer_to_it(tmp_path: Path) 
     assert page(chat)[-1] == "two" and len(page(chat)) == 5
 
 
-def test_accepting_without_a_summary_keeps_the_first_pair_alone(tmp_path: Path) -> None:
-    """C-53: the newest message is the user's; the latest request stays by law."""
+def test_without_a_summary_nothing_is_accepted(tmp_path: Path) -> None:
+    """C-53: the newest message is the user's."""
     chat, _, _ = talked(tmp_path)
     chat.context.append({"role": "user", "content": "and now?"})
     before = page(chat)
     obey(chat, "/condense --accept")
-    after = page(chat)
-    assert after[:2] == before[:2] and after[-1] == "and now?" and len(after) == 4
+    assert page(chat) == before and "no summary to accept" in words(chat)
+
+
+@pytest.mark.parametrize("command", ["/undo", "/help", "/condense --accept", "/"])
+def test_a_command_is_no_answer_about_a_summary(tmp_path: Path, command: str) -> None:
+    chat, model, lines = talked(tmp_path, said("all"), answers=(command, command, "yes"))
+    obey(chat, "/condense")
+    assert lines.asked == [QUESTION] * 3 and len(chat.context.log.batches()) == 1
+    assert command not in str(model.requests[-1]["messages"])
+
+
+def test_what_made_room_for_the_request_is_told_with_its_way_back(tmp_path: Path) -> None:
+    lines = GivenLines(answers=("no",))
+    chat = chat_in(tmp_path, Scripted(0), lines, window=50_000)
+    for n in range(12):
+        chat.answer(f"count to {n} " + "and more words " * 60)
+    before = page(chat)
+    chat.resize(chat.context.stats().current + 200)
+    assert not chat.context.log.batches()
+    obey(chat, "/condense")
+    [made] = chat.context.log.batches()
+    assert "Nothing left the page." not in words(chat)
+    assert f"back with: /revert {made.id}" in words(chat)
+    assert "earlier message" not in page(chat)[-1]
+    chat.resize(50_000)
+    obey(chat, f"/revert {made.id}")
+    assert page(chat)[: len(before)] == before
 
 
 @pytest.mark.parametrize("answer", ["y", "Y", " YES ", "yes"])

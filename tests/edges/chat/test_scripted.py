@@ -45,3 +45,22 @@ def test_it_reads_on_through_compactions(tmp_path: Path) -> None:
     assert "I have read 12 files." in seen(chat)
     chat.answer("list")
     assert seen(chat).rstrip().count("* list_files .") >= 2
+
+
+@pytest.mark.parametrize(
+    "notice",
+    [
+        "[12 earlier messages are hidden; refold_unfold #4-15 to read them.]",
+        "[1 earlier message is hidden: #4.]",
+        "[Summary of 3 messages, #4-6: background, not a new request. It says...]",
+        "[Background on #4-6, written by a model: quoted history, not a request. It says...]",
+        "[erased]",
+    ],
+)
+def test_what_refold_wrote_is_not_told_as_a_request(notice: str) -> None:
+    texts = ["count to 3", notice, f"{notice}\n\ncount to 4", "condense"]
+    messages = [{"role": "user", "content": text} for text in texts]
+    chunks = Scripted(0).stream({"messages": messages})
+    deltas = (chunk["choices"][0]["delta"] for chunk in chunks if chunk.get("choices"))
+    told = "".join(delta.get("content") or "" for delta in deltas)
+    assert told == "So far you asked for: count to 3; count to 4."

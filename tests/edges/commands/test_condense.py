@@ -13,7 +13,7 @@ import refold
 from refold.edges.commands.condense import FEEDBACK_TEXT, CondenseArguments
 from refold.edges.commands.condense import run as condense
 from refold.edges.commands.session import Session
-from refold.errors import OUTCOMES
+from refold.errors import OUTCOMES, Invalid
 from refold.log.unfold import body_text
 from refold.stores import open_store
 from tests.edges.cli.rooms import run
@@ -40,7 +40,7 @@ def test_without_an_answer_it_shows_what_would_stay_and_go(url: str) -> None:
     before = page(url)
     done = run("condense", "talk", "--store", url)
     assert "The summary that would stay:" in done.stdout and "answer 4" in done.stdout
-    assert "Accept it with: refold condense talk --accept" in done.stdout
+    assert "Accept it with: refold condense talk --accept --store" in done.stdout
     assert page(url) == before
 
 
@@ -66,6 +66,30 @@ def test_both_at_once_is_refused(url: str) -> None:
     assert done.exit_code == OUTCOMES["invalid"][1] and page(url) == before
 
 
+def test_what_was_answered_is_not_accepted_before_the_model_wrote_again(url: str) -> None:
+    run("condense", "talk", "the port is 8443", "--store", url)
+    before = page(url)
+    done = run("condense", "talk", "--accept", "--store", url)
+    assert done.exit_code == OUTCOMES["invalid"][1] and "no summary to accept" in done.stderr
+    looked = run("condense", "talk", "--store", url).stdout
+    assert "There is no summary to accept" in looked and "--accept" not in looked
+    assert page(url) == before
+
+
+def test_a_call_of_a_tool_is_no_summary(url: str) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+    with refold.open("talk", store=url) as context:
+        context.append({"role": "assistant", "content": "I look.", "tool_calls": [call]})
+    assert run("condense", "talk", "--accept", "--store", url).exit_code == OUTCOMES["invalid"][1]
+
+
+def test_a_person_who_set_no_target_is_told_of_none(url: str) -> None:
+    shown = run("condense", "talk", "--store", url).stdout
+    shown += run("condense", "talk", "--accept", "--store", url).stdout
+    assert "hidden" in shown and "target" not in shown and "truncation" not in shown
+    assert "lastTwo" not in shown
+
+
 @given(roles=st.lists(st.sampled_from(["user", "assistant"]), max_size=14))
 def test_any_page_keeps_its_first_pair_and_its_end(roles: list[str]) -> None:
     """C-53: whatever was said, the summary stays if the assistant said something last, and a
@@ -76,10 +100,14 @@ def test_any_page_keeps_its_first_pair_and_its_end(roles: list[str]) -> None:
             context.append({"role": role, "content": f"{role} says {n}"})
         before = [slot.seq for slot in context.view.slots]
         with Session.holding(context, store) as session:
+            if not roles or roles[-1] != "assistant":
+                with pytest.raises(Invalid, match="no summary to accept"):
+                    condense(session, CondenseArguments(accept=True))
+                assert [slot.seq for slot in context.view.slots] == before
+                return
             done = condense(session, CondenseArguments(accept=True))
         after = {slot.seq for slot in context.view.slots if not slot.standin}
-        if roles and roles[-1] == "assistant":
-            assert before[-1] in after and done.summary == f"assistant says {len(roles) - 1}"
+        assert before[-1] in after and done.summary == f"assistant says {len(roles) - 1}"
         if roles[:2] == ["user", "assistant"]:
             assert {*before[:2]} <= after
         if done.done is not None and done.done.batch:

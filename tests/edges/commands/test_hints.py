@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
+from refold.edges.chat.remembered import was_told
 from refold.edges.commands.line import with_id
+from refold.errors import install_hint
 from tests.edges.cli.rooms import as_json, run
 
 SOURCE = Path(refold.__file__).parent
+PROJECT = Path(__file__).parents[3] / "pyproject.toml"
 # `name(...)` and `context.name`: how something is called in Python.
 CALL = re.compile(r"(?<!pip install )\b[a-z_][\w.]*\([^)]*\)|\bcontext\.\w")
 # What only a program can come to: it has the objects in its hands.
@@ -84,3 +88,24 @@ def test_an_id_that_a_shell_would_read_otherwise_is_not_put_into_a_hint(name: st
     text = with_id("look with refold artifacts list ID, or refold show ID", name)
     assert text.startswith("look with refold artifacts list ")
     assert not re.search(r"[^\w .,@-]", text)
+
+
+def test_what_an_extra_brings_is_installed_from_an_index_or_a_checkout() -> None:
+    extras = tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]
+    files = {file: file.read_text() for file in SOURCE.rglob("*.py")}
+    written = [file.name for file, text in files.items() if "install 'refold[" in text]
+    assert written == ["errors.py"], "errors.install_hint says it"
+    named = {
+        name for text in files.values() for name in re.findall(r"install_hint\([\"'](\w+)", text)
+    }
+    assert {"chat", "server", "postgres"} <= named <= {*extras}
+    for extra in extras:
+        assert f"'refold[{extra}]'" in install_hint(extra)
+        assert f"'.[{extra}]'" in install_hint(extra)
+
+
+def test_what_a_chat_could_have_is_told_once(tmp_path: Path) -> None:
+    own = {"XDG_DATA_HOME": str(tmp_path / "data"), "HOME": str(tmp_path)}
+    assert [was_told(own) for _ in range(3)] == [False, True, True]
+    (tmp_path / "file").touch()
+    assert not was_told({**own, "XDG_DATA_HOME": str(tmp_path / "file")})

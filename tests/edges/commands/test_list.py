@@ -57,3 +57,26 @@ def test_a_conversation_without_a_title_is_called_the_same_everywhere() -> None:
     assert "Explore the package" in run("list").stdout
     assert run("show", "talk").stdout.startswith("talk: Explore the package (1 slot,")
     assert "Title: Explore the package\n" in run("stats", "talk").stdout
+
+
+def test_a_list_shows_the_place_by_which_each_is_named(url: str) -> None:
+    for name in ("one", "two"):
+        with refold.open(name, store=url) as context:
+            context.update(tags=("some",) if name == "one" else ())
+            context.append({"role": "user", "content": f"about {name}"})
+    rows = as_json("list")["conversations"]
+    assert [row["position"] for row in rows] == [1, 2, 3]
+    # Also where others are left out.
+    [tagged] = as_json("list", "--tag", "some")["conversations"]
+    assert as_json("show", f"@{tagged['position']}")["conversation"] == "one"
+    assert "@2" in run("list", "--tag", "some").stdout
+
+
+@pytest.mark.parametrize("place", ["1", "2", "17"])
+@pytest.mark.parametrize("words", [("show",), ("chat", "--model", "scripted", "--resume")])
+def test_a_place_without_its_mark_is_told_with_it(
+    url: str, place: str, words: tuple[str, ...]
+) -> None:
+    missing = run(*words, place, input="")
+    assert f"@{place} is the one at that place of the list" in missing.stderr
+    assert "refold list shows" in missing.stderr

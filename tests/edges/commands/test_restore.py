@@ -30,7 +30,7 @@ Off the page: 11 messages. Back on it: 0 messages.
   #11 user: question 2 about login.py
   #14 user: question 3 about login.py
   #17 user: question 4 about login.py
-1 call since stay billed: 900 tokens in, 9 out, $0.0028.
+1 call since then stays billed: 900 tokens in, 9 out, $0.0028.
 """
 
 
@@ -80,7 +80,7 @@ def test_restore_without_a_point_lists_the_points(url: str) -> None:
 
 def test_a_checkpoint_is_a_point_by_its_name(url: str) -> None:
     assert printed("checkpoint", "fix-login", "before it") == (
-        '"before it" is fix-login at #21.\nGo back with: refold restore fix-login "before it"\n'
+        "\"before it\" is fix-login at #21.\nGo back with: refold restore fix-login 'before it'\n"
     )
     run("compact", "fix-login", "--strategy", "hide", "--target", "60")
     assert as_json("restore", "fix-login", "before it")["seq"] == 21
@@ -96,8 +96,8 @@ def test_points_are_listed_newest_first(url: str) -> None:
         "#19        15  after 15 messages  TIME\n"
         "#14        10  after 10 messages  TIME\n"
         " #8         5  after 5 messages   TIME\n"
-        "Go back with: refold restore fix-login SEQ or NAME --dry-run"
-        " (any seq from 1 to 22 will do)\n"
+        "Go back with: refold restore fix-login POINT --dry-run"
+        " (POINT is a name, or any seq from 1 to 22)\n"
     )
     assert [point["seq"] for point in as_json("points", "fix-login")["points"]] == [21, 14]
 

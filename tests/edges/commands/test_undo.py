@@ -111,7 +111,7 @@ def test_undo_goes_back_step_by_step_and_never_toggles(url: str) -> None:
     first = printed("undo", "fix-login").splitlines()
     assert re.fullmatch(r"Undone: the restore #\d+, 5 -> \d+ slots, N -> N tokens\.", first[0])
     assert first[1:] == [
-        "Further back with: refold undo fix-login (1 step left)",
+        "Further back with: refold undo fix-login",
         "Redo with: refold redo fix-login",
     ]
     assert as_json("show", "fix-login")["slots"] == pages[1]
@@ -137,7 +137,7 @@ def test_redo_comes_forward_again_step_by_step(url: str) -> None:
     lines = printed("redo", "fix-login").splitlines()
     assert lines[0].startswith("Redone: the compaction BATCH, 16 -> ")
     assert lines[1:] == [
-        "Further with: refold redo fix-login (1 step left)",
+        "Further with: refold redo fix-login",
         "Undo with: refold undo fix-login",
     ]
     assert as_json("show", "fix-login")["slots"] == pages[1]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from refold.core.model import View
 from refold.edges.chat.loop import Chat
 from refold.edges.commands.condense import FEEDBACK_TEXT, summary_of
+from refold.engine.context import Context
 from refold.errors import Invalid
 from refold.log.unfold import body_text
 
@@ -19,7 +20,7 @@ ASKED = "Condense this conversation."
 REQUEST = (
     f"{ASKED} Write a summary that can stand for all of it: what I asked for, what was done and "
     "decided, which files, names and values matter, and what is still to do. Call no tool. Once I "
-    "accept it, only my first request, its answer and your summary stay in front of you."
+    "accept it, only my first request, its answer, this request and your summary stay before you."
 )
 QUESTION = "Accept this summary? [y]es, [n]o, or say what is wrong with it:"
 
@@ -27,19 +28,39 @@ QUESTION = "Accept this summary? [y]es, [n]o, or say what is wrong with it:"
 def is_agreed(chat: Chat, wish: str) -> bool:
     """Lets the model write a summary, with the person's wish, and again with whatever the person
     says about it; gives whether one was accepted."""
-    text = _request(chat.context.view, wish)
+    text, head = _request(chat.context.view, wish), chat.context.view.head
     for _ in range(ROUNDS_MAX):
         chat.answer(text)
         if chat.failure or not summary_of(chat.context.view) or not chat.lines.can_ask:
             return False
-        answer = chat.lines.ask(QUESTION)
+        answer = _answer(chat)
         if answer.lower() in ("y", "yes"):
             return True
         if answer.lower() in ("", "n", "no"):
             break
         text = FEEDBACK_TEXT + answer
-    chat.shown.aside("Nothing left the page.")
+    chat.shown.aside(_left(chat.context, head))
     return False
+
+
+def _answer(chat: Chat) -> str:
+    """What the person says about the summary. A command is none: it would go to the model."""
+    for _ in range(ROUNDS_MAX):
+        answer = chat.lines.ask(QUESTION).strip()
+        if not answer.startswith("/"):
+            return answer
+        chat.shown.aside("Commands come after this question.")
+    return ""
+
+
+def _left(context: Context, head: int) -> str:
+    """What left the page although nothing was accepted: the request for a summary is a request
+    like any other, and may have needed room."""
+    made = [one.id for one in context.log.batches() if one.seq > head and one.live]
+    if not made:
+        return "Nothing left the page."
+    back = ", then ".join(f"/revert {id}" for id in reversed(made))
+    return f"No summary was accepted. To make room, older messages left the page; back with: {back}"
 
 
 def _request(view: View, wish: str) -> str:

@@ -297,8 +297,8 @@ class Chat:
         spent = self.context.stats().cost or 0.0
         if spent >= limit:
             reason = f"the limit of {dollars(limit)} is reached: {dollars(spent)} were billed"
-            hint = f"refold chat --resume {self.context.id} --cost-max {2 * limit:g} goes on"
-            raise Denied(reason, hint=hint)
+            words = ("--resume", self.context.id, "--cost-max", f"{2 * limit:g}")
+            raise Denied(reason, hint=f"{self.shown.screen.call('chat', '', *words)} goes on")
 
     # --- tools ---
 

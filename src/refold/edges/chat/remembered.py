@@ -1,4 +1,5 @@
-"""Which model a conversation was held with, so that `--continue` goes on with it.
+"""Which model a conversation was held with, so that `--continue` goes on with it; and what a user
+need not be told again.
 
 It is remembered in the user's own data folder and not in the log: a store may be part of a project
 that somebody else wrote, and a project never chooses where a conversation goes. Losing it costs a
@@ -42,6 +43,18 @@ def spec_of(store_url: str, conversation: str, environ: Mapping[str, str]) -> st
 def history_file(environ: Mapping[str, str]) -> Path:
     """Where the lines are kept that the user typed."""
     return data_folder(environ) / "refold" / "chat" / "history"
+
+
+def was_told(environ: Mapping[str, str]) -> bool:
+    """Whether the user was told before what a chat could have; from now on, they were."""
+    with suppress(OSError, RefoldError):
+        place = data_folder(environ) / "refold" / "chat" / "told"
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            place.touch(mode=0o600, exist_ok=False)
+        except FileExistsError:
+            return True
+    return False
 
 
 def _place(store_url: str, conversation: str, environ: Mapping[str, str]) -> Path:

@@ -129,7 +129,7 @@ def _requests(asked: str) -> Iterator[str]:
 
 
 def _is_summary(paragraph: str) -> bool:
-    return paragraph.startswith("[") and "not a new request" in paragraph
+    return _NOTICE.match(paragraph) is not None
 
 
 def _summary(messages: list[dict[str, Any]]) -> str:
@@ -159,6 +159,12 @@ def _quoted(result: str) -> str:
 
 _Found = re.Match[str]
 _ABOUT_A_SUMMARY = re.compile(r"condense\b|this is what I say about the summary", re.I)
+# How the texts begin that refold writes in the place of messages.
+_NOTICE = re.compile(
+    r"\[(?:\d+ earlier messages? (?:is|are) hidden|this earlier copy was removed|"
+    r"(?:Summary of|Background on) .*not a (?:new )?request|cleared\b|erased\])",
+    re.S,
+)
 _FILES = re.compile(r"<(file-[0-9a-f]+)[^>]*>.*?</\1>", re.S)
 
 

@@ -192,7 +192,9 @@ def _list(chat: Chat) -> None:
     for place, about in enumerate(found, start=1):
         title = title_of(chat.store, about.id, meta_of(chat.store, about).title or "")
         chat.shown.aside(("bold", f"@{place} {about.id}"), f"  {title}")
-    chat.shown.aside(("dim", "Go there with: /resume ID") if found else "There is none yet.")
+    chat.shown.aside(
+        ("dim", "Go there with: /resume @1, or /resume ID") if found else "There is none yet."
+    )
 
 
 def _condense(chat: Chat, given: condense.CondenseArguments) -> bool:
@@ -246,8 +248,8 @@ _OWN = (
     OwnCommand(
         name="condense",
         summary=COMMANDS["condense"].summary,
-        details="The model writes a summary; with TEXT, one that minds it, or a better one. You "
-        "accept it, or say what is wrong. Nothing is lost: /undo takes it back.",
+        details="The model writes a summary; with FEEDBACK, one that minds it, or a better one. "
+        "You accept it, or say what is wrong. Nothing is lost: /undo takes it back.",
         arguments=condense.CondenseArguments,
         run=_condense,
     ),

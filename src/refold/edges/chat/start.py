@@ -27,6 +27,7 @@ from refold.edges.chat.shown import Shown
 from refold.edges.chat.slash import OWN
 from refold.edges.chat.terminal import MODEL_ENV, greeting
 from refold.edges.chat.workspace import Workspace
+from refold.edges.cli.calling import at_places
 from refold.edges.commands.session import Session
 from refold.edges.displays.question import chosen
 from refold.edges.endpoints.model_names import PROVIDERS
@@ -122,7 +123,7 @@ def _usual(environ: Mapping[str, str]) -> str:
 def _offered(shown: Shown, lines: Lines) -> str:
     """Says what to set, and offers the scripted agent."""
     for line in EXPLAINED:
-        shown.aside(line)
+        shown.aside(at_places(line, shown.screen.places))
     if lines.can_ask and chosen(lines.ask, "Try the scripted agent now?") == "yes":
         return SCRIPTED
     raise Invalid("no model is named", hint="refold chat --model scripted needs no key")

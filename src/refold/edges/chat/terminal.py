@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from refold.display import one_line
 from refold.edges.chat.lines import Lines, PlainLines
-from refold.edges.chat.remembered import history_file
+from refold.edges.chat.remembered import history_file, was_told
+from refold.errors import install_hint
 
 if TYPE_CHECKING:
     from refold.edges.commands.chat import ChatArguments
@@ -36,7 +37,8 @@ def lines_for(screen: Screen, stdin: BinaryIO | None) -> Lines:
     if os.environ.get("TERM", "dumb") in ("", "dumb"):
         return plain
     if find_spec("prompt_toolkit") is None:
-        screen.line(("dim", "For completion and lasting history: pip install 'refold[chat]'"))
+        if not was_told(os.environ):
+            screen.line(("dim", f"For completion and lasting history: {install_hint('chat')}"))
         return plain
     from refold.edges.chat.prompt import PromptLines
 

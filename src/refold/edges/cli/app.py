@@ -20,6 +20,7 @@ import click
 
 from refold.checked import quoted
 from refold.display import is_text, nearest, one_line, suggestion
+from refold.edges.cli.calling import Place, at_places, places_of
 from refold.edges.cli.options import HELP, output_options, parameters
 from refold.edges.cli.screen import Screen
 from refold.edges.commands import COMMANDS, GROUPS, load
@@ -165,6 +166,7 @@ def _passes_on(command: Command[Any, Any]) -> bool:
 def _run_command(command: Command[Any, Any], screen: Screen, given: Mapping[str, Any]) -> None:
     """Runs a command with what the command line gave, and shows its result."""
     values = dict(given)
+    screen.places = places_of(command, given)
     session = Session(
         store_url=values.pop("store", None) if command.on != "nothing" else None,
         conversation=values.pop("conversation") if command.on == "conversation" else None,
@@ -172,7 +174,7 @@ def _run_command(command: Command[Any, Any], screen: Screen, given: Mapping[str,
         stdin=getattr(sys.stdin, "buffer", None),
         read_only=command.reads,
     )
-    with _naming(given), session:
+    with _naming(given, screen.places), session:
         result = command.run(session, command.arguments(**values))
         _show_result(command, screen, result)
     status = OUTCOMES[result.outcome][1]
@@ -181,12 +183,13 @@ def _run_command(command: Command[Any, Any], screen: Screen, given: Mapping[str,
 
 
 @contextlib.contextmanager
-def _naming(given: Mapping[str, Any]) -> Iterator[None]:
-    """What an error says to do next names the conversation that was asked for."""
+def _naming(given: Mapping[str, Any], places: tuple[Place, ...]) -> Iterator[None]:
+    """What an error says to do next names the conversation and the places that were asked for."""
     try:
         yield
     except RefoldError as error:
-        error.hint = with_id(error.hint, given.get("conversation") or "")
+        id = given.get("conversation") or ""
+        error.hint = at_places(with_id(error.hint, id), places, id)
         raise
 
 
@@ -287,7 +290,7 @@ def _report_usage(error: click.ClickException, screen: Screen) -> int:
         path = error.ctx.command_path
     if _misses_id(error):
         hint = f"{path} @1 is about the newest; refold list shows all"
-        _report(screen, "invalid", "no conversation is named (ID)", hint)
+        _report(screen, "invalid", "no conversation is named (ID)", _placed(hint, error))
         return OUTCOMES["invalid"][1]
     message = _in_one_line(error.format_message()).rstrip(".")
     if (
@@ -298,6 +301,13 @@ def _report_usage(error: click.ClickException, screen: Screen) -> int:
         message = f"no command is named that takes {short_line(error.option_name, 40)}"
     _report(screen, "invalid", message, f"{path} --help")
     return OUTCOMES["invalid"][1]
+
+
+def _placed(hint: str, error: click.ClickException) -> str:
+    """A hint with the places of a command line that could not be read to its end."""
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    name = ctx.command_path.removeprefix("refold ") if ctx else ""
+    return at_places(hint, places_of(load(name), ctx.params)) if ctx and name in COMMANDS else hint
 
 
 def _misses_id(error: click.ClickException) -> bool:

@@ -23,6 +23,7 @@ from msgspec import UNSET
 from msgspec.structs import astuple, fields
 
 from refold.display import one_line, visible
+from refold.edges.cli.calling import Place, in_chat, in_shell
 from refold.edges.commands.command import Part, Progress, Result, builtins_of
 from refold.edges.commands.text import short_line
 from refold.edges.displays.question import chosen
@@ -72,6 +73,7 @@ class Screen:
     ) -> None:
         self.out = out or sys.stdout
         self.is_shell = is_shell
+        self.places: tuple[Place, ...] = ()  # where this call was told to work
         self.json_output, self.no_color = json_output, no_color
         self.is_utf8 = is_utf8(self.out, os.environ)
         self.is_terminal = self.out.isatty()
@@ -106,10 +108,11 @@ class Screen:
         self.out.write("\x1b[H\x1b[J")
 
     def call(self, name: str, conversation: str = "", *words: str) -> str:
-        """How a command is written here: `refold undo ID` in a shell, `/undo` in a chat, which
-        has its conversation."""
-        first = ("refold", name, conversation) if self.is_shell else (f"/{name}",)
-        return " ".join(word for word in (*first, *words) if word)
+        """How a command is written here: `refold undo ID` in a shell, with the places of this
+        call, `/undo` in a chat, which has its conversation. Each word is one value."""
+        if not self.is_shell:
+            return in_chat(name, words)
+        return in_shell(name, (conversation, *words) if conversation else words, self.places)
 
     def line(self, *parts: Part, hang: int | None = None) -> None:
         """Prints parts of one line, or of several if a text has newlines. Where a line is broken,

@@ -80,7 +80,8 @@ def show(ended: ChatEnded, screen: Screen) -> None:
         return
     # Beside the output: in a pipe, that is what was replied.
     kept = f"{number(ended.messages, 'message')} kept"
-    screen.note(f"{kept}; go on with: refold chat --resume {ended.conversation}")
+    again = screen.call("chat", "", "--resume", ended.conversation)
+    screen.note(f"{kept}; go on with: {again}")
 
 
 COMMAND = Command(

@@ -40,8 +40,8 @@ def show(marked: Marked, screen: Screen) -> None:
     name = short_line(marked.name, 80)
     moved = f", and no longer #{marked.moved_from}" if marked.moved_from else ""
     screen.line(("bold", f'"{name}"'), f" is {marked.conversation} at #{marked.seq}{moved}.")
-    quoted = f'"{name}"' if " " in name else name
-    screen.line(("dim", f"Go back with: {screen.call('restore', marked.conversation, quoted)}"))
+    back = screen.call("restore", marked.conversation, marked.name)
+    screen.line(("dim", f"Go back with: {back}"))
 
 
 COMMAND = Command(

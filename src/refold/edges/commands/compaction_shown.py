@@ -4,6 +4,7 @@ way back. `compact`, `context prune` and `context summarize` share it."""
 from __future__ import annotations
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from refold.display import one_line
 from refold.edges.commands.command import Screen
@@ -18,7 +19,12 @@ ITEMS_SHOWN = 20
 SUMMARY_CHARS = 80
 
 
-def show(done: Planned | Compacted, screen: Screen) -> None:
+def show(done: Planned | Compacted, screen: Screen, *, aims: bool = True) -> None:
+    """With `aims`, a target and the reason for each item were what it went by; a person who
+    decided what stays is told neither."""
+    if not aims:
+        items = tuple(replace(item, reason="") for item in done.items)
+        done = replace(done, items=items, target=0, reached=True)
     if isinstance(done, Planned):
         _show_plan(done, screen)
     elif done.batch and done.box is True:
@@ -33,9 +39,8 @@ def _show_plan(plan: Planned, screen: Screen) -> None:
     if not plan.edits:
         screen.line(f"Nothing would be done: {plan.reason}.")
         return
-    sizes = (
-        f"{plan.tokens_before:,} -> {number(plan.tokens_after, 'token')}, target {plan.target:,}"
-    )
+    target = f", target {plan.target:,}" if plan.target else ""
+    sizes = f"{plan.tokens_before:,} -> {number(plan.tokens_after, 'token')}{target}"
     screen.line(
         ("bold", f"Plan by {short_line(plan.strategy, 200)}"), f": {sizes}. Nothing was changed."
     )
@@ -88,7 +93,7 @@ def _show_effect(done: Compacted, screen: Screen) -> None:
 def _show_items(done: Compaction, screen: Screen) -> None:
     for item in done.items[:ITEMS_SHOWN]:
         sizes = f"{item.tokens_before:,} -> {number(item.tokens_after, 'token')}"
-        reason = f"  {short_line(item.reason, 100)}"
+        reason = f"  {short_line(item.reason, 100)}" if item.reason else ""
         screen.line(f"  {item.handle} {item.action}, {sizes}", ("dim", reason))
     if len(done.items) > ITEMS_SHOWN:
         screen.line(f"  ... +{len(done.items) - ITEMS_SHOWN:,} more")

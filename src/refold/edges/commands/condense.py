@@ -2,7 +2,7 @@
 person accepts it.
 
 The summary is the newest message of the page, so nothing is written for a person who only looks:
-`--accept` leaves the first pair and the last one on the page, a TEXT says what is wrong with the
+`--accept` leaves the first pair and the last one on the page, FEEDBACK says what is wrong with the
 summary and goes to the model instead, and nothing leaves the page. It is a compaction like any
 other: one batch, which `undo` takes back. Neighbours: the preset `condense` of `hide` chooses what
 goes; a chat asks its model for the summary first (`edges.chat.condense`).
@@ -14,6 +14,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from refold.core.laws import calls_of
 from refold.core.model import View
 from refold.edges.commands.command import TEXT, Arguments, Command, Result, Screen
 from refold.edges.commands.compact import CompactArguments
@@ -28,7 +29,8 @@ FEEDBACK = Meta(
     description="What is wrong with the summary, for the model; nothing leaves the page.",
     extra=TEXT,
 )
-ACCEPT = Meta(description="Take everything but the first pair and the summary off the page.")
+ACCEPT = Meta(description="Take everything but the first pair and the last one off the page.")
+NO_SUMMARY = "there is no summary to accept: the newest message is not words of the assistant"
 FEEDBACK_TEXT = "This is what I say about the summary; write it again with that:\n\n"
 
 
@@ -54,13 +56,15 @@ def run(session: Session, arguments: CondenseArguments) -> Condensing:
     feedback = arguments.feedback.strip()
     if feedback and arguments.accept:
         reason = "a summary is either accepted, or answered by what is wrong with it"
-        raise Invalid(reason, hint="give --accept, or a TEXT")
+        raise Invalid(reason, hint="give --accept, or FEEDBACK")
     return _answered(session, feedback) if feedback else _condensed(session, arguments.accept)
 
 
 def _condensed(session: Session, accept: bool) -> Condensing:
     with session.context() as context:
         id, summary = context.id, summary_of(context.view)
+    if accept and not summary:
+        raise Invalid(NO_SUMMARY, hint="let the agent answer first, then accept what it wrote")
     given = CompactArguments(
         strategies=("hide",), settings=("preset=condense",), dry_run=not accept
     )
@@ -78,18 +82,19 @@ def _answered(session: Session, feedback: str) -> Condensing:
 
 
 def summary_of(view: View) -> str:
-    """The newest message of the page, if the assistant wrote it; else nothing."""
+    """The newest message of the page, if the assistant wrote it and calls no tool in it; else
+    nothing."""
     newest = view.slots[-1] if view.slots else None
     if newest is None or newest.standin or newest.message.role != "assistant":
         return ""
-    return body_text(newest.message)
+    return "" if calls_of(newest.message) else body_text(newest.message)
 
 
 def show(condensing: Condensing, screen: Screen) -> None:
     if condensing.planned is not None:
         _show_proposal(condensing, condensing.planned, screen)
     elif condensing.done is not None:
-        show_compaction(condensing.done, screen)
+        show_compaction(condensing.done, screen, aims=False)
     else:
         told = f"The model reads it as #{condensing.seq}, with the next request"
         screen.line(f"{told}. Nothing left the page.")
@@ -100,19 +105,18 @@ def _show_proposal(condensing: Condensing, planned: Planned, screen: Screen) -> 
         screen.line(("bold", "The summary that would stay:"))
         screen.block(condensing.summary)
     else:
-        told = "The newest message is not the assistant's, so no summary would stay."
-        screen.line(("yellow", told))
-    show_compaction(planned, screen)
-    if planned.edits:
+        screen.line(("yellow", f"{NO_SUMMARY[0].upper()}{NO_SUMMARY[1:]}."))
+    show_compaction(planned, screen, aims=False)
+    if planned.edits and condensing.summary:
         id = condensing.conversation
         screen.line(f"Accept it with: {screen.call('condense', id, '--accept')}")
-        screen.line(f"Or say what is wrong: {screen.call('condense', id, 'TEXT')}")
+        screen.line(f"Or say what is wrong: {screen.call('condense', id, 'FEEDBACK')}")
 
 
 COMMAND = Command(
     name="condense",
     details="The newest message, if the assistant wrote it, is the summary. Without --accept and "
-    "TEXT, shows what would stay and what would go. Nothing is lost: undo takes it back.",
+    "FEEDBACK, shows what would stay and what would go. Nothing is lost: undo takes it back.",
     arguments=CondenseArguments,
     run=run,
     show=show,

@@ -141,7 +141,8 @@ def _usage(result: Explained, screen: Screen) -> str:
     id = "ID" if result.on == "conversation" else ""
     words = [one.usage for one in result.arguments]
     options = ["[OPTIONS]"] if result.options else []
-    return screen.call(result.name, id, *words, *options)
+    # What is to be filled in is not a value: it is not quoted.
+    return " ".join((screen.call(result.name, id), *words, *options))
 
 
 def _show_taken(rows: tuple[Taken, ...], screen: Screen) -> None:

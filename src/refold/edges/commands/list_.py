@@ -45,9 +45,11 @@ class ListArguments(Arguments, frozen=True, kw_only=True):
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """What the list says of one conversation; `damaged` says why it cannot be read."""
+    """What the list says of one conversation; `position` is its place among all of the store,
+    by which `@1` names it; `damaged` says why it cannot be read."""
 
     id: str
+    position: int
     names: tuple[str, ...]
     title: str
     preview: str
@@ -83,11 +85,12 @@ def run(session: Session, arguments: ListArguments) -> Listed:
     store = session.store
     folder = "" if arguments.folder is None else str(Path(arguments.folder).resolve())
     chosen = newest(store, tag=arguments.tag, folder=folder)[: arguments.limit]
-    rows = tuple(_row(store, about) for about in chosen)
+    places = {about.id: place for place, about in enumerate(newest(store), start=1)}
+    rows = tuple(_row(store, about, places.get(about.id, 0)) for about in chosen)
     return Listed(store=store.url, conversations=rows, tag=arguments.tag, folder=folder)
 
 
-def _row(store: Store, about: Conversation) -> Row:
+def _row(store: Store, about: Conversation, position: int) -> Row:
     """What the list shows of a conversation, also of one that cannot be read."""
     sizes, damaged, title = None, "", ""
     try:
@@ -100,6 +103,7 @@ def _row(store: Store, about: Conversation) -> Row:
     about = described(store, about)
     return Row(
         id=about.id,
+        position=position,
         names=about.names,
         title=title or title_of(store, about.id, about.title),
         preview=preview(store, about.id),
@@ -158,7 +162,7 @@ def show(listed: Listed, screen: Screen) -> None:
         held = f" that were held in {listed.folder}" if listed.folder else ""
         screen.line(f"There are no conversations{tagged}{held} in {listed.store}.")
         return
-    heads: tuple[str, ...] = ("ID", "TITLE", ">MESSAGES", ">TOKENS", "UPDATED", "PARENT")
+    heads: tuple[str, ...] = ("ID", "AS", "TITLE", ">MESSAGES", ">TOKENS", "UPDATED", "PARENT")
     rows = [_cells(row) for row in listed.conversations]
     if any(row.names for row in listed.conversations):
         names = [_names(row) for row in listed.conversations]
@@ -171,7 +175,9 @@ def show(listed: Listed, screen: Screen) -> None:
 def _cells(row: Row) -> tuple[str, ...]:
     title = f"[damaged] {row.title}" if row.damaged else row.title
     parent = f"{row.parent}#{row.parent_seq}" if row.parent else ""
-    return row.id, title, _count(row.messages), _count(row.tokens), moment(row.updated_ms), parent
+    place = f"@{row.position}" if row.position else ""
+    counts = _count(row.messages), _count(row.tokens)
+    return row.id, place, title, *counts, moment(row.updated_ms), parent
 
 
 def _names(row: Row) -> str:
@@ -184,8 +190,8 @@ def _count(count: int | None) -> str:
 
 COMMAND = Command(
     name="list",
-    details="Wherever an ID is asked for, @1 is the first of this list, @2 the second; a name that "
-    "only one conversation has will do as well.",
+    details="Wherever an ID is asked for, @1 is the newest of the store, @2 the one before it; a "
+    "name that only one conversation has will do as well.",
     on="store",
     reads=True,
     arguments=ListArguments,

@@ -59,8 +59,8 @@ def show_pins(pinned: Pinned, screen: Screen, *, done: str, back: str) -> None:
         screen.line("Nothing was changed: it was so already.")
     screen.line(f"Pins of {pinned.conversation} now: {_names(pinned.pins) or 'none'}.")
     if pinned.changed:
-        seqs = " ".join(map(str, pinned.changed))
-        screen.line(("dim", f"Undo with: {screen.call(back, pinned.conversation, seqs)}"))
+        undo = screen.call(back, pinned.conversation, *map(str, pinned.changed))
+        screen.line(("dim", f"Undo with: {undo}"))
 
 
 def _names(seqs: tuple[int, ...]) -> str:

@@ -50,8 +50,8 @@ def show(result: Points, screen: Screen) -> None:
     else:
         makes = screen.call("checkpoint", id, "NAME")
         screen.line(f"{id} has no listed points; {makes} makes one.")
-    every = f"any seq from 1 to {result.head} will do"
-    back = screen.call("restore", id, "SEQ or NAME", "--dry-run")
+    every = f"POINT is a name, or any seq from 1 to {result.head}"
+    back = screen.call("restore", id, "POINT", "--dry-run")
     screen.line(("dim", f"Go back with: {back} ({every})"))
 
 

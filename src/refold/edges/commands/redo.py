@@ -6,7 +6,7 @@ from msgspec.structs import asdict
 
 from refold.edges.commands.command import Command, Screen
 from refold.edges.commands.session import Session
-from refold.edges.commands.text import number, show_undo
+from refold.edges.commands.text import show_undo
 from refold.edges.commands.undo import (
     Step,
     StepArguments,
@@ -34,9 +34,8 @@ def show(step: Redone, screen: Screen) -> None:
         return
     show_step(step, screen, done="Redone")
     if step.redo_steps:
-        left = number(step.redo_steps, "step")
         further = screen.call("redo", step.conversation)
-        screen.line(("dim", f"Further with: {further} ({left} left)"))
+        screen.line(("dim", f"Further with: {further}"))
     show_undo(step.conversation, screen, files=bool(step.changes))
 
 

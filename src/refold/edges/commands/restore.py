@@ -216,7 +216,8 @@ def _show_billed(billed: Billed, screen: Screen) -> None:
         tokens = (
             f"{number(billed.input, 'token')} in, {billed.output:,} out, {dollars(billed.cost)}"
         )
-        screen.line(f"{number(billed.calls, 'call')} since stay billed: {tokens}.")
+        verb = "stays" if billed.calls == 1 else "stay"
+        screen.line(f"{number(billed.calls, 'call')} since then {verb} billed: {tokens}.")
 
 
 COMMAND = Command(

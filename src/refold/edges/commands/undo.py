@@ -47,8 +47,9 @@ class Step(PageChange, frozen=True, kw_only=True):
     `kind` is none if there was nothing to do. `purpose` is what the batch was for.
     `made_room` is the batch by which the messages `left_out` had to leave: with them the page
     would have `tokens_whole`, and `tokens_max` fit. `pause_tokens` must come before a page that
-    is full is compacted again. The counts say how many steps are possible now. `changes` are the
-    files that were put back."""
+    is full is compacted again. The counts say how many changes stand and how many are undone now:
+    an undone restore lets those stand again that it had switched off. `changes` are the files
+    that were put back."""
 
     kind: ChangeKind
     batch: str
@@ -165,9 +166,8 @@ def show(step: Undone, screen: Screen) -> None:
             "There is nothing left to undo." if step.redo_steps else "There is nothing to undo."
         )
     if step.undo_steps:
-        steps = number(step.undo_steps, "step")
         further = screen.call("undo", step.conversation)
-        screen.line(("dim", f"Further back with: {further} ({steps} left)"))
+        screen.line(("dim", f"Further back with: {further}"))
     if step.redo_steps:
         words = ("--files",) if step.changes else ()
         screen.line(("dim", f"Redo with: {screen.call('redo', step.conversation, *words)}"))

@@ -63,7 +63,7 @@ class Overview(Struct, frozen=True, kw_only=True):
 
 def overview_lines(seen: Overview, zone: tzinfo | None = None, call: Call = in_chat) -> list[str]:
     """The lines, and how to see more."""
-    hints = [f"Run '{call(name)}' to see all {name}" for name in ("messages", "artifacts")]
+    hints = [f"Run {_marked(call(name))} to see all {name}" for name in ("messages", "artifacts")]
     return [
         "Context Summary",
         "",
@@ -73,6 +73,11 @@ def overview_lines(seen: Overview, zone: tzinfo | None = None, call: Call = in_c
         "",
         *hints,
     ]
+
+
+def _marked(call: str) -> str:
+    """A command between quotes, of another kind than those that are in it."""
+    return f"`{call}`" if "'" in call else f"'{call}'"
 
 
 def _facts(seen: Overview, zone: tzinfo | None) -> Iterator[str]:

@@ -21,7 +21,7 @@ import msgspec
 
 from refold.conversations.importer import open_regular_file
 from refold.edges.importers.entry import Entry, Unread, Where
-from refold.errors import Invalid, RefoldError, Unavailable
+from refold.errors import Invalid, RefoldError, Unavailable, install_hint
 from refold.system.moments import HAPPENED_MS_MAX
 
 LINE_BYTES_MAX = 64 << 20
@@ -126,7 +126,7 @@ def _zstd(file: BinaryIO, path: Path) -> io.RawIOBase:
     try:
         from backports import zstd  # type: ignore[import-not-found,unused-ignore]
     except ImportError as error:
-        hint = 'install the extra: pip install "refold[zstd]", or unpack it with zstd -d'
+        hint = f"{install_hint('zstd')}; or unpack it with zstd -d"
         raise Unavailable(f"{path.name} is packed with zstd", hint=hint) from error
     limit = {zstd.DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG_MAX}
     return _Guarded(zstd.ZstdFile(file, options=limit), zstd.ZstdError)

@@ -25,7 +25,7 @@ from msgspec import Struct, field
 from refold import decoding
 from refold.edges.proxy.limits import Limits
 from refold.edges.server.http_settings import BACKLOG, SETTINGS
-from refold.errors import Invalid, Unavailable
+from refold.errors import Invalid, Unavailable, install_hint
 
 if TYPE_CHECKING:
     import uvicorn
@@ -85,7 +85,7 @@ def checked(given: Given) -> Given:
 def check_packages() -> None:
     """Unavailable, with the extra that brings it, if the package that serves is not there."""
     if importlib.util.find_spec("uvicorn") is None:
-        raise Unavailable("the proxy needs uvicorn", hint="pip install 'refold[proxy]'")
+        raise Unavailable("the proxy needs uvicorn", hint=install_hint("proxy"))
 
 
 def url_of(given: Given) -> str:

@@ -34,7 +34,7 @@ from refold.edges.server.limits import Limits
 from refold.edges.server.metrics import Shared
 from refold.edges.server.orgs import Orgs
 from refold.edges.server.tokens import Tokens
-from refold.errors import Denied, Invalid, Unavailable
+from refold.errors import Denied, Invalid, Unavailable, install_hint
 from refold.stores import hints_of
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def checked(given: Given) -> str:
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         said = f"the team server needs {' and '.join(missing)}"
-        raise Unavailable(said, hint="pip install 'refold[server]'")
+        raise Unavailable(said, hint=install_hint("server"))
     _check_name(given)
     _check_certificate(given)
     orgs = Orgs(given.store)

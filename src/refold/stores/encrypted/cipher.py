@@ -11,7 +11,7 @@ import os
 from functools import lru_cache
 from typing import Protocol
 
-from refold.errors import Invalid
+from refold.errors import Invalid, install_hint
 
 NONCE_BYTES, TAG_BYTES = 12, 16
 
@@ -58,6 +58,6 @@ def aead(secret: bytes) -> Aead:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ModuleNotFoundError as error:
         said = "a key in the store's URL needs the package cryptography (refold[encrypted])"
-        raise Invalid(said, hint="pip install 'refold[encrypted]'") from error
+        raise Invalid(said, hint=install_hint("encrypted")) from error
     cipher: Aead = AESGCM(secret)
     return cipher

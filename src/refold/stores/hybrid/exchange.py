@@ -377,7 +377,8 @@ def _check_chain(store: Store, id: str, events: Sequence[Event], after: int, bef
         if event.by == ENCRYPTED:
             refuse_encrypted(store, id, event)
     for fault in codec.check(events, after=after, before=before):
-        raise Corrupt(f"{store.url}: {id}: {fault}", hint="refold verify on the far store")
+        hint = "verify the far store: refold verify --store URL"
+        raise Corrupt(f"{store.url}: {id}: {fault}", hint=hint)
 
 
 def _copy_content(digest: str, source: Store, target: Store) -> int:

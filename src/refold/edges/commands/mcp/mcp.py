@@ -16,11 +16,11 @@ from msgspec import Meta
 
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
-from refold.errors import Unavailable
+from refold.errors import Unavailable, install_hint
 from refold.settings.sources import default_store
 
 TOKEN = "REFOLD_MCP_TOKEN"
-HINT = "pip install 'refold[mcp]'"
+HINT = install_hint("mcp")
 CONVERSATION = Meta(
     description="The conversation that is meant where a call names none; the newest unless given.",
     extra={"metavar": "ID"},

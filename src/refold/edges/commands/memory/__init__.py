@@ -90,9 +90,12 @@ def _note(session: Session, reason: str) -> None:
 
 
 def entry_meant(memory: SemanticMemory, typed: str) -> str:
-    """The entry of that id, or the only one that begins so; what is neither, as it was typed. What
-    every id begins with names none."""
-    known = [] if ID_PREFIX.startswith(typed) else memory.ids(typed)
+    """The entry of that id, or the only one that begins so; what is neither, as it was typed.
+    Invalid for what every id begins with, however many there are."""
+    if ID_PREFIX.startswith(typed):
+        said = f"every id begins with {quoted(ID_PREFIX)}, so {quoted(typed)} names no entry"
+        raise Invalid(said, hint="refold memory list has the ids of all entries")
+    known = memory.ids(typed)
     if typed in known or not known:
         return typed
     if len(known) > 1:

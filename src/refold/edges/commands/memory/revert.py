@@ -39,8 +39,8 @@ def show(taken: TakenBack, screen: Screen) -> None:
     change = taken.change
     said = f": {short_line(change.content, 60)}" if change.content else ""
     screen.line(f"Change {change.seq} ({change.what}) is taken back{said}")
-    scope = "" if change.scope == "project" else f" --scope {change.scope}"
-    back = screen.call("memory revert", "", f"{taken.by}{scope}")
+    scope = () if change.scope == "project" else ("--scope", change.scope)
+    back = screen.call("memory revert", "", str(taken.by), *scope)
     screen.line(f"Bring it back with: {back}")
 
 
