@@ -68,6 +68,19 @@ def test_somebody_who_writes_meanwhile_loses_nothing(store: Store, tmp_path: Pat
     assert imported(store, path).sessions[0].new == 0
 
 
+@pytest.mark.parametrize("lines", [transcripts.parallel(), transcripts.rollout()])
+def test_a_conversation_begins_when_its_session_did(
+    store: Store, tmp_path: Path, lines: list[transcripts.Line]
+) -> None:
+    report = imported(store, write(tmp_path / "a.jsonl", lines))
+    id = report.sessions[0].conversation
+    began = {"claude-code": 1_777_630_272_000, "codex": 1_781_773_158_573}[report.source]
+    stats = Context(store, id).stats()
+    assert stats.created_ms == store.conversation(id).at_ms == began
+    assert stats.created_ms <= stats.updated_ms
+    assert stats.oldest_age_ms > 24 * 3_600_000
+
+
 # --- Claude Code ---
 
 
