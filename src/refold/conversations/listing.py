@@ -8,7 +8,6 @@ store below, `names` knows names, `deleter` sweeps in this order, the command li
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from os.path import normpath
 from pathlib import PurePath
 
@@ -146,11 +145,12 @@ def title_of(store: Store, conversation: str, given: str) -> str:
     return given or preview(store, conversation) or UNTITLED
 
 
-def preview(store: Store, conversation: str) -> str:
-    """How the conversation began: the first words that a user typed, on one line, without secrets.
-    Taken out before the cut: half of a secret is not recognized any more."""
+def preview(store: Store, conversation: str, *, after: int = 0) -> str:
+    """How the conversation began, or went on after a seq: the first words that a user typed, on
+    one line, without secrets. Taken out before the cut: half of a secret is not recognized any
+    more."""
     try:
-        words = _first_words(store, conversation)
+        words = _first_words(store, conversation, after)
     except NotFound:
         return ""  # nothing was written yet
     except RefoldError as error:
@@ -163,25 +163,19 @@ def preview(store: Store, conversation: str) -> str:
     return cut(redacted(words[:REDACTED_CHARS]), PREVIEW_CHARS)
 
 
-def _first_words(store: Store, conversation: str) -> str:
+def _first_words(store: Store, conversation: str, after: int) -> str:
     """The first words that a user typed; where nobody typed any, the first that a program said
     for him."""
-    first = ""
-    for event in store.read(conversation, limit=PREVIEW_EVENTS):
-        said = _user_texts(decode(event))
-        words = words_typed(said)
-        if words:
-            return words
-        first = first or one_line(" ".join(said))
-    return first
-
-
-def words_typed(texts: Sequence[str]) -> str:
-    """What a person typed of these texts, on one line."""
     # Late: a status line, which needs nobody's words, loads this module.
     from refold.conversations.typed import typed
 
-    return one_line(" ".join(filter(None, map(typed, texts))))
+    first = ""
+    for event in store.read(conversation, after=after, limit=PREVIEW_EVENTS):
+        said = _user_texts(decode(event))
+        if words := one_line(" ".join(filter(None, map(typed, said)))):
+            return words
+        first = first or one_line(" ".join(said))
+    return first
 
 
 def _user_texts(body: object) -> list[str]:

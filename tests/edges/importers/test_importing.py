@@ -309,6 +309,10 @@ def test_a_fork_that_was_begun_and_not_finished_is_gone_on_with(
     sessions = import_file(store, Config(), file, branches=True).sessions
     [fork] = [one for one in sessions if "left" in one.conversation]
     assert texts(store, fork.conversation)[-1] == "The way that was left."
+    assert fork.title == "The way that was left."
+    heads = {about.id: about.head for about in store.conversations()}
+    import_file(store, Config(), file, branches=True)
+    assert {about.id: about.head for about in store.conversations()} == heads
     assert imported(store, file).sessions[0].left == 1
 
 
