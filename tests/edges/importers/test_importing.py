@@ -303,7 +303,7 @@ def test_a_fork_that_was_begun_and_not_finished_is_gone_on_with(
     store: Store, tmp_path: Path
 ) -> None:
     file = write(tmp_path / "a.jsonl", branched())
-    imported(store, file)
+    assert imported(store, file).sessions[0].left == 1
     with Context(store, CLAUDE) as main:
         main.fork(f"{CLAUDE[:64]}-left-u2"[:64], at=2).close()
     sessions = import_file(store, Config(), file, branches=True).sessions
@@ -313,7 +313,9 @@ def test_a_fork_that_was_begun_and_not_finished_is_gone_on_with(
     heads = {about.id: about.head for about in store.conversations()}
     import_file(store, Config(), file, branches=True)
     assert {about.id: about.head for about in store.conversations()} == heads
-    assert imported(store, file).sessions[0].left == 1
+    assert imported(store, file).sessions[0].left == 0, "it has its fork"
+    grown = write(file, [*branched(), user("u5", "r1", "One more way."), user("u6", "u4", "Yes.")])
+    assert imported(store, grown).sessions[0].left == 2
 
 
 # --- Codex ---

@@ -95,7 +95,7 @@ def import_file(
             with _collecting_rarely():
                 place = _Place(store, config, path, found, id or own, own)
                 report = _followed(place, advance)
-                return _with_branches(place, report) if branches else report
+                return _with_branches(place, report) if branches else _without_forked(place, report)
         except Overtaken as error:
             overtaken = error
     raise overtaken
@@ -169,6 +169,17 @@ def _with_branches(place: _Place, report: Report) -> Report:
             _name(place.store, follower.context)
         sessions.append(_session(place.store, follower))
     return replace(report, sessions=sessions)
+
+
+def _without_forked(place: _Place, report: Report) -> Report:
+    """The same; what was left counts no more once every branch has its fork."""
+    find = place.found.branches
+    if find is None or not any(session.left for session in report.sessions):
+        return report
+    names = [branch.name for branch in find(Lines(place.path), BRANCHES_MAX)]
+    if not names or not all(_is_there(place.store, _part(place.main, name)) for name in names):
+        return report
+    return replace(report, sessions=[replace(session, left=0) for session in report.sessions])
 
 
 def _forked(place: _Place, branch: Branch) -> bool:
