@@ -8,9 +8,12 @@ from functools import partial
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 import refold
 from refold.conversations import deleter, listing
+from refold.conversations.typed import typed
 from refold.edges.cli.app import Commands
 from refold.errors import Invalid, NotFound
 from refold.log.log import Log
@@ -191,3 +194,46 @@ def test_artifacts_are_counted_once_by_content_everywhere(store, tmp_path, remov
     assert counted == checked == 3 - removed
     assert f"Artifacts: {counted} (" in shown
     assert f"- Artifacts: {counted} (" in (tmp_path / "x.md").read_text()
+
+
+RULES = "# AGENTS.md instructions for /home/u\n\n<INSTRUCTIONS>\nBe brief.\n</INSTRUCTIONS>"
+PLACE = "<environment_context>\n  <cwd>/home/u</cwd>\n</environment_context>"
+COMMAND = (
+    "<command-message>review is running</command-message>\n<command-name>/review</command-name>"
+)
+
+
+@pytest.mark.parametrize(
+    ("messages", "title"),
+    [
+        ([[RULES, PLACE], ["fix the tests"]], "fix the tests"),
+        ([[f"{RULES}\n{PLACE}\nfix the tests"]], "fix the tests"),
+        ([["<user_instructions>\nx\n</user_instructions>"], [PLACE], ["go on"]], "go on"),
+        ([[COMMAND]], "/review"),
+        ([[f"{COMMAND}\n<command-args>src/a.py</command-args>"]], "/review src/a.py"),
+        ([["<div>what is this</div>"]], "<div>what is this</div>"),
+        ([["<a_b> never closed"]], "<a_b> never closed"),
+        ([[PLACE]], "<environment_context> <cwd>/home/u</cwd> </environment_context>"),
+        ([["a < b and # AGENTS.md instructions"]], "a < b and # AGENTS.md instructions"),
+    ],
+)
+def test_a_title_is_made_of_what_a_person_typed(store, messages, title):
+    with refold.open("typed", store=store, embedder=False) as context:
+        for texts in messages:
+            parts = [{"type": "text", "text": text} for text in texts]
+            context.append({"role": "user", "content": parts})
+    assert listing.title_of(store, "typed", "") == title
+
+
+@given(
+    st.lists(st.from_regex(r"[a-z]{1,8}[-_][a-z]{1,8}", fullmatch=True), max_size=4),
+    st.from_regex(r"[a-z][a-z ]{0,20}[a-z]", fullmatch=True),
+    st.text(alphabet="ab <>/-_\n", max_size=30),
+)
+def test_whatever_elements_a_program_puts_in_front_the_words_stay(names, words, inner):
+    front = "".join(
+        f"<{name}>{inner.replace('</', '')}</{name}>\n"
+        for name in names
+        if not name.startswith("command-")
+    )
+    assert typed(front + words) == words

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
+from refold import dialects
 from refold.core.model import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from refold.dialects import anthropic, openai_chat
 
@@ -457,3 +458,27 @@ def test_what_is_lost_is_said_once() -> None:
         [user(), *[answer(Thinking("t", "s"), Text("a"), dialect="anthropic")] * 50], lost
     )
     assert lost == ["thinking from anthropic is not sent to openai_chat"]
+
+
+SILENT: list[dict[str, Any]] = [
+    {"type": "reasoning", "content": None, "summary": []},
+    {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"},
+    {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"query": "q"}},
+    {"type": "message", "role": "assistant", "status": "completed", "content": []},
+    {"role": "assistant", "content": [{"type": "output_text", "text": ""}]},
+    {"role": "assistant", "content": [{"type": "thinking", "thinking": "t", "signature": "s"}]},
+    {"role": "model", "parts": [{"text": "t", "thought": True, "thoughtSignature": "s"}]},
+]
+
+
+@pytest.mark.parametrize("silent", SILENT)
+@pytest.mark.parametrize("name", dialects.DIALECTS)
+def test_an_answer_of_which_nothing_can_be_said_is_never_an_empty_one(
+    silent: dict[str, Any], name: str
+) -> None:
+    context = refold.open("x", store="memory:", model="gpt-4o", embedder=False)
+    context.extend([{"role": "user", "content": "q"}, silent, {"role": "user", "content": "r"}])
+    for shown in context.page(name):
+        message = shown.message
+        content = message.get("content", message.get("parts", "item"))
+        assert content not in ("", [], None, [{"text": ""}]), message

@@ -29,7 +29,7 @@ from refold.stores.protocol import Store
 
 FOLDER = "cwd"  # in the metadata: the folder that a conversation was held in
 PREVIEW_CHARS = 80
-PREVIEW_EVENTS = 20
+PREVIEW_EVENTS = 40
 REDACTED_CHARS = 2_000
 UNTITLED = "Untitled"
 POSITION_DIGITS = 18
@@ -145,31 +145,45 @@ def title_of(store: Store, conversation: str, given: str) -> str:
     return given or preview(store, conversation) or UNTITLED
 
 
-def preview(store: Store, conversation: str) -> str:
-    """How the conversation began: the first words of a user, on one line, without secrets. Taken
-    out before the cut: half of a secret is not recognized any more."""
+def preview(store: Store, conversation: str, *, after: int = 0) -> str:
+    """How the conversation began, or went on after a seq: the first words that a user typed, on
+    one line, without secrets. Taken out before the cut: half of a secret is not recognized any
+    more."""
     try:
-        for event in store.read(conversation, limit=PREVIEW_EVENTS):
-            words = _user_words(decode(event))
-            if words:
-                from refold.redaction import redacted
-
-                return cut(redacted(words[:REDACTED_CHARS]), PREVIEW_CHARS)
+        words = _first_words(store, conversation, after)
     except NotFound:
         return ""  # nothing was written yet
     except RefoldError as error:
         # A list shows what it can; `refold verify` says what is wrong.
         return f"[{error.code}]"
-    return ""
-
-
-def _user_words(body: object) -> str:
-    """What a user says in an event, on one line, without his program's reminders;
-    nothing if it is not a user's."""
-    if not isinstance(body, Message) or body.role != "user":
+    if not words:
         return ""
+    from refold.redaction import redacted
+
+    return cut(redacted(words[:REDACTED_CHARS]), PREVIEW_CHARS)
+
+
+def _first_words(store: Store, conversation: str, after: int) -> str:
+    """The first words that a user typed; where nobody typed any, the first that a program said
+    for him."""
     # Late: a status line, which needs nobody's words, loads this module.
+    from refold.conversations.typed import typed
+
+    first = ""
+    for event in store.read(conversation, after=after, limit=PREVIEW_EVENTS):
+        said = _user_texts(decode(event))
+        if words := one_line(" ".join(filter(None, map(typed, said)))):
+            return words
+        first = first or one_line(" ".join(said))
+    return first
+
+
+def _user_texts(body: object) -> list[str]:
+    """What a user says in an event, without his program's reminders; nothing if it is not a
+    user's."""
+    if not isinstance(body, Message) or body.role != "user":
+        return []
     from refold.log.front import without_reminders
 
-    said = [block for block in body.blocks if not isinstance(block, ToolResult)]
-    return one_line(without_reminders(" ".join(map(text_of, said))))
+    said = (block for block in body.blocks if not isinstance(block, ToolResult))
+    return [without_reminders(text_of(block)) for block in said]

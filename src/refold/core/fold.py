@@ -171,7 +171,7 @@ class Fold:
         """Applies one event of the second walk."""
         self._view = None
         self.head, self.chain = event.seq, event.chain
-        self.first_at_ms = self.first_at_ms or event.at_ms
+        self.first_at_ms = min(self.first_at_ms or event.at_ms, event.at_ms)
         self.updated_ms = event.at_ms
         # What an erase names is gone from then on, also while its bytes still wait to go.
         is_erased = event.erased or event.seq in self.erased

@@ -7,7 +7,7 @@ search read texts by them.
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Any, assert_never
 
 from msgspec.structs import replace
 
@@ -90,10 +90,13 @@ def kept_lines(text: str, keep: tuple[Span, ...]) -> str:
 def text_of(block: Block) -> str:
     """The text of a block as it may be read, searched and counted; media have none."""
     match block:
-        case Text() | Thinking() | Opaque():
+        case Text() | Thinking():
             return block.text
+        case Opaque():
+            return block.text or _raw_text(block.raw)
         case ToolResult():
-            return "\n".join(part.text for part in block.content if not isinstance(part, Media))
+            said = (part for part in block.content if not isinstance(part, Media))
+            return "\n".join(part.text or text_of(part) for part in said)
         case ToolCall():
             given = block.arguments
             return (
@@ -105,6 +108,18 @@ def text_of(block: Block) -> str:
             return ""
         case _:
             assert_never(block)
+
+
+def _raw_text(raw: Any) -> str:
+    """The text in a provider's own block, unless its source is something else than text."""
+    if not isinstance(raw, dict):
+        return ""
+    source = raw.get("source")
+    held = source if isinstance(source, dict) else {}
+    if held.get("type", "text") != "text":
+        return ""
+    texts = (raw.get("text"), raw.get("content"), held.get("data"), raw.get("refusal"))
+    return next((text for text in texts if isinstance(text, str)), "")
 
 
 def skeleton(erase: Erase | None) -> Message:

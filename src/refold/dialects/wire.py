@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import Any, TypeGuard, TypeVar
 
 from refold.core.model import Media, Message, Opaque, Text, Thinking
+from refold.core.shortened import text_of
 
 EMPTY = "(empty)"
 MISSING: Any = object()
@@ -156,7 +157,7 @@ def shown_text(block: Text | Media | Opaque) -> str:
         case Text():
             return block.text
         case Opaque():
-            return block.text or _raw_text(block.raw)
+            return text_of(block)
         case Media():
             return _media_note(block)
 
@@ -169,17 +170,6 @@ def _media_note(media: Media) -> str:
     if media.url:
         note += f": {media.url}"
     return f"[{note}]"
-
-
-_TEXTS = (("text",), ("content",), ("source", "data"), ("refusal",))
-
-
-def _raw_text(raw: Any) -> str:
-    """The text in a block that we do not know, unless its source is something else than text."""
-    if at(raw, ("source", "type")) not in ("text", MISSING):
-        return ""
-    texts = (at(raw, path) for path in _TEXTS)
-    return next((text for text in texts if isinstance(text, str)), "")
 
 
 _DATA_URL = re.compile(r"data:([\w.+/-]*);base64,(.*)", re.DOTALL)

@@ -82,6 +82,7 @@ class Batch:
         if not self._drafts:
             return []
         with self._log.guard:
+            self._log.pending = self._at_their_time(self._log.pending)
             is_next = self._log.sums.head == self._head
             events = self._log.append(self._drafts, fresh=lambda _: False) if is_next else []
         if not events:
@@ -93,3 +94,9 @@ class Batch:
             self._held = 0
         self._forget()
         return events
+
+    def _at_their_time(self, pending: list[Draft]) -> list[Draft]:
+        """What is to be said before this, at the time of what it is said of: a conversation begins
+        when its session did."""
+        first = next((draft.at_ms for draft in self._drafts if draft.at_ms is not None), None)
+        return [replace(draft, at_ms=first) for draft in pending]

@@ -236,3 +236,19 @@ def test_an_id_is_never_cut(
     # Where an id is longer than the screen, its parts stand below each other.
     shown = out.getvalue() if len(id) <= columns else "".join(out.getvalue().split())
     assert id in shown and f"{count:,}" in shown
+
+
+@pytest.mark.parametrize("columns", [80, 100, 120])
+@pytest.mark.parametrize("length", [4, 16, 36, 42, 48, 64])
+def test_a_long_id_leaves_the_title_and_the_date_readable(
+    monkeypatch: pytest.MonkeyPatch, columns: int, length: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    out = Terminal()
+    heads = ("ID", "TITLE", ">MESSAGES", ">TOKENS", "UPDATED", "PARENT")
+    title = "abcdefghijklmnopqrstuvwxyz" * 2
+    row = ("i" * length, title, "3", "166,872", "2026-07-01 14:19:23 UTC", "")
+    Screen(out=out, no_color=True).table(heads, [row])
+    assert title[:15] in out.getvalue() and "2026-07-01 14:19" in " ".join(out.getvalue().split())

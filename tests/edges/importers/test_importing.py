@@ -68,6 +68,19 @@ def test_somebody_who_writes_meanwhile_loses_nothing(store: Store, tmp_path: Pat
     assert imported(store, path).sessions[0].new == 0
 
 
+@pytest.mark.parametrize("lines", [transcripts.parallel(), transcripts.rollout()])
+def test_a_conversation_begins_when_its_session_did(
+    store: Store, tmp_path: Path, lines: list[transcripts.Line]
+) -> None:
+    report = imported(store, write(tmp_path / "a.jsonl", lines))
+    id = report.sessions[0].conversation
+    began = {"claude-code": 1_777_630_272_000, "codex": 1_781_773_158_573}[report.source]
+    stats = Context(store, id).stats()
+    assert stats.created_ms == store.conversation(id).at_ms == began
+    assert stats.created_ms <= stats.updated_ms
+    assert stats.oldest_age_ms > 24 * 3_600_000
+
+
 # --- Claude Code ---
 
 
@@ -290,13 +303,19 @@ def test_a_fork_that_was_begun_and_not_finished_is_gone_on_with(
     store: Store, tmp_path: Path
 ) -> None:
     file = write(tmp_path / "a.jsonl", branched())
-    imported(store, file)
+    assert imported(store, file).sessions[0].left == 1
     with Context(store, CLAUDE) as main:
         main.fork(f"{CLAUDE[:64]}-left-u2"[:64], at=2).close()
     sessions = import_file(store, Config(), file, branches=True).sessions
     [fork] = [one for one in sessions if "left" in one.conversation]
     assert texts(store, fork.conversation)[-1] == "The way that was left."
-    assert imported(store, file).sessions[0].left == 1
+    assert fork.title == "The way that was left."
+    heads = {about.id: about.head for about in store.conversations()}
+    import_file(store, Config(), file, branches=True)
+    assert {about.id: about.head for about in store.conversations()} == heads
+    assert imported(store, file).sessions[0].left == 0, "it has its fork"
+    grown = write(file, [*branched(), user("u5", "r1", "One more way."), user("u6", "u4", "Yes.")])
+    assert imported(store, grown).sessions[0].left == 2
 
 
 # --- Codex ---

@@ -57,6 +57,7 @@ _KEYS = frozenset({
     "tool_calls", "tool_call_id", "function_call", "refusal", "reasoning_content",
     "reasoning_details", "thinking_blocks",
 })  # fmt: skip
+_ITEM_PARTS = ("input_text", "output_text", "input_image", "input_file")
 _PARTS = ("image_url", "input_audio", "file", "refusal")
 # Where a call has its name and its arguments; the last is the simple shape, without a wrapper.
 _CALLS = (("function", "arguments"), ("custom", "input"), ("", "arguments"))
@@ -73,10 +74,18 @@ _THOUGHT = ("thinking", "text", "summary")
 
 def speaks(message: Mapping[str, Any]) -> bool:
     """Whether the message has a shape that only this dialect has."""
-    if message.get("role") in ("tool", "developer", "function") or not _KEYS.isdisjoint(message):
+    if not _KEYS.isdisjoint(message):
         return True
     content = message.get("content")
-    return isinstance(content, list) and any(map(_is_ours, content))
+    parts = content if isinstance(content, list) else []
+    if message.get("type") == "message" or any(map(_is_item_part, parts)):
+        return False
+    return message.get("role") in ("tool", "developer", "function") or any(map(_is_ours, parts))
+
+
+def _is_item_part(part: Any) -> bool:
+    """Whether a part is one of OpenAI's other interface, which has developers and refusals too."""
+    return isinstance(part, Mapping) and part.get("type") in _ITEM_PARTS
 
 
 def _is_ours(part: Any) -> bool:

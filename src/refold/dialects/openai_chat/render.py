@@ -62,7 +62,7 @@ class _Rendering:
         if len(message.blocks) != 1 or message.form is not None:
             return False
         block = message.blocks[0]
-        if type(block) is Text and not self.held:
+        if type(block) is Text and not self.held and (block.text or message.role != "assistant"):
             self.out.append({"role": message.role, "content": block.text})
             return True
         if type(block) is not ToolResult or block.is_error or len(block.content) != 1:
@@ -78,6 +78,8 @@ class _Rendering:
         own = message.dialect == NAME
         if not own:
             message = _translated(message, self.lost)
+            if message.role == "assistant" and not message.blocks:
+                return  # nothing of it can be said here, and many servers refuse an empty answer
         results = [block for block in message.blocks if type(block) is ToolResult]
         if results:
             self._add_results(message, results)

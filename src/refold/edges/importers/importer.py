@@ -21,8 +21,9 @@ from msgspec.structs import replace
 
 from refold.config import Config
 from refold.conversations.importer import import_document, read_document
+from refold.conversations.listing import preview
 from refold.edges.importers import REFOLD
-from refold.edges.importers.entry import Branch, Said, Summed, Unread
+from refold.edges.importers.entry import About, Branch, Said, Summed, Unread
 from refold.edges.importers.follow import Follower, key_of, known_keys
 from refold.edges.importers.lines import Advance, Lines, digest
 from refold.edges.importers.owner import IMPORTED, SESSION, goes_on, is_own, taken
@@ -34,6 +35,7 @@ from refold.stores.protocol import Overtaken, Store
 ID_CHARS_MAX = 64
 UNREAD_SHOWN = 50
 BRANCHES_MAX = 50
+FORK_TITLE = "Fork of "  # what the title of a fork begins with until somebody gives it another
 GARBAGE_VALUES = 50_000
 TRIES_MAX = 5  # where somebody else writes to the same conversation
 _PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -93,7 +95,7 @@ def import_file(
             with _collecting_rarely():
                 place = _Place(store, config, path, found, id or own, own)
                 report = _followed(place, advance)
-                return _with_branches(place, report) if branches else report
+                return _with_branches(place, report) if branches else _without_forked(place, report)
         except Overtaken as error:
             overtaken = error
     raise overtaken
@@ -162,10 +164,22 @@ def _with_branches(place: _Place, report: Report) -> Report:
         follower = _follower(place, branch.name)
         with follower.context:
             for entry in branch.entries():
-                follower.take(entry)
+                follower.take(replace(entry, title=None) if isinstance(entry, About) else entry)
             follower.finish()
+            _name(place.store, follower.context)
         sessions.append(_session(place.store, follower))
     return replace(report, sessions=sessions)
+
+
+def _without_forked(place: _Place, report: Report) -> Report:
+    """The same; what was left counts no more once every branch has its fork."""
+    find = place.found.branches
+    if find is None or not any(session.left for session in report.sessions):
+        return report
+    names = [branch.name for branch in find(Lines(place.path), BRANCHES_MAX)]
+    if not names or not all(_is_there(place.store, _part(place.main, name)) for name in names):
+        return report
+    return replace(report, sessions=[replace(session, left=0) for session in report.sessions])
 
 
 def _forked(place: _Place, branch: Branch) -> bool:
@@ -188,6 +202,13 @@ def _forked(place: _Place, branch: Branch) -> bool:
             own = _part(place.own, branch.name)
             fork.update(metadata={**fork.view.metadata, SESSION: own})
     return True
+
+
+def _name(store: Store, fork: Context) -> None:
+    """Calls a fork by the first words after it, unless somebody gave it a title."""
+    words = preview(store, fork.id, after=store.conversation(fork.id).parent_seq)
+    if words and fork.view.title.startswith(FORK_TITLE):
+        fork.update(title=words)
 
 
 def _is_there(store: Store, id: str) -> bool:
