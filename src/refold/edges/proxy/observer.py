@@ -364,7 +364,7 @@ class Observer:
     ) -> CallLine:
         usage = msgspec.structs.replace(usage, model=usage.model or taken.asked.model)
         held.context.record(usage=usage, upto=taken.head)
-        line = held.account.inside(usage) if is_inside else self._line(held, taken, usage)
+        line = held.account.spent(usage) if is_inside else self._line(held, taken, usage)
         said = {**msgspec.to_builtins(line), "text": line_text(line)}
         held.context.note(NOTE, said, by="proxy")
         return line

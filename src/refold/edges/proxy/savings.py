@@ -88,7 +88,8 @@ class Account:
         return self._line(usage, client, client - usage.input, other, sign=1, folded=share < 1.0)
 
     def spent(self, usage: Usage) -> CallLine:
-        """A call that no client made: all of it is to be saved by others."""
+        """A call that no client made, for a compaction or for what our own tools were asked: all
+        of it is to be saved by others."""
         paid = cost(model_info(usage.model or None), usage)
         return CallLine(
             model=usage.model,
@@ -108,21 +109,6 @@ class Account:
         is_warm = usage.cache_read > 0 and not self._is_broken
         other = self._other(usage, would, is_warm=is_warm)
         return self._line(usage, usage.input, usage.input - would, other, sign=-1, folded=False)
-
-    def inside(self, usage: Usage) -> CallLine:
-        """A further round of a call, in which only our own tools were answered."""
-        paid = cost(model_info(usage.model or None), usage)
-        return CallLine(
-            model=usage.model,
-            sent=usage.input,
-            cached=usage.cache_read,
-            written=usage.cache_write,
-            output=usage.output,
-            saved=-usage.input,
-            cost=paid,
-            saved_cost=None if paid is None else -paid,
-            folded=True,
-        )
 
     def _other(self, usage: Usage, size: int, *, is_warm: bool) -> float | None:
         """What the call would have cost the other way, with the cache that this one had."""
