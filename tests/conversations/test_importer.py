@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 import refold
-from refold.conversations.importer import import_document, read_document, read_stream
+from refold.conversations.importer import checked_pieces, import_document, read_document
 from refold.core.model import Artifact
 from refold.errors import Conflict, Corrupt, Invalid, NotFound, RefoldError
 from refold.stores.memory import MemoryStore
@@ -157,8 +157,9 @@ def test_only_regular_files_that_look_like_an_export_are_read(tmp_path: Path) ->
         read_document("/dev/zero")
     with pytest.raises(NotFound):
         read_document(str(tmp_path / "nothing"))
+    (tmp_path / "short.json").write_bytes(b"[" * 10_000)
     with pytest.raises(Invalid):
-        read_stream(io.BytesIO(b"[" * 10_000))
+        read_document(str(tmp_path / "short.json"))
 
 
 def test_a_store_on_disk_takes_an_import_with_its_artifacts(tmp_path: Path) -> None:
@@ -191,7 +192,8 @@ def test_a_nested_document_is_not_read_to_its_end(more: bytes) -> None:
     start = b'{"format": "refold-export", "version": 1, "events": [{"body": ["' + b'a\\"' + b'", '
     stream = Endless(start, more)
     with pytest.raises(Corrupt, match=r"nested more than 64|more than 16,777,216 bytes"):
-        read_stream(cast(BinaryIO, stream))
+        for _ in checked_pieces(cast(BinaryIO, stream), "an endless file"):
+            pass
     assert stream.read_bytes < 20_000_000
 
 
@@ -235,7 +237,7 @@ def test_what_is_kept_however_deep_comes_back_from_its_export(levels: int) -> No
             assert levels > 60
     context.close()
     exported = document(store, "deep")
-    read_stream(io.BytesIO(exported))
+    assert b"".join(checked_pieces(io.BytesIO(exported), "the export")) == exported
     fresh = MemoryStore()
     import_document(fresh, exported)
     assert log(fresh, "deep") == log(store, "deep")

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import refold
 from refold.core.model import Usage
 from refold.errors import Invalid
 from refold.tokens import models
@@ -26,7 +27,6 @@ from refold.tokens.models import (
     register_models,
     retirement,
     table,
-    with_overrides,
 )
 
 
@@ -92,7 +92,8 @@ def test_an_unknown_name_gets_a_window_and_says_so(name: str | None) -> None:
 def test_a_deepseek_model_has_the_window_of_the_rule(name: str) -> None:
     """C-02: the rule is data, and an override wins."""
     assert (model_info(name).window, model_info(name).known) == (128_000, True)
-    assert with_overrides(model_info(name), window=64_000).window == 64_000
+    opened = refold.open("talk", store="memory:", model=name, window=64_000)
+    assert opened.budget.window == 64_000
     assert any(pattern.contains == "deepseek" for pattern in table().patterns)
 
 
@@ -139,13 +140,17 @@ def test_an_input_limit_below_the_window_is_told() -> None:
     assert model_info("gpt-4o").input_max is None
 
 
-def test_what_the_user_says_wins() -> None:
-    """Y-05: user override wins; a window by hand needs no warning."""
-    prices = Prices(input=1, output=2)
-    found = with_overrides(model_info("acme-1"), window=64_000, output=1_000, prices=prices)
-    assert (found.window, found.output, found.prices, found.known) == (64_000, 1_000, prices, True)
-    assert with_overrides(model_info("gpt-5"), window=500_000).input_max is None
-    assert with_overrides(model_info("gpt-5")) == model_info("gpt-5")
+@pytest.mark.parametrize(("name", "window"), [("acme-1", 64_000), ("gpt-5", 500_000)])
+def test_what_the_user_says_wins(name: str, window: int) -> None:
+    """Y-05: the window of the caller, and no input limit that was known of another window."""
+    opened = refold.open("talk", store="memory:", model=name, window=window)
+    assert opened.budget.window == window
+    assert opened.budget.critical_at > window * 0.9
+    notices: list[str] = []
+    opened.on("*", lambda notice: notices.append(notice.name))
+    opened.append({"role": "user", "content": "hello"})
+    opened.request()
+    assert notices == []
 
 
 @pytest.fixture
@@ -192,11 +197,15 @@ def test_a_row_that_is_none_is_refused(row: dict[str, Any]) -> None:
     assert not model_info("acme-2").known
 
 
-@pytest.mark.parametrize(("window", "output"), [(0, None), (-1, None), (None, 0), (None, -5)])
-def test_a_limit_of_nothing_is_refused(window: int | None, output: int | None) -> None:
+@pytest.mark.parametrize("window", [0, -1, -200_000])
+def test_a_limit_of_nothing_is_refused(window: int) -> None:
     """C-01: a negative window is an error."""
+    with pytest.raises(Invalid, match=r"window"):
+        refold.open("talk", store="memory:", model="gpt-4o", window=window)
     with pytest.raises(Invalid, match="above 0"):
-        with_overrides(model_info("gpt-4o"), window=window, output=output)
+        register_models({"acme-4": {"window": window}})
+    with pytest.raises(Invalid, match="above 0"):
+        register_models({"acme-4": {"window": 5, "output": window}})
 
 
 FULL = Prices(input=3.0, output=15.0, cache_read=0.3, cache_write=3.75)

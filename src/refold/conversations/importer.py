@@ -49,7 +49,7 @@ def read_document(path: str) -> bytes:
     disk.check_name(path)
     try:
         with _open_regular(path) as file:
-            size = sum(map(len, _checked_pieces(file, path)))
+            size = sum(map(len, checked_pieces(file, path)))
             file.seek(0)
             # A file that grows meanwhile is cut, which the check of its content finds.
             return file.read(size)
@@ -80,12 +80,7 @@ def _open_regular(path: str, hint: str = NAME_AN_EXPORT) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def read_stream(stream: BinaryIO, name: str = "standard input") -> bytes:
-    """The bytes of an export from a stream, which can be read only once."""
-    return b"".join(_checked_pieces(stream, name))
-
-
-def _checked_pieces(stream: BinaryIO, name: str) -> Iterator[bytes]:
+def checked_pieces(stream: BinaryIO, name: str) -> Iterator[bytes]:
     """The bytes of a document, checked while they come: what cannot be one is not read to its
     end."""
     nesting, size = Nesting(FRAME_LEVELS), 0

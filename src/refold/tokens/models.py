@@ -206,23 +206,6 @@ def retirement(model: Model, today: date) -> Literal["", "soon", "retired"]:
     return "soon" if last - today <= SOON else ""
 
 
-def with_overrides(
-    model: Model,
-    *,
-    window: int | None = None,
-    output: int | None = None,
-    prices: Prices | None = None,
-) -> Model:
-    """The model with what the user said about it. A window given by hand makes an unknown model
-    known."""
-    _check_limit("window", window)
-    _check_limit("output", output)
-    if window is not None:
-        # A reported input limit belongs to the window it was reported for.
-        model = replace(model, window=window, input_max=None, known=True)
-    return replace(model, output=output or model.output, prices=prices or model.prices)
-
-
 def _check_limit(name: str, tokens: int | None) -> None:
     """Refuses a limit of nothing."""
     if tokens is not None and tokens <= 0:

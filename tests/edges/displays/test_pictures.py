@@ -16,14 +16,15 @@ from refold.display import visible
 from refold.edges.displays.bar import LOOKS, bar, dealt
 from refold.edges.displays.panel import (
     Large,
+    Line,
     Panel,
     comparison_lines,
     panel_lines,
-    shown_width,
     tenths_of,
 )
 from refold.edges.displays.parts import NAMES, REST, WindowPart
 from refold.edges.displays.sparkline import marks, sparkline
+from refold.edges.displays.width import width
 from tests.edges.cli.conftest import alone, url
 from tests.edges.cli.rooms import hostile, on_terminal, program, run
 from tests.edges.displays.screens import blocks, screens
@@ -49,6 +50,10 @@ def utc() -> Iterator[None]:
 def test_the_guide_shows_the_screens_as_they_are() -> None:
     made = screens()
     assert blocks() == made, "python -m tests.edges.displays.screens writes them again"
+
+
+def text_of(line: Line) -> str:
+    return "".join(part if isinstance(part, str) else part[1] for part in line)
 
 
 @given(
@@ -89,8 +94,8 @@ def test_no_line_of_a_picture_is_wider_than_the_terminal(
         pins=tuple(range(len(said) * 4)),
     )
     for line in panel_lines(shown, columns, lambda *words: " ".join(words)):
-        assert shown_width(line) <= columns, line
-        text = "".join(part if isinstance(part, str) else part[1] for part in line)
+        text = text_of(line)
+        assert width(text) <= columns, line
         assert "\n" not in text and visible(text) == text
 
 
@@ -122,7 +127,7 @@ def test_before_and_after_stand_under_each_other(
     before: int, after: int, window: int, columns: int
 ) -> None:
     first, second = comparison_lines(before, after, window, columns)
-    assert shown_width(first) == shown_width(second) <= columns
+    assert width(text_of(first)) == width(text_of(second)) <= columns
 
 
 @pytest.mark.parametrize("columns", ["100", "40"])

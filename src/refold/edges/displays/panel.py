@@ -244,8 +244,3 @@ def _measure(name: str, tokens: int, window: int, room: int, style: str) -> Line
     cells = room - 7 - len(size)
     filled = min(cells, round(cells * tokens / max(1, window)))
     return [f"{name:<7}", (style, "█" * filled), ("dim", "░" * (cells - filled)), size]
-
-
-def shown_width(line: Sequence[Text]) -> int:
-    """The columns that a line takes."""
-    return sum(width(part if isinstance(part, str) else part[1]) for part in line)
