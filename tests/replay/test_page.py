@@ -9,6 +9,7 @@ import re
 from html.parser import HTMLParser
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -111,3 +112,22 @@ def test_a_session_at_the_window_that_is_chosen_for_it_is_drawn_whole():
     kept = Kept()
     replayed = replay(said, int(tokens_of_all(said) * 0.4), "claude-sonnet-4-5", kept=kept)
     assert "higher go" not in page_of("x", "x-1", replayed, kept, [("policy",), ("refold",)], str)
+
+
+@pytest.mark.parametrize("window", [3_000, 20_000, 200_000])
+def test_the_legend_names_the_lines_that_are_drawn(window: int):
+    kept = Kept()
+    replayed = replay(turns(20), window, "claude-sonnet-4-5", kept=kept)
+    page = page_of("x", "x-1", replayed, kept, [("policy",), ("refold",)], str)
+    named, drawn = lines_named_and_drawn(page)
+    assert named == drawn
+    assert ("cut" in drawn) == bool(replayed.receipts)
+
+
+def lines_named_and_drawn(page: str) -> tuple[set[str], set[str]]:
+    """The kinds of lines that the legend names, and those that are seen in the picture."""
+    lines = re.findall(r'<line class="(cut|window)" x1="[\d.]+" x2="[\d.]+" y1="([\d.-]+)"', page)
+    return (
+        set(re.findall(r'<span class="is-(cut|window)">', page)),
+        {kind for kind, high in lines if float(high) >= 0},
+    )

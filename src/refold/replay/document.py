@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -61,6 +61,15 @@ def _source(content: str) -> str:
 def json_text(value: object) -> str:
     """JSON for the inside of a script: no tag, no comment and no end of it can begin there."""
     return msgspec.json.encode(value).decode().replace("<", "\\u003c").replace("&", "\\u0026")
+
+
+def legend(drawn: str, names: Mapping[str, str]) -> str:
+    """What the lines of a picture are, by their class; a line that is not in it is not named."""
+    return "".join(
+        f'<span class="is-{kind}"><i></i>{name}</span>'
+        for kind, name in names.items()
+        if f'class="{kind}"' in drawn
+    )
 
 
 def behind(heading: str, content: str) -> str:

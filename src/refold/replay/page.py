@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from refold.replay.document import asset, behind, document, json_text, room
+from refold.replay.document import asset, behind, document, json_text, legend, room
 from refold.replay.run import AGENT, OURS, Kept, Outcome, Replayed
 from refold.replay.words import measure_words, size_words
 
@@ -72,9 +72,14 @@ def _chart(replayed: Replayed) -> str:
     name = f"Tokens of the prompt over {turns:,} turns, at most {most:,}"
     ours_last = sorted(replayed.outcomes, key=lambda one: one.policy == OURS)
     curves = "".join(_curve(one, top) for one in ours_last)
+    marks = _marks(replayed, top)
+    names = {
+        "cut": "a compaction of refold",
+        "window": f"the window, {replayed.window:,} tokens",
+    }
     return (
         f'<svg viewBox="0 0 {WIDE} {HIGH}" preserveAspectRatio="none" role="img"'
-        f' aria-label="{name}">{_marks(replayed, top)}{curves}'
+        f' aria-label="{name}">{marks}{curves}'
         f'<line class="now" id="now" x1="0" x2="0" y1="0" y2="{HIGH}"/></svg>'
         f'<div class="axis"><span>turn 1</span>'
         f"<span>height: {top:,} tokens{_cut(replayed, top)}</span>"
@@ -82,8 +87,7 @@ def _chart(replayed: Replayed) -> str:
         '<div class="legend"><span class="is-ours"><i></i>refold</span>'
         '<span class="is-chosen"><i></i><span id="chosen"></span></span>'
         '<span class="is-other"><i></i>others</span>'
-        '<span class="is-cut"><i></i>a compaction of refold</span>'
-        f'<span class="is-window"><i></i>the window, {replayed.window:,} tokens</span></div>'
+        f"{legend(marks, names)}</div>"
     )
 
 
@@ -97,11 +101,12 @@ def _cut(replayed: Replayed, top: int) -> str:
 
 
 def _marks(replayed: Replayed, top: int) -> str:
-    """The window across, and each compaction of refold down."""
+    """The window across, if the curves come near it, and each compaction of refold down."""
     last = max(1, len(replayed.outcome(OURS).turns) - 1)
     high = HIGH - HIGH * replayed.window / top
+    window = f'<line class="window" x1="0" x2="{WIDE}" y1="{high:.1f}" y2="{high:.1f}"/>'
     places = [round(WIDE * (one.turn - 1) / last, 1) for one in replayed.receipts]
-    return f'<line class="window" x1="0" x2="{WIDE}" y1="{high:.1f}" y2="{high:.1f}"/>' + "".join(
+    return (window if replayed.window <= top else "") + "".join(
         f'<line class="cut" x1="{x}" x2="{x}" y1="0" y2="{HIGH}"/>' for x in places
     )
 

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +17,7 @@ from refold.log.trace import history_of
 from refold.replay.document import TEXTS_BYTES_MAX
 from refold.stores import open_store
 from refold.stores.protocol import Store
-from tests.replay.test_page import HOSTILE, Tags
+from tests.replay.test_page import HOSTILE, Tags, lines_named_and_drawn
 
 ALLOWED = {
     "html", "head", "meta", "title", "style", "body", "h1", "p", "svg", "rect", "line", "polyline",
@@ -127,3 +128,16 @@ def test_secrets_are_taken_out_and_long_texts_are_cut() -> None:
     page = page_file(store, context)
     assert SECRET not in page and SECRET[20:50] not in page
     assert len(page) < 2 * TEXTS_BYTES_MAX and "more characters" in page
+
+
+@pytest.mark.parametrize("window", [24_000, 2_000, 400_000])
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_the_legend_names_the_lines_that_are_drawn(window: int, is_compacted: bool) -> None:
+    store = open_store("memory:")
+    context = filled(store, 16)
+    context.update(window=window)
+    if is_compacted:
+        context.compact("hide", preset="half")
+    named, drawn = lines_named_and_drawn(page_file(store, context))
+    assert named == drawn
+    assert ("cut" in drawn) is is_compacted

@@ -18,7 +18,7 @@ from refold.edges.displays.panel import tenths_of
 from refold.edges.displays.parts import NAMES, REST, WindowPart
 from refold.edges.displays.timeline import Entry, Folded, Item
 from refold.log.batches import Batch
-from refold.replay.document import TEXT_BYTES_MAX, asset, behind, document, room
+from refold.replay.document import TEXT_BYTES_MAX, asset, behind, document, legend, room
 
 MARK = "<!-- refold conversation -->"
 WIDE, HIGH = 1_000, 300
@@ -108,14 +108,14 @@ def _curve(shown: Browsed) -> str:
     is_near = shown.window <= WINDOWS_DRAWN * most
     top = max(most, shown.window) if is_near else most
     drawn = (_line("window", top, shown.window) if is_near else "") + _cuts(shown.batches, last)
+    names = {"cut": "a compaction", "window": f"the window, {shown.window:,} tokens"}
     return (
         f'<svg viewBox="0 0 {WIDE} {HIGH}" preserveAspectRatio="none" role="img"'
         f' aria-label="The size of the page over {last:,} events, at most {most:,} tokens">'
         f'{drawn}<polyline class="curve ours" points="{_points(shown.sizes, top)}"/></svg>'
         f'<div class="axis"><span>#1</span><span>height: {top:,} tokens</span>'
         f"<span>#{last:,}</span></div>"
-        '<div class="legend"><span class="is-cut"><i></i>a compaction</span>'
-        f'<span class="is-window"><i></i>the window, {shown.window:,} tokens</span></div>'
+        f'<div class="legend">{legend(drawn, names)}</div>'
     )
 
 
