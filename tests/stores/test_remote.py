@@ -12,20 +12,7 @@ from refold.errors import Denied, Invalid, RefoldError, Unavailable
 from refold.stores import contract, open_store
 from tests.edges.server.running import Running
 
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory):
-    server = Running(tmp_path_factory.mktemp("server"))
-    yield server
-    server.stop()
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path_factory, monkeypatch):
-    folder = tmp_path_factory.mktemp("home")
-    monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-    return folder
+pytestmark = pytest.mark.usefixtures("home")
 
 
 # It writes an event that was not sealed as it stands: a server takes in only what can be verified.

@@ -26,7 +26,6 @@ from refold.stores.encrypted.keys import Key, Keys
 from refold.stores.encrypted.store import EncryptedStore
 from refold.stores.hybrid.store import HybridStore
 from refold.stores.memory import MemoryStore
-from tests.edges.server.running import Running
 
 KEYS = Keys(path="acme.key", keys=(Key(b"k" * 32),))
 CHARS = 8  # so long a piece of a text is a leak
@@ -190,18 +189,7 @@ def test_forks_are_shared_there_and_here() -> None:
 # --- with a real server, and keys in files ---
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory):
-    server = Running(tmp_path_factory.mktemp("server"))
-    yield server
-    server.stop()
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path_factory, monkeypatch):
-    folder = tmp_path_factory.mktemp("home")
-    monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def sync(url: str):

@@ -12,21 +12,8 @@ from refold.log.reading import conversations as conversations_in
 from refold.settings import logins
 from refold.stores import open_store, synced_of
 from refold.stores.contract.kit import grown
-from tests.edges.server.running import Running
 
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory):
-    server = Running(tmp_path_factory.mktemp("server"))
-    yield server
-    server.stop()
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path_factory, monkeypatch):
-    folder = tmp_path_factory.mktemp("home")
-    monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def sync(url: str):
