@@ -389,6 +389,38 @@ def test_a_log_that_is_damaged_there_is_sent_again_as_it_is_said(
     assert run("sync", "--store", one.replace("a.db", "b.db")).exit_code == 0
 
 
+@pytest.mark.parametrize("is_keyed", [False, True], ids=["plain", "encrypted"])
+@pytest.mark.parametrize("is_lost", [False, True], ids=["damaged", "lost"])
+def test_an_artifact_that_is_not_whole_there_is_sent_again(
+    is_keyed: bool, is_lost: bool, tmp_path: Path
+) -> None:
+    run("sync", "key", "new", f"{tmp_path}/acme.key")
+    one = encrypted(tmp_path, "a")
+    one = one if is_keyed else one.partition("&key")[0]
+    with refold.open("talk", store=one, model="gpt-4o") as context:
+        kept = context.artifacts.put("a line of output\n" * 1_000, name="out.txt")
+    assert run("sync", "--store", one).exit_code == 0
+    for file in (tmp_path / "team").rglob("art-*.bin"):
+        if is_lost:
+            file.unlink()
+        else:
+            file.chmod(0o600)
+            file.write_bytes(b"something else")
+    told = run("sync", "verify", "--store", one)
+    said = " ".join(told.output.split())
+    assert told.exit_code == 5
+    assert "1 artifact to be had whole from this device: refold sync verify --mend" in said
+    # A device that never had it can mend nothing, and says nothing of it.
+    late = run("sync", "verify", "--mend", "--store", one.replace("a.db", "b.db"))
+    assert late.exit_code == 5 and "sent again" not in late.output
+    mended = run("sync", "verify", "--mend", "--store", one)
+    assert mended.exit_code == 0, mended.output
+    assert f"1 artifact sent again: {kept.id}" in mended.output
+    assert run("sync", "--store", one.replace("a.db", "b.db")).exit_code == 0
+    with refold.open("talk", store=one.replace("a.db", "b.db")) as context:
+        assert context.unfold(kept.id).text == "a line of output\n" * 1_000
+
+
 # --- devices ---
 
 

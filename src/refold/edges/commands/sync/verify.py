@@ -1,15 +1,22 @@
 """`refold sync verify`: reads all that the far store keeps, decrypts it where there is a key, and
-says what is not as it was sent."""
+says what is not as it was sent.
+
+An artifact that is lost or damaged there can be sent again: its digest proves that it is the same.
+A log cannot be, because others may have gone on from what stands there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
+from msgspec import Meta
 from msgspec.structs import replace
 
 from refold.conversations.log_check import Problem
 from refold.conversations.verifier import Verification, verify
+from refold.core import codec
+from refold.core.model import Artifact
 from refold.edges.commands.command import Arguments, Command, Screen
 from refold.edges.commands.session import Session
 from refold.edges.commands.sync import FAR, KEY, synced_store
@@ -17,33 +24,92 @@ from refold.edges.commands.text import number
 from refold.edges.commands.verify import NAME, Verified
 from refold.edges.commands.verify import show as show_verified
 from refold.errors import Denied, RefoldError
+from refold.log.log import now_ms
 from refold.log.reading import is_memory, kept_logs
 from refold.stores.protocol import Store
+
+MEND = Meta(description="Send artifacts again that are lost or damaged there and whole here.")
 
 
 class SyncVerifyArguments(Arguments, frozen=True, kw_only=True):
     conversation: Annotated[str, NAME] | None = None
     far: Annotated[str, FAR] | None = None
     key: Annotated[str, KEY] | None = None
+    mend: Annotated[bool, MEND] = False
 
 
 class FarVerified(Verified, frozen=True, kw_only=True):
     """What was checked there. `whole_here` are conversations that are damaged there and not in the
-    near store."""
+    near store; `sent_again` are the artifacts that were mended, before all was checked."""
 
     whole_here: tuple[str, ...] = ()
+    artifacts_here: tuple[str, ...] = ()
+    sent_again: tuple[str, ...] = ()
 
 
 def run(session: Session, arguments: SyncVerifyArguments) -> FarVerified:
     synced = synced_store(session, arguments.far, arguments.key)
     name, far = arguments.conversation, synced.far
     ids = [name] if name is not None else [about.id for about in kept_logs(far)]
+    near: Store = getattr(synced, "near", session.target)
+    found = _checked(near, far, ids)
+    if not arguments.mend or not found.artifacts_here:
+        return found
+    for digest in found.artifacts_here:
+        _send_again(digest, near, far)
+    return replace(_checked(near, far, ids), sent_again=_names(found.artifacts_here))
+
+
+def _checked(near: Store, far: Store, ids: Sequence[str]) -> FarVerified:
+    """What is wrong there, and what of it is whole here."""
     refused: set[str] = set()
     found = _together(far, [_verified(far, id, refused) for id in ids])
     problems = (one for one in found.problems if one.part in ("log", "store"))
     damaged = sorted({one.conversation for one in problems} - refused)
-    near: Store = getattr(synced, "near", session.target)
-    return replace(found, whole_here=tuple(id for id in damaged if _is_whole(near, id)))
+    return replace(
+        found,
+        whole_here=tuple(id for id in damaged if _is_whole(near, id)),
+        artifacts_here=tuple(sorted(_artifacts_here(near, found.problems))),
+    )
+
+
+def _artifacts_here(near: Store, problems: Iterable[Problem]) -> set[str]:
+    """The digests of artifacts that are lost or damaged there, and whole here."""
+    lost: set[str] = set()
+    for one in problems:
+        if one.part == "artifact":
+            lost.update(_digests_in(near, one.conversation, one.seq))
+    return {digest for digest in lost if _is_kept(near, digest)}
+
+
+def _digests_in(near: Store, id: str, seq: int) -> list[str]:
+    """What an event names here; nothing where this device does not have it."""
+    try:
+        bodies = [codec.decode(event) for event in near.read(id, after=seq - 1, last=seq, limit=1)]
+    except RefoldError:
+        return []
+    return [body.digest for body in bodies if isinstance(body, Artifact)]
+
+
+def _is_kept(store: Store, digest: str) -> bool:
+    try:
+        for _ in store.get(digest):
+            pass
+    except RefoldError:
+        return False
+    return True
+
+
+def _send_again(digest: str, near: Store, far: Store) -> None:
+    far.put(near.get(digest))
+    if not _is_kept(far, digest):
+        # A store keeps what it has, damaged or not.
+        far.drop(digest, before_ms=now_ms() + 1)
+        far.put(near.get(digest))
+
+
+def _names(digests: Iterable[str]) -> tuple[str, ...]:
+    return tuple(codec.artifact_id(digest) for digest in digests)
 
 
 def _is_whole(near: Store, id: str) -> bool:
@@ -96,6 +162,13 @@ def _together(far: Store, reports: Iterable[Verification]) -> FarVerified:
 
 def show(verified: FarVerified, screen: Screen) -> None:
     show_verified(verified, screen)
+    if verified.sent_again:
+        names = ", ".join(verified.sent_again)
+        screen.line(f"{number(len(verified.sent_again), 'artifact')} sent again: {names}")
+    if verified.artifacts_here:
+        count = number(len(verified.artifacts_here), "artifact")
+        mend = screen.call("sync verify", "--mend")
+        screen.line(f"{count} to be had whole from this device: {mend}")
     if verified.whole_here:
         [first, *others] = verified.whole_here
         delete = screen.call("delete", first, "--store", verified.store)
@@ -108,7 +181,7 @@ def show(verified: FarVerified, screen: Screen) -> None:
 COMMAND = Command(
     name="sync verify",
     details="Every event and artifact is fetched and checked, and decrypted where the store has a"
-    " key. Nothing is changed on either side.",
+    " key. Nothing is changed on either side, unless --mend is given.",
     on="store",
     arguments=SyncVerifyArguments,
     run=run,
