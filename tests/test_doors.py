@@ -46,7 +46,7 @@ DOORS = {
     ("aio", "engine"),
     ("types", "engine"),
 }
-CORE_LINES_MAX = 2_750
+CORE_LINES_MAX = 2_770
 IMPURE = {
     "os",
     "time",

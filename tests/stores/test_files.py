@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from refold.core import codec
+from refold.core.lines import to_line
 from refold.errors import Corrupt, Denied, Invalid, Unavailable
 from refold.stores import open_store
 from refold.stores.contract.kit import TEXT, grown, sealed, titled
@@ -60,14 +61,14 @@ def test_the_tree_is_the_one_that_the_design_draws(tmp_path: Path) -> None:
 
 
 def test_a_line_is_the_bytes_that_every_store_gives(tmp_path: Path) -> None:
-    """M-12: one event a line, the lines of `codec.to_line`; a space before the end says that the
+    """M-12: one event a line, the lines of `core.lines`; a space before the end says that the
     batch goes on."""
     store = FilesStore(str(tmp_path))
     events = sealed(None, [TEXT] * 4)
     store.append("log", events[:1], expect=0)
     store.append("log", events[1:], expect=1)
     lines = log_of(tmp_path).read_bytes().split(b"\n")
-    assert [line.rstrip(b" ") for line in lines] == [*map(codec.to_line, events), b""]
+    assert [line.rstrip(b" ") for line in lines] == [*map(to_line, events), b""]
     assert [line.endswith(b" ") for line in lines] == [False, True, True, False, False]
     assert [json.loads(line)["seq"] for line in lines[:-1]] == [1, 2, 3, 4]
     store.close()

@@ -4,7 +4,7 @@ The export is one JSON document: the whole log, every body as the bytes it was b
 artifacts it names; nothing else is needed to import it. It is streamed out, and holds every secret
 that the log holds: a backup with something left out is not a backup. A copy without secrets is
 another log (`redacted_copy`); the export for reading (`markdown`) has none unless they are asked
-for. Neighbours: `core.codec` has the lines, `importer` reads the document again.
+for. Neighbours: `core.lines` has the lines, `importer` reads the document again.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from refold.artifacts.offload import suffix_of
 from refold.conversations.markdown import is_text, markdown_chunks
 from refold.conversations.redacted_copy import RedactedCopy, known_secrets
 from refold.core import codec
+from refold.core.lines import from_line, to_line
 from refold.core.model import Artifact, Conversation, Event, is_cleanup
 from refold.errors import Conflict, Corrupt, Invalid
 from refold.log.reading import events_of
@@ -112,8 +113,8 @@ def _line(event: Event, before: bytes) -> bytes:
     """The line of an event; Corrupt if it is damaged, or the line does not give it back."""
     for fault in codec.check([event], after=event.seq - 1, before=before):
         raise Corrupt(fault, hint=codec.REPAIR)
-    line = codec.to_line(event)
-    if codec.from_line(line) != event:
+    line = to_line(event)
+    if from_line(line) != event:
         raise Corrupt(f"event {event.seq}: its body is not plain JSON", hint=codec.REPAIR)
     return line
 

@@ -20,6 +20,7 @@ from refold import decoding
 from refold.conversations.depth import Nesting
 from refold.conversations.exporter import FORMAT, VERSION
 from refold.core import codec
+from refold.core.lines import from_line
 from refold.core.model import Conversation, Event, is_cleanup
 from refold.display import number
 from refold.errors import Conflict, Corrupt, Invalid, NotFound, sentence
@@ -214,7 +215,7 @@ def _checked_events(decoded: _Document, about: _About, name: str) -> list[Event]
 
 def _checked_event(line: bytes, seq: int, before: bytes, name: str) -> Event:
     try:
-        event = codec.from_line(line)
+        event = from_line(line)
         faults = _event_faults(event, seq, before)
         if not faults and not event.erased:
             check_depth(msgspec.json.decode(event.body))

@@ -7,7 +7,7 @@ HTTP body.
 
 The salt keeps the digest of an erased body from telling what the body was. Numbers are 8 bytes,
 lengths 4, all big-endian, `tokens` signed; ids are the 16 bytes of the UUID. Neighbours: `model`
-has the values, `docs/format.md` the samples.
+has the values, `lines` the form of a line, `docs/format.md` the samples.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import re
 import struct
 from collections.abc import Iterable, Iterator
 from typing import Any
-from uuid import UUID
 
 import msgspec
 
@@ -78,14 +77,14 @@ def _as_text(value: object) -> str:
     raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
 
 
-_ENCODE = msgspec.json.Encoder(enc_hook=_as_text).encode
+ENCODE = msgspec.json.Encoder(enc_hook=_as_text).encode
 _SIGNED = struct.Struct(">q").pack
 _LENGTH = struct.Struct(">I").pack
 _PLACE = struct.Struct(">Q16sQI").pack  # seq, id, time, and the length of what follows
 _RESERVED = {"CON", "PRN", "AUX", "NUL", *(f"{d}{n}" for d in ("COM", "LPT") for n in range(1, 10))}
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 # Written out: a repeated group would cost as much again, and every event is asked.
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+EVENT_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 ARTIFACT_ID = re.compile(r"art-[a-z2-7]{12}")  # what `artifact_id` gives
 
@@ -107,7 +106,7 @@ def encode(body: Body) -> bytes:
     """The body's bytes. A lone surrogate, which JSON cannot carry, raises UnicodeEncodeError:
     see `log.surrogates`."""
     try:
-        encoded = _ENCODE(body)
+        encoded = ENCODE(body)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         if isinstance(error, UnicodeEncodeError):
             raise
@@ -252,7 +251,7 @@ def continues(event: Event, before: bytes) -> bool:
     """Whether the envelope is the one that was sealed on top of a chain value."""
     try:
         # The chain covers the 16 bytes of the id, which other spellings have as well.
-        return bool(_UUID.fullmatch(event.id)) and chain_of(before, event) == event.chain
+        return bool(EVENT_ID.fullmatch(event.id)) and chain_of(before, event) == event.chain
     except (struct.error, ValueError):
         return False  # an id or a time that no event can have
 
@@ -261,7 +260,7 @@ def first_unsealed(events: Iterable[Event], before: bytes) -> Event | None:
     """The first event that is not what was sealed on top of the one before it, body and envelope;
     None if all are. It says what `check` says of a log, in one loop without calls: a server asks
     it for every event that it takes in."""
-    blake2b, is_id, from_hex = hashlib.blake2b, _UUID.fullmatch, bytes.fromhex
+    blake2b, is_id, from_hex = hashlib.blake2b, EVENT_ID.fullmatch, bytes.fromhex
     by = kind = None
     writer = named = b""
     for event in events:
@@ -293,86 +292,6 @@ def uuid7(at_ms: int, randomness: bytes) -> str:
     value[8] = 0x80 | (value[8] & 0x3F)
     text = value.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-
-
-# --- lines ---
-
-
-class _Line(msgspec.Struct, kw_only=True):
-    v: int
-    seq: int
-    id: str
-    at_ms: int
-    by: str
-    kind: str
-    salt: str
-    digest: str
-    chain: str
-    tokens: int = 0
-    counter: str = ""
-    body: msgspec.Raw
-
-
-_LINES = decoding.decoder(_Line)
-
-
-def to_line(event: Event) -> bytes:
-    """The event as one line of JSON, without the newline. The body's bytes stand in it
-    untouched."""
-    line = _Line(
-        v=FORMAT,
-        seq=event.seq,
-        id=event.id,
-        at_ms=event.at_ms,
-        by=event.by,
-        kind=event.kind,
-        salt=event.salt.hex(),
-        digest=event.digest.hex(),
-        chain=event.chain.hex(),
-        tokens=event.tokens,
-        counter=event.counter,
-        body=msgspec.Raw(b"null" if event.erased else event.body),
-    )
-    return _ENCODE(line)
-
-
-def from_line(line: bytes) -> Event:
-    """The event that a line holds. The body is taken as the exact bytes that stand there."""
-    try:
-        return _event_of(_LINES.decode(line))
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise Corrupt(f"not an event: {error}", hint=REPAIR) from error
-
-
-def from_lines(lines: bytes) -> list[Event]:
-    """The same for many lines at once, which costs less. Corrupt if one of them is no event."""
-    try:
-        return [_event_of(read) for read in _LINES.decode_lines(lines)]
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise Corrupt(f"not all are events: {error}", hint=REPAIR) from error
-
-
-def _event_of(read: _Line) -> Event:
-    if read.v > FORMAT:
-        raise Invalid(
-            f"format version {read.v}, this refold reads up to {FORMAT}", hint="upgrade refold"
-        )
-    if not _UUID.fullmatch(read.id):
-        UUID(read.id)  # there are other spellings, and texts that are none
-    salt, body = bytes.fromhex(read.salt), bytes(read.body)
-    return Event(
-        seq=read.seq,
-        id=read.id,
-        at_ms=read.at_ms,
-        by=read.by,
-        kind=read.kind,
-        body=body if salt else b"",
-        salt=salt,
-        digest=bytes.fromhex(read.digest),
-        chain=bytes.fromhex(read.chain),
-        tokens=read.tokens,
-        counter=read.counter,
-    )
 
 
 # --- names ---

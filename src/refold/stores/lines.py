@@ -1,6 +1,6 @@
 """Events as lines of a file or of an HTTP body, and back.
 
-A line is what `codec.to_line` gives. A space before the line's end says that its batch goes on with
+A line is what `core.lines` gives. A space before the line's end says that its batch goes on with
 the next line: JSON does not see it, and it shows whether lines are missing at the end of a batch,
 whoever was killed and wherever the power was cut. A body that is not one line of JSON is carried in
 base64 beside it. Neighbours: `files.log` writes and finds lines, `remote` sends them.
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from refold import decoding
 from refold.core import codec
+from refold.core.lines import from_line, from_lines, to_line
 from refold.core.model import Event
 from refold.errors import Corrupt, Invalid
 
@@ -47,10 +48,10 @@ def line_of(event: Event) -> bytes:
 
 def _encoded(event: Event) -> bytes:
     try:
-        line = codec.to_line(event)
+        line = to_line(event)
         if b"\n" not in line and _reads_back(line, event):
             return line
-        envelope = codec.to_line(replace(event, body=b"null"))
+        envelope = to_line(replace(event, body=b"null"))
     except (UnicodeEncodeError, OverflowError, msgspec.MsgspecError) as error:
         raise Invalid(
             f"not storable: {error}", hint="text without surrogates, numbers of 64 bits"
@@ -72,7 +73,7 @@ def _reads_back(line: bytes, event: Event) -> bool:
 
 def event_of(line: bytes) -> Event:
     """The event that a line holds."""
-    event = codec.from_line(line)
+    event = from_line(line)
     # Where the body is null, nothing but the envelope stands in the line, and there a quote is
     # always escaped.
     if event.body in _EMPTY and _BYTES in line:
@@ -91,7 +92,7 @@ def events_in(batch: bytes, *, most: int) -> list[Event]:
     if count > most:
         raise Invalid(f"{count:,} events in one batch", hint=f"send at most {most:,}")
     with suppress(Corrupt):
-        events = codec.from_lines(batch)
+        events = from_lines(batch)
         if len(events) == count and not _has_bytes_beside(events, batch):
             return events
     return _each_event(batch.removesuffix(b"\n").split(b"\n") if batch else [])

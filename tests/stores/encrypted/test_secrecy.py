@@ -16,6 +16,7 @@ import refold
 from refold.conversations.eraser import erase
 from refold.conversations.verifier import verify
 from refold.core import codec
+from refold.core.lines import to_line
 from refold.core.model import Artifact, Memory, Message, Meta, Note, Text
 from refold.log.draft import Draft
 from refold.log.log import Log
@@ -41,7 +42,7 @@ class Listener(MemoryStore):
 
     def append(self, conversation: str, events: Any, *, expect: int) -> None:
         for event in events:
-            self.heard += codec.to_line(event) + b"\n" + event.body
+            self.heard += to_line(event) + b"\n" + event.body
         super().append(conversation, events, expect=expect)
 
     def put(self, chunks: Any, *, suffix: str = ".bin") -> str:

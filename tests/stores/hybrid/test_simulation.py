@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from refold.core import codec
+from refold.core.lines import to_line
 from refold.core.model import ENCRYPTED
 from refold.stores.encrypted.keys import Key, Keys
 from refold.stores.hybrid.exchange import Exchange, all_conversations
@@ -55,7 +55,7 @@ def test_a_planted_bug_is_caught(bug: type[Exchange]) -> None:
 def test_one_seed_is_one_history() -> None:
     def told(world: World) -> list[list[bytes]]:
         logs = [world.server.read(one.id) for one in all_conversations(world.server)]
-        return [[codec.to_line(event) for event in log] for log in logs]
+        return [[to_line(event) for event in log] for log in logs]
 
     assert told(run(7)) == told(run(7))
 
