@@ -482,3 +482,39 @@ def test_an_answer_of_which_nothing_can_be_said_is_never_an_empty_one(
         message = shown.message
         content = message.get("content", message.get("parts", "item"))
         assert content not in ("", [], None, [{"text": ""}]), message
+
+
+SHAPES: list[list[dict[str, Any]]] = [
+    [{"role": "user", "content": "q"}],
+    [{"role": "user", "content": [{"type": "text", "text": "q"}]}],
+    [{"role": "assistant", "content": "a"}],
+    [{"role": "assistant", "content": [{"type": "text", "text": "a"}]}],
+    [
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}],
+        },
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "r"}]},
+    ],
+    [
+        {"role": "assistant", "content": None, "tool_calls": [call("c", "a.py")]},
+        {"role": "tool", "tool_call_id": "c", "content": "r"},
+    ],
+    [{"role": "model", "parts": [{"text": "a"}]}, {"role": "user", "parts": [{"text": "q"}]}],
+]
+
+
+@given(st.lists(st.sampled_from(SHAPES), max_size=6), st.sampled_from([None, "gpt-4o", "claude"]))
+def test_a_list_is_read_like_its_messages_one_by_one(
+    turns: list[list[dict[str, Any]]], model: str | None
+) -> None:
+    """X-04: a shape that two providers have is that of the last reply, in a list as well."""
+    wires = [wire for turn in turns for wire in turn]
+    one_by_one = refold.open("each", store="memory:", model=model)
+    for wire in wires:
+        one_by_one.append(wire)
+    whole = refold.open("list", store="memory:", model=model)
+    whole.extend(wires)
+    assert [slot.message for slot in whole.view.slots] == [
+        slot.message for slot in one_by_one.view.slots
+    ]

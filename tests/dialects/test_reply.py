@@ -11,6 +11,7 @@ import pytest
 
 from refold.core.model import Message, Text, Thinking, ToolCall, Usage
 from refold.dialects import anthropic, dialect, dialect_of, gemini, openai_chat, parse, tool_calls
+from refold.dialects.usage import read_usage
 from refold.errors import Invalid
 from tests.dialects.responses_shapes import RESPONSE
 
@@ -191,6 +192,21 @@ def test_a_message_may_hold_sdk_objects() -> None:
         anthropic.reply(CLAUDE).message
     ]
     assert parse({"role": "assistant", "content": blocks})[0].dialect == "anthropic"
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"input_tokens": 20, "cache_read_input_tokens": 580, "output_tokens": 1},
+        {"inputTokens": 20, "cacheReadInputTokens": 580, "outputTokens": 1, "totalTokens": 601},
+        {"inputTokens": 20, "cacheReadInputTokens": 500, "cacheWriteInputTokens": 80},
+        {"prompt_tokens": 600, "prompt_tokens_details": {"cached_tokens": 580}},
+        {"promptTokenCount": 600, "cachedContentTokenCount": 580},
+    ],
+)
+def test_a_usage_apart_counts_the_cache_once_whoever_gives_it(usage: dict[str, Any]) -> None:
+    """X-11: Anthropic and Bedrock count it beside the input, the others inside."""
+    assert read_usage(usage, "anthropic").input == 600
 
 
 def test_cached_tokens_count_once() -> None:  # X-11

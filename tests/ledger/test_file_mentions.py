@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,10 +38,21 @@ def test_a_path_without_quotes_or_with_two_kinds_is_no_tag() -> None:
     assert excerpts("<file_content path='a.py\">x</file_content>") == []
 
 
-def test_headers_with_quotes_in_the_path_are_read() -> None:
-    found = header("[read_file for 'it's.txt'] Result:")
-    assert found is not None and found.subject == "it's.txt"
-    assert header("[not a header]") is None
+@given(st.sampled_from("'\""), st.text(alphabet="a'\"[] .for", max_size=12), st.text(max_size=9))
+def test_headers_with_quotes_in_the_path_are_read(quote: str, path: str, rest: str) -> None:
+    """C-11: in quotes of either kind."""
+    start = f"[read_file for {quote}{path}{quote}] Result:"
+    found = header(start + rest)
+    assert found == ("read_file", path, len(start))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[not a header]", "[ for 'a'] Result:", "[read_file for a] Result:", "[read_file for 'a\"] Result:",
+     "[two words for 'a'] Result:", "read_file for 'a'] Result:", "[read_file for 'a']", "[x for "],
+)  # fmt: skip
+def test_what_is_no_header_is_none(text: str) -> None:
+    assert header(text) is None
 
 
 @given(st.text(alphabet='<>/file_contap="x\n', max_size=200))

@@ -2,7 +2,8 @@
 
 A middleware is told the usage behind the reply, a proxy before it, a log file lines later. The
 names of the counts say whose shape it is; Anthropic and the Responses API share two of them, and
-mean different things by them. Neighbours: each dialect reads its own shape; `record(usage=)`.
+mean different things by them. Bedrock's Converse API is no dialect, but its usage is read, too.
+Neighbours: each dialect reads its own shape; `record(usage=)`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from refold.dialects.anthropic.parse import usage_of as anthropic_usage
 from refold.dialects.gemini.parse import usage_of as gemini_usage
 from refold.dialects.openai_chat.parse import usage_of as chat_usage
 from refold.dialects.openai_responses.parse import usage_of as responses_usage
-from refold.dialects.outside import plain
+from refold.dialects.outside import count_in, plain
 from refold.display import failure
 from refold.errors import Invalid
 
@@ -54,6 +55,8 @@ def _read(fields: dict[str, Any], preferred: str) -> Usage | None:
         return chat_usage({"usage": fields})
     if "promptTokenCount" in fields or "prompt_token_count" in fields:
         return gemini_usage({"usageMetadata": fields})
+    if "inputTokens" in fields:
+        return _bedrock_usage(fields)
     if "input_tokens" not in fields:
         return None
     is_responses = preferred == openai_responses.name or any(
@@ -62,6 +65,18 @@ def _read(fields: dict[str, Any], preferred: str) -> Usage | None:
     if is_responses and not _is_anthropic(fields):
         return responses_usage({"usage": fields})
     return anthropic_usage({"usage": fields})
+
+
+def _bedrock_usage(fields: dict[str, Any]) -> Usage:
+    """Like Anthropic, it counts cached tokens beside the input."""
+    cache_read = count_in(fields, "cacheReadInputTokens")
+    cache_write = count_in(fields, "cacheWriteInputTokens")
+    return Usage(
+        input=count_in(fields, "inputTokens") + cache_read + cache_write,
+        output=count_in(fields, "outputTokens"),
+        cache_read=cache_read,
+        cache_write=cache_write,
+    )
 
 
 def _is_anthropic(fields: Mapping[str, Any]) -> bool:

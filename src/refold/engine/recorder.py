@@ -53,7 +53,7 @@ class Recorder:
 
     def append_under(self, key: str, messages: Sequence[Any]) -> list[Event]:
         """Appends messages that have one key: all of them, or none if the log has it."""
-        given = [[replace(one, key=key) for one in self.parse(message)] for message in messages]
+        given = [[replace(one, key=key) for one in parsed] for parsed in self._parsed(messages)]
         with self._log.guard:
             return append_once(
                 self._log, self.keys, Stamp(key=key), lambda: self._drafts(given, None)
@@ -61,14 +61,27 @@ class Recorder:
 
     def extend(self, messages: Sequence[Any], by: str | None) -> list[Event]:
         """Appends a list in few writes, none of them larger than a store takes."""
-        given = [self._parsed_at(messages, place) for place in range(len(messages))]
+        given = self._parsed(messages)
         with self._log.guard:
             runs = runs_of(self._drafts(given, by))
             return [event for run in runs for event in self._log.append(run)]
 
-    def _parsed_at(self, messages: Sequence[Any], place: int) -> list[Message]:
+    def _parsed(self, messages: Sequence[Any]) -> list[list[Message]]:
+        """Every message as it would be read if those before it were in the log: some shapes are
+        those of two providers, and the last reply tells whose they are."""
+        given: list[list[Message]] = []
+        reply: list[Message] = []
+        for place in range(len(messages)):
+            parsed = self._parsed_at(messages, place, reply)
+            reply = [one for one in parsed if one.role == "assistant"][-1:] or reply
+            given.append(parsed)
+        return given
+
+    def _parsed_at(
+        self, messages: Sequence[Any], place: int, ahead: Sequence[Message]
+    ) -> list[Message]:
         try:
-            return self.parse(messages[place])
+            return self.parse(messages[place], ahead)
         except Invalid as error:
             said = f"message {place + 1} of {len(messages)}: {error.message}"
             raise Invalid(said, hint=error.hint) from error

@@ -16,7 +16,7 @@ TAGS = ("final_file_content", "file_content")
 TAGS_MAX = 10_000
 HEADER_MAX = 5_000
 
-_HEADER_END = "'] Result:"
+_HEADER_END = "] Result:"
 
 
 class Excerpt(NamedTuple):
@@ -95,14 +95,16 @@ def _without_nested(found: list[Excerpt]) -> list[Excerpt]:
 
 
 def header(text: str) -> Header | None:
-    """The header of a result given as text."""
+    """The header of a result given as text, with quotes of either kind."""
     if not text.startswith("["):
         return None
     line = text[:HEADER_MAX].partition("\n")[0]
-    mark, quote = line.find(" for '"), line.find(_HEADER_END)
-    if not 1 < mark < quote or " " in line[1:mark]:
+    tool, mark, rest = line[1:].partition(" for ")
+    quote = rest[:1]
+    subject, end, _ = rest[1:].partition(quote + _HEADER_END)
+    if not tool or " " in tool or not mark or quote not in ("'", '"') or not end:
         return None
-    return Header(line[1:mark], line[mark + 6 : quote], quote + len(_HEADER_END))
+    return Header(tool, subject, 1 + len(tool) + len(mark) + 1 + len(subject) + len(end))
 
 
 def content_start(text: str, found: Header | None) -> int:

@@ -20,7 +20,6 @@ from refold.ledger.file_mentions import header
 SENTENCE_MIN, SENTENCE_MAX = 12, 300
 TEXT_MAX = 40_000
 SECTIONS_MAX = 200
-MESSAGE_MAX = 400_000
 
 # Sections that agents put into a user's message; their words are not the user's.
 SECTIONS = (
@@ -94,7 +93,7 @@ class Marked(NamedTuple):
 def own_text(message: Message) -> str:
     """What the speaker of a message said: without results, and without the sections an agent put
     in."""
-    said = [without_sections(whole_words(text, MESSAGE_MAX)) for text in _texts_said(message)]
+    said = map(without_sections, _texts_said(message))
     return "\n".join(text for text in said if text.strip())
 
 
@@ -137,17 +136,19 @@ def without_sections(text: str) -> str:
 
 def _without_section(text: str, name: str) -> str:
     opening, closing = f"<{name}", f"</{name}>"
-    at = text.find(opening)
+    parts: list[str] = []
+    start = at = 0
     for _ in range(SECTIONS_MAX):
+        at = text.find(opening, at)
         end = text.find(closing, at) if at >= 0 else -1
         if end < 0:
             break
-        if text[at + len(opening) : at + len(opening) + 1] in (">", " ", "\n"):
-            text = text[:at] + text[end + len(closing) :]
-            at = text.find(opening, at)
+        if text[at + len(opening)] in "> \n":
+            parts.append(text[start:at])
+            start = at = end + len(closing)
         else:
-            at = text.find(opening, at + 1)
-    return text
+            at += 1
+    return "".join([*parts, text[start:]])
 
 
 # --- what binds ---

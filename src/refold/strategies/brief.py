@@ -208,19 +208,23 @@ def _is_compaction(raw: Any) -> bool:
 
 def _excluded_seqs(view: View, names: Sequence[str], left: float) -> set[int]:
     """The results of these tools that fit, the newest first, with their calls."""
+    calling = {
+        at
+        for at, slot in enumerate(view.slots)
+        for block in slot.message.blocks
+        if type(block) is ToolCall and block.name in names
+    }
     held: set[int] = set()
-    for unit in reversed(units(view.slots)) if names else ():
+    # Most pages call none of them, and need not be divided.
+    for unit in reversed(units(view.slots)) if calling else ():
+        if calling.isdisjoint(unit):
+            continue
         slots = view.slots[unit.start : unit.stop]
-        if any(block.name in names for slot in slots for block in _calls(slot)):
-            left -= tokens_of(slots)
-            if left < 0:
-                break
-            held.update(slot.seq for slot in slots)
+        left -= tokens_of(slots)
+        if left < 0:
+            break
+        held.update(slot.seq for slot in slots)
     return held
-
-
-def _calls(slot: Slot) -> list[ToolCall]:
-    return [block for block in slot.message.blocks if isinstance(block, ToolCall)]
 
 
 def untouched_tokens(view: View) -> int:

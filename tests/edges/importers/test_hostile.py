@@ -7,6 +7,7 @@ import gzip
 import json
 import shutil
 import tempfile
+import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +22,7 @@ from refold.config import Config
 from refold.conversations.verifier import verify
 from refold.edges.importers import SOURCES
 from refold.edges.importers.importer import Report, import_file
-from refold.errors import RefoldError
+from refold.errors import Invalid, RefoldError
 from refold.stores import open_store
 from tests.edges.importers import transcripts
 from tests.edges.importers.test_recorded import RECORDED, database
@@ -223,3 +224,32 @@ def test_a_folder_with_links_is_read_without_them(tmp_path: Path) -> None:
     (tmp_path / "in" / "a.json").symlink_to(tmp_path / "secret.json")
     (tmp_path / "in" / "up").symlink_to(tmp_path)
     assert files_in(tmp_path / "in") == []
+
+
+@pytest.mark.parametrize("before", ["", "user"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_line_that_is_too_long_is_told_and_not_held(
+    tmp_path: Path, before: str, packed: bool
+) -> None:
+    """X-52: 100 MB of brackets on one line take no more than a line may have, and the good lines
+    before it are imported."""
+    good = json.dumps({"role": before, "content": "hello"}).encode() + b"\n" if before else b""
+    content = (
+        good + b'{"role": "user", "content": ' + b"[" * 50_000_000 + b"]" * 50_000_000 + b"}\n"
+    )
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(gzip.compress(content, 1) if packed else content)
+    del content
+    tracemalloc.start()
+    try:
+        report = import_file(open_store("memory:"), Config(), path)
+        told = [(one.line, one.reason) for one in report.unread]
+    except Invalid as error:
+        assert not before
+        told = [(1, str(error))]
+    size = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    line, reason = told[0]
+    assert line == (2 if before else 1)
+    assert "longer than" in reason or "unpacks to" in reason
+    assert size < 70_000_000

@@ -24,10 +24,10 @@ from refold.edges.importers.entry import Entry, Unread, Where
 from refold.errors import Invalid, RefoldError, Unavailable, install_hint
 from refold.system.moments import HAPPENED_MS_MAX
 
-LINE_BYTES_MAX = 64 << 20
+LINE_BYTES_MAX = 48 << 20  # more than a provider takes in a whole request
 DOCUMENT_BYTES_MAX = 256 << 20
 HELD_BYTES_MAX = 8 << 20
-PIECE_BYTES = 1 << 16
+PIECE_BYTES, LONG_BYTES = 1 << 16, 1 << 20
 # Transcripts pack to a tenth of their size; what unpacks to so much more is no transcript.
 UNPACKED_BYTES_FREE, UNPACKED_RATIO_MAX = 64 << 20, 200
 ZSTD_WINDOW_LOG_MAX = 27
@@ -93,22 +93,36 @@ class Lines:
     def _bounded(self, file: BinaryIO) -> Iterator[bytes]:
         stream = unpacked(file, self.path)
         size, number = 0, 0
-        while line := stream.readline(LINE_BYTES_MAX + 1):
+        while line := stream.readline(LONG_BYTES):
             number += 1
-            size += len(line)
-            if len(line) > LINE_BYTES_MAX and not line.endswith(b"\n"):
-                self._tell(number, f"longer than {LINE_BYTES_MAX:,} bytes")
-                line = b""
-                while (rest := stream.readline(PIECE_BYTES)) and not rest.endswith(b"\n"):
-                    size += len(rest)
-                    if is_bomb(size, file):
-                        break
+            read = len(line)
+            if read == LONG_BYTES and not line.endswith(b"\n"):
+                line, read = _long_line(line, stream, size, file)
+                if not line:
+                    self._tell(number, f"longer than {LINE_BYTES_MAX:,} bytes")
+            size += read
             if size > UNPACKED_BYTES_FREE and is_bomb(size, file):
                 self._tell(number, f"the file unpacks to more than {size:,} bytes: it is left here")
                 return
             if self._advance is not None:
                 self._advance(file.tell())
             yield line.removeprefix(_BOM) if number == 1 else line
+
+
+def _long_line(
+    start: bytes, stream: io.BufferedReader, before: int, file: BinaryIO
+) -> tuple[bytes, int]:
+    """A line that goes on behind this start, and how many bytes it has; nothing of a line that is
+    too long, of which no more is held than a line may have. `before` it, so many were unpacked."""
+    pieces, read = [start], len(start)
+    while piece := stream.readline(PIECE_BYTES):
+        read += len(piece)
+        pieces.append(piece)
+        if read > LINE_BYTES_MAX:
+            pieces.clear()
+        if piece.endswith(b"\n") or is_bomb(before + read, file):
+            break
+    return b"".join(pieces), read
 
 
 def unpacked(file: BinaryIO, path: Path) -> io.BufferedReader:

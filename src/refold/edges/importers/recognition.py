@@ -37,9 +37,10 @@ class Recognised(NamedTuple):
 
 def recognised(path: Path) -> Recognised | None:
     """Whose session the file is; None for an export of refold's own. Invalid if it is nobody's."""
-    start = list(islice(Lines(path), SNIFFED_LINES))
+    lines = Lines(path)
+    start = list(islice(lines, SNIFFED_LINES))
     if not start:
-        raise Invalid(f"{path} is empty", hint=HINT)
+        raise _nothing_read(lines)
     if f'"{FORMAT}"'.encode() in start[0][1][:SNIFFED_BYTES]:
         return None
     if (of_start := _of_start(start[0][1])) is not None:
@@ -68,8 +69,18 @@ def _goes_on(line: bytes) -> bool:
     return line.strip().startswith((b"[", b"{")) and line.rstrip().endswith((b"[", b"{", b","))
 
 
+def _nothing_read(lines: Lines) -> Invalid:
+    """The error for a file that gives no line."""
+    if not lines.unread:
+        return Invalid(f"{lines.path} is empty", hint=HINT)
+    first = lines.unread[0]
+    return Invalid(f"{lines.path}, line {first.line}: {first.reason}", hint=HINT)
+
+
 def _is_whole(path: Path) -> bool:
-    return sum(1 for _ in islice(Lines(path), 2)) == 1
+    """Whether the file has one line and no other, readable or not."""
+    lines = Lines(path)
+    return sum(1 for _ in islice(lines, 2)) == 1 and not lines.unread
 
 
 def _of_start(first: bytes) -> Recognised | None:

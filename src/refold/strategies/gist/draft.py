@@ -18,7 +18,7 @@ from refold.display import cut as shortened
 from refold.display import one_line
 from refold.strategies.brief import Brief
 from refold.strategies.gist.choice import TAG_CHARS, Kept, KeptLines, by_message
-from refold.strategies.gist.lines import Passage, Pieces, cut
+from refold.strategies.gist.lines import PIECE_CHARS, Passage, Pieces, cut
 from refold.strategies.gist.material import Material
 from refold.strategies.gist.mentions import further_names, names_line, without_secrets
 from refold.strategies.gist.names import Needs, names_of
@@ -46,10 +46,11 @@ class Draft(Struct, frozen=True, kw_only=True):
         """The summaries in at most `room` tokens; the least needed lines go if it is more."""
         edits = self.summaries(kept)
         for _ in range(TRIES):
-            excess = summary_tokens(self.brief, edits) - room
-            if excess <= 0 or not kept:
+            size = summary_tokens(self.brief, edits)
+            if size <= room or not kept:
                 break
-            kept = without_last(kept, excess / per_char)
+            rate = max(per_char, size / sum(len(summary_text(edit)) for edit in edits))
+            kept = without_last(kept, (size - room) / rate)
             edits = self.summaries(kept)
         return edits
 
@@ -180,9 +181,23 @@ def _chars(pieces: Pieces) -> int:
 
 def without_last(kept: Kept, chars: float) -> Kept:
     """The choice without its last lines, which are the least needed, by at least this many
-    characters."""
+    characters. Of a long line only the end goes."""
     left = dict(kept)
     while left and chars > 0:
-        _, pieces = left.popitem()
-        chars -= _chars(pieces) + 1
+        place, pieces = left.popitem()
+        size = _chars(pieces)
+        if size - chars >= PIECE_CHARS:
+            left[place] = _beginning(pieces, int(size - chars))
+        chars -= size + 1
     return left
+
+
+def _beginning(pieces: Pieces, size: int) -> Pieces:
+    """The first of these pieces, in so many characters."""
+    out: Pieces = []
+    for start, end in pieces:
+        end = min(end, start + size)
+        if end > start:
+            out.append((start, end))
+        size -= end - start
+    return out

@@ -20,7 +20,7 @@ from refold.core.laws import is_request
 from refold.core.model import Message, Quote, Slot, Span, Thinking, ToolCall, ToolResult
 from refold.core.shortened import text_of
 from refold.ledger.arguments import arguments_of, command_of, paths_of
-from refold.ledger.sentences import MESSAGE_MAX, own_text
+from refold.ledger.sentences import own_text
 from refold.ledger.todos import stateless
 from refold.ledger.tools import BY_NAME, compact
 from refold.strategies.brief import Brief, tokens_of
@@ -169,11 +169,8 @@ def chars_of(passages: Iterable[Passage]) -> int:
 
 def _typed_numbers(lines: Sequence[str], own: str) -> Sequence[int]:
     """The numbers of the lines that are the user's own words, and not put there by the agent."""
-    said = [line.strip() for line in own.splitlines()]
-    whole, last = set(said), said[-1] if said else ""
-    if len(own) < MESSAGE_MAX:
-        return [at for at, line in enumerate(lines) if line in whole]
-    return [at for at, line in enumerate(lines) if line in whole or line.startswith(last)]
+    said = {line.strip() for line in own.splitlines()}
+    return [at for at, line in enumerate(lines) if line in said]
 
 
 def quoted_passages(slot: Slot, before: int = sys.maxsize) -> list[Passage]:
@@ -241,6 +238,16 @@ def per_char(brief: Brief, slots: Sequence[Slot]) -> float:
 
 
 def _sample(slots: Sequence[Slot]) -> str:
-    """The beginnings of some messages, evenly spread."""
+    """The beginnings of some messages, evenly spread; of few, more parts of each."""
     step = max(1, len(slots) // SAMPLE_SLOTS)
-    return "\n".join(flat(slot.message)[:SAMPLE_CHARS] for slot in slots[::step])
+    chosen = slots[::step]
+    parts = max(1, SAMPLE_SLOTS // max(1, len(chosen)))
+    return "\n".join(part for slot in chosen for part in _spread(flat(slot.message), parts))
+
+
+def _spread(text: str, parts: int) -> Iterable[str]:
+    """So many parts of a long text, evenly spread; of a short one its beginning."""
+    if len(text) <= parts * SAMPLE_CHARS:
+        return [text[:SAMPLE_CHARS]]
+    starts = [len(text) * part // parts for part in range(parts)]
+    return [text[start : start + SAMPLE_CHARS] for start in starts]
