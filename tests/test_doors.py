@@ -20,6 +20,7 @@ FLOORS = (
     {"engine", "aio", "types", "register", "testing"},
     {"replay"},
     {"edges"},
+    {"__main__"},
 )
 DOORS = {
     ("config", "display"),
