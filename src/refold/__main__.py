@@ -1,6 +1,6 @@
-"""`python -m refold`: the command `refold`, by the interpreter that is named. Neighbour:
-`edges.cli`."""
+"""`python -m refold`: the same as `refold`, where no script of that name is on the path."""
 
 from refold.edges.cli import main
 
-main()
+if __name__ == "__main__":
+    main()

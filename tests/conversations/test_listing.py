@@ -85,6 +85,20 @@ def test_a_sweep_takes_the_old_and_the_many(store):
             deleter.sweep(store, now_ms=now, **limits)
 
 
+@pytest.mark.parametrize(
+    ("days", "keep", "removed"),
+    [(0, 2, {"old"}), (0, 3, set()), (0, 9, set()), (0, 0, {"new", "middle", "old"}),
+     (30, 0, {"old"}), (30, 1, {"old"}), (30, 3, set()), (None, 1, {"middle", "old"}),
+     (10_000, 1, set())],
+)  # fmt: skip
+def test_a_sweep_never_takes_the_newest_that_are_to_be_kept(store, days, keep, removed):
+    """Y-82"""
+    filled(store)
+    done = deleter.sweep(store, now_ms=100 * DAY_MS + 1, older_than_days=days, keep=keep)
+    assert set(done.removed) == removed
+    assert len(listing.newest(store)) == 3 - len(removed)
+
+
 def test_a_sweep_takes_forks_before_what_they_were_forked_from(store):
     filled(store)
     store.fork("old", 1, "kept-fork")

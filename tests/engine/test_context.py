@@ -156,6 +156,18 @@ def test_a_fork_goes_its_own_way(url):
     context.close()
 
 
+def test_a_fork_has_what_was_set_just_before_it(url):
+    """Y-81"""
+    with opened(url, window=60_000) as context:
+        context.append({"role": "user", "content": "shared"})
+        context.update(title="Alpha", system="You are careful.")
+        for id, at in (("twin", None), ("early", 1)):
+            with context.fork(id, at=at) as twin:
+                assert twin.view.title == twin.stats().title == "Fork of Alpha"
+                assert bool(twin.view.system) is (at is None)
+        assert context.stats().title == "Alpha"
+
+
 # --- bad input ---
 
 

@@ -105,15 +105,12 @@ def sweep(
     keep: int | None = None,
     dry_run: bool = False,
 ) -> Deleted:
-    """Removes conversations that were not written to for so many days, and all but the newest
-    `keep`."""
+    """Removes conversations that were not written to for so many days. The newest `keep` stay,
+    however old they are; without a number of days, all others go."""
     _check_limits(older_than_days, keep)
-    oldest_ms = None if older_than_days is None else now_ms - older_than_days * DAY_MS
-    stale: list[Conversation] = []
-    for place, about in enumerate(newest(store)):
-        is_old = oldest_ms is not None and about.updated_ms < oldest_ms
-        if is_old or (keep is not None and place >= keep):
-            stale.append(about)
+    oldest_ms = now_ms - (older_than_days or 0) * DAY_MS
+    others = newest(store)[keep or 0 :]
+    stale = [one for one in others if older_than_days is None or one.updated_ms < oldest_ms]
     if dry_run:
         return Deleted(removed=tuple(about.id for about in stale))
     return _delete(store, stale)

@@ -616,7 +616,9 @@ class Context:
     def fork(self, id: str, *, at: int | str | None = None) -> Context:
         """A new conversation that shares this log up to `at` (41 or `#41`; the head unless given)
         and then goes its own way."""
-        with self._open.reading() as state:
+        with self._open.reading():
+            self._open.write_pending()
+            state = self._open.state
             place = state.head if at is None else undo.seq_of(at)
             self._open.store.fork(self.id, place, open_id_checked(id))
             twin = self._sibling(id)

@@ -32,7 +32,7 @@ def count_messages(
     """The tokens of messages in any provider's shape, with a system prompt and tools, as a model
     counts them. Nothing is written."""
     info = model_info(model)
-    count = counter_for(counter, info)
+    count = counter_for(counter, model)
     spoken = dialects.dialect(dialect or info.dialect or dialects.DEFAULT).name
     parsed = [one for message in messages for one in _parsed(message, spoken)]
     beside = count_system(plain_value(system), count)

@@ -19,7 +19,7 @@ from refold.tokens import exact
 from refold.tokens.counter import ESTIMATE, Count, Counter, custom
 from refold.tokens.estimate import NAME
 from refold.tokens.framing import framing_for
-from refold.tokens.models import Model, model_info
+from refold.tokens.models import Model, listed_name, model_info
 
 EXACT = "exact"
 
@@ -27,8 +27,8 @@ _registered: dict[str, Counter] = {}
 
 
 def register_counter(model: str, function: Count) -> None:
-    """From now on conversations with this model, or one whose name begins with it, are counted
-    by the function."""
+    """From now on conversations with this model, or one whose name begins with it and goes on with
+    another word, are counted by the function."""
     counter = function if isinstance(function, Counter) else custom(function)
     _registered[model.strip().lower()] = counter
 
@@ -38,27 +38,25 @@ def forget_counter(model: str) -> None:
     _registered.pop(model.strip().lower(), None)
 
 
-def counter_for(given: Count | str | None, model: Model | str | None = None) -> Counter:
+def counter_for(given: Count | str | None, model: str | None = None) -> Counter:
     """The counter for what a caller gave: nothing, a name (`estimate`, `exact`, a vocabulary),
     or a function. A counter is taken as it is."""
     if isinstance(given, Counter):
         return given
-    model = model if isinstance(model, Model) else model_info(model)
-    return replace(_chosen(given, model), framing=framing_for(model))
-
-
-def _chosen(given: Count | str | None, model: Model) -> Counter:
+    info = model_info(model)
     if given is None:
-        return _registered_for(model.name) or _own_vocabulary(model) or ESTIMATE
-    if isinstance(given, str):
-        return _by_name(given, model)
-    return custom(given)
+        chosen = _registered_for(model or "") or _own_vocabulary(info) or ESTIMATE
+    elif isinstance(given, str):
+        chosen = _by_name(given, info)
+    else:
+        chosen = custom(given)
+    return replace(chosen, framing=framing_for(info))
 
 
 def _registered_for(model: str) -> Counter | None:
-    """The counter registered for the longest name that the model's begins with."""
-    names = [name for name in _registered if model.startswith(name)]
-    return _registered[max(names, key=len)] if names else None
+    """The counter registered for this model: by its name, or by the longest that its name begins
+    with, as in the table of models."""
+    return _registered.get(listed_name(model.strip().lower(), _registered))
 
 
 def _own_vocabulary(model: Model) -> Counter | None:

@@ -8,11 +8,11 @@ of 128,000 and says that it is unknown. Neighbour: `core.budget` turns a window 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import date, timedelta
 from functools import cache, lru_cache
 from importlib.resources import files
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Literal
 
 import msgspec
@@ -147,19 +147,23 @@ def _model_named(name: str | None) -> Model:
 
 
 def _listed(wanted: str) -> Model | None:
-    """The row of the table that a name finds: whole in any of its forms, or else by a prefix."""
+    """The row of the table that a name finds."""
     rows = table().models | _registered
-    # One more character than any row has, so that a longer name does not look like one.
-    size = max(map(len, rows)) + 1
+    key = listed_name(wanted, rows)
+    return replace(rows[key], name=key) if key else None
+
+
+def listed_name(wanted: str, names: Collection[str]) -> str:
+    """The one of these names that a model's name finds: whole in any of its forms, or else by a
+    prefix; empty if there is none."""
+    # One more character than any name has, so that a longer one does not look like it.
+    size = max(map(len, names), default=0) + 1
     forms = _forms(wanted, size)
     if "claude" in wanted:
         # Hosts write `claude-sonnet-4.5`; nobody else's dots may become boundaries.
         forms += _forms(wanted.replace(".", "-"), size)
-    for keys in (forms, _prefixes(forms)):
-        for key in keys:
-            if key in rows:
-                return replace(rows[key], name=key)
-    return None
+    keys = chain(forms, _prefixes(forms))
+    return next((key for key in keys if key in names), "")
 
 
 def _forms(name: str, size: int) -> list[str]:

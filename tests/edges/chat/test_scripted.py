@@ -41,7 +41,7 @@ def test_it_reads_on_through_compactions(tmp_path: Path) -> None:
     chat = chat_in(tmp_path, Scripted(0), window=8_000)
     chat.answer("count to 20")
     chat.answer("read all")
-    assert "Compacted: " in seen(chat)
+    assert "Compaction complete (" in seen(chat)
     assert "I have read 12 files." in seen(chat)
     chat.answer("list")
     assert seen(chat).rstrip().count("* list_files .") >= 2

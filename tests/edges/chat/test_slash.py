@@ -135,7 +135,7 @@ def test_a_switch_to_a_smaller_window_compacts_before_the_next_call(chat: Any) -
     assert chat.context.stats().due == "compact"
     before = len(seen(chat))
     chat.answer("count to 3")
-    assert "Compacted: " in seen(chat)[before:]
+    assert "Compaction complete (" in seen(chat)[before:]
 
 
 def test_a_fork_goes_its_own_way_and_one_can_go_back(chat: Any) -> None:

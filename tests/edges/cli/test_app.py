@@ -232,3 +232,12 @@ def test_a_missing_choice_is_told_in_one_line() -> None:
 
 def test_a_sweep_names_the_limits_it_takes() -> None:
     assert "--older-than DAYS, --keep NUMBER" in run("sweep").stderr
+
+
+def test_the_package_runs_as_a_program_too(tmp_path: Path) -> None:
+    """X-45"""
+    told = subprocess.run(
+        [sys.executable, "-m", "refold", "list", "--json"],
+        cwd=tmp_path, capture_output=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert json.loads(told.stdout)["conversations"] == []

@@ -83,6 +83,7 @@ def test_a_writer_of_the_settings_is_asked_only_if_the_command_line_says_so(
         "configured",
     )
     assert "Writer: 1 of 1 summary accepted, 9 tokens in, 3 out." in shown
+    assert "Conversation coherence preserved" in shown
     assert "key-of-the-environment" not in shown
 
 
@@ -93,6 +94,7 @@ def test_a_writer_that_fails_is_reported_and_the_page_is_compacted_all_the_same(
         done = run(*COMPACT, "--writer", server.url, "--writer-model", "x")
     assert done.exit_code == 0
     assert "Writer: 0 of 1 summary accepted" in done.stdout
+    assert "coherence preserved" not in done.stdout
     assert "refused: " in done.stdout
     assert "Compacted by summarize" in done.stdout
 

@@ -185,8 +185,12 @@ def test_notices_are_told_in_sentences_and_coherence_only_where_it_was_checked()
     assert told(checked)[-1] == "Conversation coherence preserved"
     refused = replace(done, details={"asked": 2, "accepted": 1})
     assert told(refused)[-1] == summed
-    failed = Notice(name="compaction-failed", reason="a number is not in the span")
+    failed = Notice(
+        name="compaction-failed", reason="a number is not in the span", details={"asked": 1}
+    )
     assert told(failed) == ["Summary check failed: a number is not in the span"]
+    raised = Notice(name="compaction-failed", reason="KeyError: 'x'", strategy="mine")
+    assert told(raised) == ["Compaction failed (mine): KeyError: 'x'"]
     warned = Notice(name="context-warning", tokens=102_400, max=128_000)
     assert told(warned)[0] == "Context usage at 80% (102K/128K tokens)"
     assert told(Notice(name="index-behind", reason="x")) == []

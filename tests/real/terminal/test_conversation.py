@@ -95,8 +95,10 @@ def test_warning_compaction_undo_that_lasts_and_a_second_process(folder: Path) -
     with chat(folder, "--window", "16000", columns=100, rows=50) as terminal:
         terminal.say("read all")
         text = terminal.all()
-        assert text.count("% of the window is used") == 1, "the warning comes once"
-        assert re.search(r"Compacted: [\d,]+ -> [\d,]+ tokens", text)
+        assert text.count("Context usage at ") == 1, "the warning comes once"
+        assert "Compaction complete (" in text and re.search(
+            r"[\d,]+ -> [\d,]+ tokens; /undo", text
+        )
         assert "I have read 13 files." in text
         asked = " ".join(terminal.say("/undo").split())
         assert re.search(r"would go from [\d,]+ to [\d,]+ tokens", asked)
@@ -105,10 +107,12 @@ def test_warning_compaction_undo_that_lasts_and_a_second_process(folder: Path) -
         assert "Undone: the compaction" in undone
         assert re.search(r"All of it would be [\d,]+ tokens, and [\d,]+ fit", undone)
         assert "Nothing is lost." in undone and "/model --window N" in undone
-        compacted = text.count("Compacted: ")
+        compacted = text.count("Compaction complete (")
         terminal.say("count to 5")
         terminal.say("count to 6")
-        assert terminal.all().count("Compacted: ") == compacted, "what was undone stays undone"
+        assert terminal.all().count("Compaction complete (") == compacted, (
+            "what was undone stays undone"
+        )
         numbers = status(terminal)
         terminal.key("C-d")
         assert terminal.ended() == 0
@@ -123,17 +127,19 @@ def test_an_undo_that_fits_waits_before_it_compacts_again(folder: Path) -> None:
     )
     with chat(folder, "--window", "24000", columns=100, rows=50) as terminal:
         terminal.say("read all")
-        compacted = terminal.all().count("Compacted: ")
+        compacted = terminal.all().count("Compaction complete (")
         assert compacted >= 1
         undone = " ".join(terminal.say("/undo").split())
         assert "The page is full" in undone and "waits until 2,400 tokens more have come" in undone
         for _ in range(3):
             terminal.say("count to 20")
-        assert terminal.all().count("Compacted: ") == compacted
+        assert terminal.all().count("Compaction complete (") == compacted
         terminal.say("read src/part_01.py")
         terminal.say("read src/part_02.py")
         terminal.say("read src/part_03.py")
-        assert terminal.all().count("Compacted: ") > compacted, "it is told when it comes again"
+        assert terminal.all().count("Compaction complete (") > compacted, (
+            "it is told when it comes again"
+        )
 
 
 def status(terminal: Terminal) -> str:

@@ -17,6 +17,7 @@ from refold.edges.commands.command import Part
 from refold.edges.commands.file_changes import show_diff
 from refold.edges.displays.flow import Flow
 from refold.edges.displays.happening import argument_text
+from refold.edges.displays.phrases import told
 from refold.edges.displays.width import fitted, width
 from refold.edges.endpoints.pieces import Piece
 from refold.engine.stats import Stats
@@ -27,6 +28,13 @@ from refold.tokens.models import dollars
 
 ARGUMENT_CHARS, RESULT_LINES = 200, 6
 INDENT = " " * 4
+STYLES = {
+    "context-warning": "yellow",
+    "context-critical": "yellow",
+    "compaction-complete": "green",
+    "overflow-recovered": "yellow",
+    "unknown-model": "yellow",
+}
 # Characters that belong to the one before them: printed apart, they would be shown as escapes.
 _JOINED = "\ufe0e\ufe0f"
 
@@ -112,8 +120,8 @@ class Shown:
         """Shows the beginning of what a tool gave."""
         lines = used.text.splitlines()
         room = max(20, self.screen.columns - len(INDENT))
-        told = map(self.screen.escaped, lines[:RESULT_LINES])
-        shown = [fitted(line.expandtabs(4), room, "…") for line in told]
+        safe = map(self.screen.escaped, lines[:RESULT_LINES])
+        shown = [fitted(line.expandtabs(4), room, "…") for line in safe]
         for line in shown:
             self.aside(("red" if used.is_error else "dim", INDENT + line))
         if len(lines) > len(shown):
@@ -129,9 +137,9 @@ class Shown:
 
     def notice(self, notice: Notice) -> None:
         """Says what the context has to say."""
-        style, text = notice_text(notice)
-        if text:
-            self.aside((style, text))
+        style = STYLES.get(notice.name, "dim")
+        for line in notice_lines(notice):
+            self.aside((style, line))
 
     def status(self, text: str) -> None:
         """The numbers, on a terminal."""
@@ -154,24 +162,20 @@ def status_text(stats: Stats, columns: int = 80) -> str:
     return " | ".join(parts)
 
 
-def notice_text(notice: Notice) -> tuple[str, str]:
-    """A notice in a style and one line; empty for what a person need not read."""
+def notice_lines(notice: Notice) -> list[str]:
+    """A notice in the words of a person; none for what nobody need read."""
     sizes = f"{notice.before:,} -> {notice.after:,} tokens"
     match notice.name:
-        case "context-warning" | "context-critical":
-            full = f"{notice.percent:.0f}% of the window is used"
-            tokens = f"{notice.tokens:,} of {notice.max:,} tokens"
-            return "yellow", f"{full} ({tokens}); /compact makes room now"
-        case "auto-compacting":
-            return "dim", "Making room on the page ..."
+        case "context-warning" | "context-critical" | "auto-compacting" | "compaction-failed":
+            return told(notice)
         case "compaction-complete":
-            return "green", f"Compacted: {sizes}; /undo takes it back, /receipts says more"
+            return [*told(notice), f"{sizes}; /undo takes it back, /receipts says more"]
         case "overflow-recovered":
-            return "yellow", f"The provider refused the page as too long; it was shortened: {sizes}"
+            return [f"The provider refused the page as too long; it was shortened: {sizes}"]
         case "unknown-model":
-            return "yellow", f"{notice.reason}; start with --window N if it is another"
+            return [f"{notice.reason}; start with --window N if it is another"]
         case "artifact-kept":
             handle, size = notice.details.get("handle"), notice.details.get("bytes", 0)
-            return "dim", f"{INDENT}kept whole as {handle} ({number(size, 'byte')})"
+            return [f"{INDENT}kept whole as {handle} ({number(size, 'byte')})"]
         case _:
-            return "dim", f"{notice.name}: {notice.reason}" if notice.reason else ""
+            return [f"{notice.name}: {notice.reason}"] if notice.reason else []

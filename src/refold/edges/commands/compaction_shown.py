@@ -12,7 +12,7 @@ from refold.edges.commands.compact_result import Compacted, Compaction, Planned,
 from refold.edges.commands.text import number, short_line, show_undo
 from refold.edges.displays.box import compaction_box
 from refold.edges.displays.panel import comparison_lines
-from refold.edges.displays.phrases import short_and_exact
+from refold.edges.displays.phrases import coherence, short_and_exact
 from refold.tokens.models import dollars
 
 ITEMS_SHOWN = 20
@@ -117,6 +117,8 @@ def _show_writer(use: WriterUse, screen: Screen) -> None:
         f"{use.accepted} of {use.asked} {'summary' if use.asked == 1 else 'summaries'} accepted"
     )
     screen.line(f"Writer: {accepted}, {number(use.input, 'token')} in, {use.output:,} out.")
+    if use.asked and use.accepted == use.asked:
+        screen.line(coherence(""))
     for reason in use.refused:
         screen.line(
             ("yellow", f"  refused: {short_line(reason, 200)}"), "; the text made by code is used"

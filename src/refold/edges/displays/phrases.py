@@ -112,10 +112,17 @@ def told(notice: Notice) -> list[str]:
         case "compaction-complete":
             return [compacted(notice.strategy), *_receipt(notice)]
         case "compaction-failed":
-            return [coherence(notice.reason)]
+            return [_failure(notice)]
         case "compaction-skipped" | "budget-unreachable" | "overflow-recovered":
             return [notice.reason] if notice.reason else []
     return []
+
+
+def _failure(notice: Notice) -> str:
+    """What went wrong: the words of a writer, whose bill the notice has, or a strategy."""
+    if notice.details:
+        return coherence(notice.reason)
+    return f"Compaction failed ({notice.strategy}): {notice.reason}"
 
 
 def _receipt(notice: Notice) -> list[str]:
