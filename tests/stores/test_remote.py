@@ -130,6 +130,40 @@ def test_what_trying_again_cannot_help_is_asked_once(running, status, body):
     assert counted.calls == 1
 
 
+@pytest.mark.parametrize("status", [400, 405, 406, 410, 413, 415, 422, 451, 499])
+@pytest.mark.parametrize("body", [b"<html>", b'{"error":"new","message":"no"}'])
+def test_what_a_far_store_will_never_take_is_blocked_and_sent_when_it_will(
+    running, tmp_path, status, body
+):
+    """M-36: whoever refuses, a call that will not pass does not count as one that waits."""
+    import httpx
+
+    store = open_store(f"hybrid:sqlite:{tmp_path}/near.db?far={RemotePlace(running).url}")
+    for id in ("a", "b"):
+        refold.open(id, store=store).append({"role": "user", "content": id})
+
+    def answered(request):
+        if request.method == "POST" and "/a/events" in str(request.url):
+            return httpx.Response(status, content=body)
+        return passed.send(
+            httpx.Request(
+                request.method, request.url, content=request.read(), headers=request.headers
+            )
+        )
+
+    with httpx.Client() as passed:
+        client = store.far._client
+        usual, client._client = (
+            client._client,
+            httpx.Client(transport=httpx.MockTransport(answered)),
+        )
+        states = {one.conversation: one.state for one in store.sync().synced}
+        assert states == {"a": "blocked", "b": "synced"}
+        client._client = usual
+    assert {one.conversation: one.state for one in store.sync().synced} == {"a": "synced"}
+    store.close()
+
+
 @pytest.mark.parametrize(("status", "calls"), [(429, 3), (503, 1)])
 def test_what_must_not_be_done_twice_is_asked_again_only_where_nothing_was_done(
     running, status, calls

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import refold
@@ -106,7 +108,7 @@ def test_what_is_older_than_a_day_goes() -> None:
 def test_the_recent_stay_however_old_they_are() -> None:
     """M-79: keep 2 of three old."""
     assert aged(alternating(4), [99, 50, 49, 48], max_age_hours=24, keep=2) == [1, 3, 4]
-    assert aged(alternating(4), [99, 50, 49, 48], max_age_hours=24, keep=0) == [1, 3, 4], (
+    assert aged(alternating(4), [99, 50, 49, 48], max_age_hours=24, keep=0) == [1, 3], (
         "#3 is the latest request"
     )
     assert aged(alternating(4), [99, 50, 49, 48], max_age_hours=24) == [1, 2, 3, 4], (
@@ -156,3 +158,42 @@ def test_ages_come_from_the_log_and_are_read_only_if_they_count() -> None:
 def test_a_bound_that_is_none_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(Invalid):
         window(brief_of(log_of(alternating(5)), **wrong))
+
+
+@given(st.integers(0, 12), st.sampled_from(["keep", "keep_recent"]))
+def test_what_a_call_keeps_is_what_stays(count: int, name: str) -> None:
+    """M-75, M-79: keeping none means none, and a call says more than the configuration."""
+    context = refold.open("x", store="memory:")
+    for number in range(10):
+        role = "assistant" if number % 2 else "user"
+        context.append({"role": role, "content": f"{number} " + "words " * 40})
+    context.compact("window", **{name: count})
+    seqs = [slot.seq for slot in context.view.slots if not is_notice(slot)]
+    newest = set(range(10 - count + 1, 11)) if count < 10 else set(range(1, 11))
+    assert set(seqs) == newest | {1, 9}, "the first and the latest request stay besides"
+
+
+def test_no_window_takes_what_the_agent_is_in_the_middle_of() -> None:
+    log = log_of([*alternating(3), *used("a", "words " * 40)])
+    assert left(log, keep=0)[-2:] == [4, 5]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "settings", "missing"),
+    [
+        ("relevance", {"task": "x"}, "relevance without a size"),
+        ("relevance", {"max_tokens": 9}, "relevance without a task"),
+        ("window", {"by": "tokens"}, "a window by tokens without a size"),
+    ],
+)
+@pytest.mark.parametrize("words", [0, 5, 5_000])
+def test_a_strategy_that_is_not_told_enough_is_refused_whatever_the_page_has(
+    strategy: str, settings: dict[str, Any], missing: str, words: int
+) -> None:
+    """M-80."""
+    context = refold.open("x", store="memory:")
+    if words:
+        context.append({"role": "assistant", "content": "word " * words})
+    for call in (context.plan, context.compact):
+        with pytest.raises(Invalid, match=missing):
+            call(strategy, **settings)

@@ -22,6 +22,7 @@ from refold.core.model import MADE_ROOM, NATIVE, Message, Text
 from refold.errors import Invalid
 from refold.log.open_log import OpenLog
 from refold.redaction import Redact
+from refold.strategies.brief import KEEP_RECENT, check_needed
 from refold.strategies.registry import check_ladder, check_settings
 from refold.tokens.counter import count_message
 
@@ -51,6 +52,13 @@ class Jobs:
         config = self._log.config  # for the model that reads the page now
         check_ladder(ladder)
         check_settings(settings or {}, ladder or config.ladder)
+        given = settings or {}
+        task = task or self._latest_request()
+        if settings is not None:
+            for name in ladder:
+                check_needed(name, {**config.strategy.get(name, {}), **given}, task)
+        if KEEP_RECENT in given:
+            config = replace(config, keep_recent=given[KEEP_RECENT])
         if instructions and not self._has_writer():
             hint = "give a writer: where the conversation is opened, or by --writer"
             raise Invalid("instructions are for a writer, and there is none", hint=hint)
@@ -62,10 +70,10 @@ class Jobs:
             ages=self._log.log.ages,
             batch=secrets.token_hex(8),
             ladder=ladder or config.ladder,
-            task=task or self._latest_request(),
+            task=task,
             target=target,
             has_writer=self._has_writer(),
-            settings=settings or {},
+            settings=given,
             per_token=self._model.price,
             expired=self._model.moment().is_expired(self._log.state),
             scratch=self._scratch,

@@ -21,7 +21,7 @@ from refold.core.laws import units
 from refold.core.model import Edit, View
 from refold.core.plan import Ask
 from refold.errors import Invalid
-from refold.strategies.brief import Brief, check_choice, run_tokens
+from refold.strategies.brief import Brief, check_choice, check_needed, run_tokens
 from refold.strategies.hide import newest_work, staying
 from refold.strategies.hide_notice import (
     hide_edits,
@@ -69,10 +69,7 @@ def importance(brief: Brief) -> list[Edit | Ask]:
 
 def relevance(brief: Brief) -> list[Edit | Ask]:
     """`importance` for a task, to a size: both must be given."""
-    if not brief.task.strip():
-        raise Invalid("relevance without a task", hint="say what the agent works on, as the task")
-    if "max_tokens" not in brief.settings:
-        raise Invalid("relevance without a size", hint="set max_tokens")
+    check_needed("relevance", brief.settings, brief.task)
     return importance(brief)
 
 

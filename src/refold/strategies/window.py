@@ -15,8 +15,8 @@ from refold.core.laws import units
 from refold.core.model import Edit
 from refold.core.plan import Ask
 from refold.errors import Invalid
-from refold.strategies.brief import Brief, check_choice, last_seam, tail_start
-from refold.strategies.hide import staying
+from refold.strategies.brief import Brief, check_choice, check_needed, last_seam, tail_start
+from refold.strategies.hide import newest_work, staying
 from refold.strategies.hide_notice import hide_edits
 
 WAYS = ("messages", "tokens", "age")
@@ -30,7 +30,8 @@ def window(brief: Brief) -> list[Edit | Ask]:
     start, reason = _window_start(brief, whole)
     before = enumerate(brief.slots[:start])
     going = {index for index, slot in before if slot.message.role != "system"}
-    return hide_edits(brief, going - staying(brief.view, whole), lambda _: reason)
+    stays = staying(brief.view, whole).union(newest_work(brief.view, whole))
+    return hide_edits(brief, going - stays, lambda _: reason)
 
 
 # --- where the window starts ---
@@ -60,8 +61,7 @@ def _check_way(brief: Brief) -> str:
     """By what the window is meant to be limited."""
     way: str = brief.setting("by", "messages")
     check_choice("there is no window by", way, WAYS)
-    if way == "tokens" and "max_tokens" not in brief.settings:
-        raise Invalid("a window by tokens without a size", hint="set max_tokens")
+    check_needed("window", brief.settings, brief.task)
     return way
 
 
@@ -81,10 +81,9 @@ def _check_hours(hours: float) -> None:
 
 
 def _start_by_count(brief: Brief, whole: Sequence[range]) -> int:
-    """The last seam that leaves at least `keep` messages."""
-    keep = max(1, brief.setting("keep", brief.config.keep_recent))
-    latest = len(brief.slots) - keep
-    return last_seam(whole, latest)
+    """The last seam that leaves at least `keep` messages; to keep none means none."""
+    keep = brief.setting("keep", brief.config.keep_recent)
+    return last_seam(whole, len(brief.slots) - keep) if keep else len(brief.slots)
 
 
 def _start_by_age(brief: Brief, whole: Sequence[range], hours: float) -> int:

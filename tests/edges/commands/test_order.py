@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,6 +85,17 @@ def test_the_same_artifacts_are_listed(url: str, words: tuple[str, ...]) -> None
     got = run(*(word.format(url=url) for word in words), "--json")
     assert got.exit_code == 0, got.stderr
     assert json.loads(got.stdout) == known
+
+
+@pytest.mark.parametrize("first", [("--json",), ("--no-color", "--json"), ("--json", "--debug")])
+def test_a_group_that_is_a_command_may_be_told_first_how_to_print(
+    url: str, tmp_path: Path, first: tuple[str, ...]
+) -> None:
+    assert as_json("context", *first, "fix-login") == as_json("context", "fix-login")
+    synced = ("sync", *first, "--far", f"files:{tmp_path}/far", "--store", url)
+    assert as_json(*synced)["far"] == f"files:{tmp_path}/far"
+    got = run("context", *first, "mesages", "fix-login")
+    assert got.exit_code == 2 and "did you mean messages" in got.stdout + got.stderr
 
 
 @pytest.mark.parametrize(

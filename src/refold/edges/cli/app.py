@@ -13,7 +13,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 from typing import Any, NoReturn
 
 import click
@@ -100,17 +100,18 @@ class Commands(click.Group):
 def _is_own(group: str, args: list[str]) -> bool:
     """Whether the words after a group are for the command of its name, and not one of those in
     it, perhaps misspelt: an id stands alone, unless the command takes several, and looks like
-    none of them."""
+    none of them. How it is to be printed may be said before."""
     inner = [name.removeprefix(f"{group} ") for name in COMMANDS if name.startswith(f"{group} ")]
     known = [name.split()[0] for name in inner]
-    if not args:
+    words = list(dropwhile(OUTPUT.__contains__, args))
+    if not words:
         return load(group).on != "conversation"
-    if args[0] in known or args[0] in (*HELP["help_option_names"], *OUTPUT):
+    if words[0] in known or words[0] in HELP["help_option_names"]:
         return False
-    if args[0].startswith("-"):
+    if words[0].startswith("-"):
         return True
-    is_alone = len(args) == 1 or args[1].startswith("-") or load(group).on == "store"
-    return is_alone and not nearest(args[0], known, alike_min=MISSPELT_MIN)
+    is_alone = len(words) == 1 or words[1].startswith("-") or load(group).on == "store"
+    return is_alone and not nearest(words[0], known, alike_min=MISSPELT_MIN)
 
 
 def _group_help(name: str) -> str:

@@ -300,6 +300,8 @@ class Client:
             return kind(failure.message, hint=failure.hint)
         if response.status_code in (401, 403):
             return Denied(failure.message, hint=failure.hint)
+        if _is_final(response):
+            return Invalid(failure.message, hint=failure.hint)
         wait_s = _retry_after_s(response) if _can_pass(response) else None
         kept_out = _Busy if response.status_code == 429 else Unavailable
         return kept_out(failure.message, retry_after_s=wait_s, hint=failure.hint)
@@ -312,6 +314,8 @@ class Client:
         hint = "is that the address of a refold server?"
         if response.status_code in (401, 403):
             return Denied(said, hint=f"{hint} A proxy on the way may have refused")
+        if _is_final(response):
+            return Invalid(said, hint=f"{hint} A proxy on the way may refuse such calls")
         return Unavailable(said, hint=hint)
 
     def _not_understood(self, why: object) -> Unavailable:
@@ -359,6 +363,13 @@ def _pause_s(number: int, asked_s: float | None) -> float:
 def _can_pass(response: httpx.Response) -> bool:
     """Whether the same call may be answered otherwise a little later."""
     return response.status_code in (408, 425, 429) or response.status_code >= 500
+
+
+def _is_final(response: httpx.Response) -> bool:
+    """Whether such a call will never be taken. An address that leads nowhere may be a server that
+    is not there yet, and a conflict is over once what came is read."""
+    is_refused = 400 <= response.status_code < 500
+    return is_refused and response.status_code not in (404, 409) and not _can_pass(response)
 
 
 def _retry_after_s(response: httpx.Response) -> float:
