@@ -9,16 +9,18 @@ appends, `edges.importers` fills batches.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
-from refold.core.model import Event, Message, Note, Usage
+from refold.core.model import Event, Message, Note, Revert, Usage
 from refold.engine.context import Context
+from refold.errors import Invalid
 from refold.log.draft import RUN_BYTES_MAX, RUN_EVENTS_MAX, Draft
 from refold.log.keys import Stamp
 from refold.stores.protocol import Overtaken
+from refold.tokens.counter import count_message
 
 HELD_BYTES_MAX = 16 << 20  # of what was written, until the page is let go
 
@@ -41,6 +43,16 @@ class Batch:
         self._head = self._size = 0
 
     @property
+    def head(self) -> int:
+        """The head of the log, without what was only taken."""
+        return self._log.sums.head
+
+    @property
+    def counter(self) -> str:
+        """Who counts tokens now."""
+        return self._log.counter.name
+
+    @property
     def is_full(self) -> bool:
         return len(self._drafts) >= self._events_max or self._size >= RUN_BYTES_MAX
 
@@ -53,6 +65,19 @@ class Batch:
         self._take(drafts, self._ahead[before:])
         return bool(drafts)
 
+    def count(self, message: Any) -> int:
+        """The tokens of the first message that a message in any shape is parsed into."""
+        try:
+            parsed = self._recorder.parse(message, self._ahead)
+        except Invalid:
+            return 0
+        return count_message(parsed[0], self._log.counter) if parsed else 0
+
+    @property
+    def whole_tokens_max(self) -> int:
+        """The size up to which a result stays whole in its message."""
+        return self._recorder.whole_tokens_max
+
     def note(self, kind: str, data: Any, by: str, stamp: Stamp) -> None:
         """Takes something that is no message; `data` is plain JSON."""
         note = Note(kind=kind, data=data, key=stamp.key)
@@ -60,12 +85,23 @@ class Batch:
 
     def usage(self, usage: Usage, at_ms: int | None) -> None:
         """Takes what was billed, once, for a page that was not ours: no size follows from it."""
-        response = usage.response
-        if response and (response in self._responses or response in self._log.sums.responses):
+        if self.is_billed(usage):
             return
         billed = self._model.received(usage, upto=0, replied=False)
         self._take([self._log.draft(billed, by="model", at_ms=at_ms)])
-        self._responses.add(response)
+        self._responses.add(usage.response)
+
+    def is_billed(self, usage: Usage) -> bool:
+        """Whether the response was billed before."""
+        id = usage.response
+        return bool(id) and (id in self._responses or id in self._log.sums.responses)
+
+    def take_off(self, reverts: Iterable[Revert], by: str) -> None:
+        """Takes what switches other events off."""
+        for revert in reverts:
+            if len(self._drafts) >= RUN_EVENTS_MAX:
+                self.write()
+            self._take([self._log.draft(revert, by=by)])
 
     def _take(self, drafts: list[Draft], said: Sequence[Message] = ()) -> None:
         size = sum([len(draft.encoded) for draft in drafts])

@@ -43,6 +43,11 @@ class Recorder:
         self._log, self._model, self._intake = log, model, intake
         self.keys = Keys(log.log)
 
+    @property
+    def whole_tokens_max(self) -> int:
+        """The size up to which a result in a caller's own message stays whole."""
+        return self._intake.message_tokens_max
+
     def append(self, message: Any, by: str | None, stamp: Stamp = NOW) -> list[Event]:
         parsed = self.parse(message)
         stamp = stamp.of(parsed[0].key if parsed else "")

@@ -212,8 +212,8 @@ def test_rewinds_anywhere_end_at_the_branch_of_the_last_line(tmp_path: Path, dat
 )
 @given(st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=5), min_size=2, max_size=5))
 def test_the_branch_that_was_left_comes_back_alone(tmp_path: Path, lists: list[list[str]]) -> None:
-    """By a restore of the seq that the import names, or in a fork there; imported again, the
-    conversation is the session again."""
+    """By a restore of the seq that the import names, or in a fork there. That is the user's wish:
+    an import adds nothing to it. An undo gives the session again."""
     store, file, before = open_store("memory:"), tmp_path / "m.json", list[str]()
     for number, words in enumerate(lists):
         file.write_text(json.dumps([{"role": "user", "content": word} for word in words]))
@@ -226,7 +226,9 @@ def test_the_branch_that_was_left_comes_back_alone(tmp_path: Path, lists: list[l
                 context.fork(f"left-{number}", at=session.left_at).close()
                 context.restore(session.left_at)
             assert texts(store, id) == texts(store, f"left-{number}") == before
-            imported(store, file)
+            [again] = imported(store, file).sessions
+            assert (again.new, again.restored, texts(store, id)) == (0, 0, before)
+            assert Context(store, id).undo()
             assert texts(store, id) == words
         before = texts(store, id)
 
@@ -331,7 +333,10 @@ def test_a_rollout_keeps_items_usage_compactions_and_what_was_rolled_back(
     assert (context.view.totals.input, context.view.totals.cache_read) == (120, 20)
     page = texts(store, "codex-s-1")
     assert "The folder src holds main.py." in page[0] and page[1:] == ["Keep it."]
-    assert [note.kind for note in context.log.notes("rolled-back")] == ["rolled-back"] * 2
+    [session] = report.sessions
+    assert (session.messages, session.new, session.restored) == (8, 8, 2)
+    left = context.fork("left", at=session.left_at)
+    assert texts(store, left.id)[1:] == ["Delete it.", "Deleted."]
     assert imported(store, tmp_path / "r.jsonl").sessions[0].new == 0
 
 

@@ -87,7 +87,8 @@ def _walk(lines: Lines, live: set[str]) -> Iterator[Entry]:
             yield from told(_beside(line, key, where), where)
             continue
         if not session and key not in live:
-            yield Noted(kind=LEFT_BRANCH, data=line, key=f"left:{key}", **where)
+            of = str(line["message"].get("id") or key)
+            yield Noted(kind=LEFT_BRANCH, data=line, key=f"left:{key}", message=of, **where)
             continue
         answer = answers.setdefault(session, _Answer())
         if line["type"] == "assistant":

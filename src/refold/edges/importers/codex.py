@@ -3,8 +3,8 @@
 Items of the Responses API are messages as they stand. Usage comes in lines of its own, after the
 items it was billed for. A `compacted` line stands for everything before it: by its text, or by what
 can be read of the history that replaced it. A thread that was rolled back by so many turns goes on
-without them. Event lines that only repeat items are passed over; all others are kept as notes.
-Neighbours: `entry`, `lines`.
+without them: they were said, and taken back. Event lines that only repeat items are passed over;
+all others are kept as notes. Neighbours: `entry`, `lines`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from msgspec import Struct
-
-from refold import decoding
 from refold.core.model import Usage
-from refold.edges.importers.entry import About, Billed, Entry, Noted, Said, Summed, Unread, Where
-from refold.edges.importers.lines import UNREADABLE, Lines, counts, digest, happened, told
+from refold.edges.importers.entry import (
+    About,
+    Billed,
+    Entry,
+    Noted,
+    Rewound,
+    Said,
+    Summed,
+    Unread,
+    Where,
+)
+from refold.edges.importers.lines import Lines, counts, digest, happened, told
+
+Payload = dict[str, Any]
 
 _TYPES = ("session_meta", "response_item", "turn_context", "event_msg", "compacted")
 # What these say stands in the items beside them.
@@ -46,7 +55,7 @@ def session_of(lines: Lines) -> str:
 
 def entries(lines: Lines) -> Iterator[Entry]:
     """The session, in the order of the file."""
-    taken_back = rolled_back(lines)
+    turns = _Turns()
     for number, line, raw in lines.objects():
         payload, kind = line.get("payload"), str(line.get("type") or "line")
         where = Where(line=number, at_ms=happened(line.get("timestamp")))
@@ -55,13 +64,15 @@ def entries(lines: Lines) -> Iterator[Entry]:
             if kind not in _TYPES:
                 yield Unread(reason=f"a line of an unknown type: {kind[:40]}", **where)
             yield Noted(kind=kind[:80], data=line, key=key, **where)
-        elif number in taken_back:
-            yield Noted(kind="rolled-back", data=line, key=key, **where)
         else:
             yield from told(_READERS[kind](payload, key, where), where)
+            turns.take(kind, payload, key)
+            if payload.get("type") == "thread_rolled_back":
+                [count] = counts(payload, "num_turns")
+                yield Rewound(keys=turns.back(count), key=f"{key}<", **where)
 
 
-def _meta(payload: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:
+def _meta(payload: Payload, key: str, where: Where) -> Iterator[Entry]:
     instructions = payload.get("base_instructions") or payload.get("instructions")
     if isinstance(instructions, dict):
         instructions = instructions.get("text")
@@ -72,20 +83,20 @@ def _meta(payload: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:
     yield Noted(kind="session_meta", data=rest, key=key, **where)
 
 
-def _context(payload: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:
+def _context(payload: Payload, key: str, where: Where) -> Iterator[Entry]:
     if isinstance(payload.get("model"), str):
         yield About(model=payload["model"], **where)
     yield Noted(kind="turn_context", data=payload, key=key, **where)
 
 
-def _item(payload: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:
+def _item(payload: Payload, key: str, where: Where) -> Iterator[Entry]:
     if payload.get("type") in BESIDE_ITEMS:
         yield Noted(kind=payload["type"], data=payload, key=key, **where)
     else:
         yield Said(message=payload, key=key, **where)
 
 
-def _event(payload: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:
+def _event(payload: Payload, key: str, where: Where) -> Iterator[Entry]:
     kind = str(payload.get("type") or "event")
     usage = _usage_of(payload, key) if kind == "token_count" else None
     if usage is not None:
@@ -94,7 +105,7 @@ def _event(payload: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:
         yield Noted(kind=kind[:80], data=payload, key=key, **where)
 
 
-def _usage_of(payload: dict[str, Any], key: str) -> Usage | None:
+def _usage_of(payload: Payload, key: str) -> Usage | None:
     """What the newest reply was billed. Other lines count together what was billed so far."""
     info = payload.get("info")
     last = info.get("last_token_usage") if isinstance(info, dict) else None
@@ -104,14 +115,14 @@ def _usage_of(payload: dict[str, Any], key: str) -> Usage | None:
     return Usage(input=read, output=written, cache_read=cached, response=key)
 
 
-def _compacted(payload: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:
+def _compacted(payload: Payload, key: str, where: Where) -> Iterator[Entry]:
     text = str(payload.get("message") or "").strip() or _readable(payload)
     yield Noted(kind="compacted", data=payload, key=f"{key}+", **where)
     if text:
         yield Summed(text=text, key=key, **where)
 
 
-def _readable(payload: dict[str, Any]) -> str:
+def _readable(payload: Payload) -> str:
     """What can be read of the history that replaced what came before."""
     texts: list[str] = []
     for item in payload.get("replacement_history") or ():
@@ -131,42 +142,26 @@ _READERS = {
 }
 
 
-# --- turns that were taken back ---
+class _Turns:
+    """The keys of the items that stand, and where turns of the user begin: a line may take so many
+    turns back, whole."""
 
+    def __init__(self) -> None:
+        self._items: list[tuple[str, bool]] = []
 
-class _Payload(Struct):
-    type: str = ""
-    role: str = ""
-    num_turns: int = 0
+    def take(self, kind: str, payload: Payload, key: str) -> None:
+        if kind in ("response_item", "compacted"):
+            begins = payload.get("type") == "message" and payload.get("role") == "user"
+            self._items.append((key, begins))
 
-
-class _Line(Struct):
-    type: str = ""
-    payload: _Payload | None = None
-
-
-_decode = decoding.decoder(_Line).decode
-
-
-def rolled_back(lines: Lines) -> set[int]:
-    """The numbers of the lines that a later line took back: so many turns of the user, whole."""
-    items: list[tuple[int, bool]] = []  # each line with an item, and whether a turn begins there
-    taken_back: set[int] = set()
-    for number, raw in lines:
-        try:
-            line = _decode(raw)
-        except UNREADABLE:
-            continue  # told when the line itself is read
-        payload = line.payload
-        if payload is None:
-            continue
-        if line.type in ("response_item", "compacted"):
-            items.append((number, payload.type == "message" and payload.role == "user"))
-        for _ in range(payload.num_turns if payload.type == "thread_rolled_back" else 0):
-            if not items:
+    def back(self, turns: int) -> frozenset[str]:
+        """Takes so many turns back; the keys of what is in them."""
+        taken: list[str] = []
+        for _ in range(turns):
+            begins = not self._items
+            while self._items and not begins:
+                key, begins = self._items.pop()
+                taken.append(key)
+            if not self._items:
                 break
-            begins = False
-            while items and not begins:
-                last, begins = items.pop()
-                taken_back.add(last)
-    return taken_back
+        return frozenset(taken)

@@ -1,6 +1,6 @@
 """What an importer gives, one value after another: what was said, what it was billed, what is no
-message, a compaction of the other program's own, what the session is about, and what could not be
-read.
+message, a compaction of the other program's own, what was taken back, what the session is about,
+and what could not be read.
 
 `line` is where it stands in the file: a line, or an element where the file is one JSON value.
 `session` names a side chain of it (empty: the session itself), `key` is its name in the file and
@@ -60,16 +60,24 @@ class Billed(Entry, frozen=True, kw_only=True):
 
 
 class Noted(Entry, frozen=True, kw_only=True):
-    """A line that is no message. `kind` is what the file calls it."""
+    """A line that is no message. `kind` is what the file calls it; of a branch that was left,
+    `message` names the message that it is a part of."""
 
     kind: str
     data: Any
+    message: str = ""
 
 
 class Summed(Entry, frozen=True, kw_only=True):
     """A text that stands for everything before it, but for the messages whose keys are kept."""
 
     text: str
+
+
+class Rewound(Entry, frozen=True, kw_only=True):
+    """What was said under these keys, earlier in the file, was taken back."""
+
+    keys: frozenset[str]
 
 
 class Unread(Entry, frozen=True, kw_only=True):

@@ -1,67 +1,74 @@
 """A conversation follows a session of another program's file: what is new in the file is appended,
-and where the file went another way, the conversation goes back to the fork and takes that.
+and where the file went another way, what it no longer says is taken off, message by message.
 
-The keys of the file's messages are compared with the keys in the log, one after the other.
-Importing again changes nothing, a session that went on is continued, one that was rewound is
-followed by a restore. An undo of that would bring the branch that was left back beside the new
-one; where the log stood before it, there is the old branch alone (`left_at`). A message that
-cannot be taken is told with its line, and kept as a note where it can be. Neighbours: `entry` is
-what comes in, `importer` has one of these per session.
+The keys of the file's messages are compared with those in the log, one after the other (`known`):
+importing again changes nothing, whatever a user did to the page meanwhile; a session that went on
+is continued, one that was rewound is followed. What the user did stays, but for a summary that
+tells of what was taken off. The branch that was left is there alone where the log stood before
+(`left_at`). A message that cannot be taken is told with its line, and kept as a note where it can
+be. Neighbours: `entry` is what comes in, `tell` says what the session is about, `importer` has one
+of these per session.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from msgspec.structs import replace
 
-from refold.core.model import Event, Usage
-from refold.core.switches import CONTROLS, switches
+from refold.core.codec import decode
+from refold.core.model import Revert, Summarize, Usage
 from refold.edges.importers.entry import (
     LEFT_BRANCH,
     About,
     Billed,
     Entry,
     Noted,
+    Rewound,
     Said,
     Summed,
     Unread,
 )
+from refold.edges.importers.known import ADOPTED, REWOUND, UNREAD, Known, Place, events_of, known
 from refold.edges.importers.lines import digest
+from refold.edges.importers.tell import Teller
 from refold.engine.batch import Batch
 from refold.engine.context import Context
 from refold.errors import Invalid
-from refold.log.keys import KEY_CHARS_MAX, Name, Stamp, name_of
+from refold.log.keys import KEY_CHARS_MAX, Stamp
 
-ADOPTED = "adopted-compaction"  # the note that says which summary of the file was taken over
-UNREAD = "unread"  # the note in the place of a message that is none
-NOT_AGAIN = -1  # the seq of what stands twice in the file
-_PAGE_EVENTS = 500
+Placed = Said | Summed | Rewound  # what has a place in the order of the file
 
 
 class Follower:
-    """Writes the entries of one session to one conversation. `unread` tells what it could not
-    take."""
+    """Writes the entries of one session to one conversation, which has `held` of them. `unread`
+    tells what it could not take."""
 
-    def __init__(self, context: Context, by: str) -> None:
+    def __init__(self, context: Context, by: str, held: Known) -> None:
         self.context, self._by = context, by
-        self._batch = Batch(context)
-        self._places, self._notes = known_keys(context)
-        self._at = 0  # how many of the places the file has had so far
-        self._seen: set[str] = set()
-        self._told = About()  # what the file said of the session last
-        self._passed: set[str] = set()  # the keys of the notes that the file has had so far
-        self._is_new = False  # whether the message that was read last is
-        self.messages = self.new = self.restored = 0
-        self.left = 0  # messages of branches that the session left
-        self.left_at = 0  # the seq at which the log was before it was taken back
         self.unread: list[Unread] = []
+        self._batch = Batch(context)
+        self._teller = Teller(context, self._batch, held, self.unread)
+        self._places, self._notes, self._erased_notes = held.places, held.notes, held.erased_notes
+        self._was_erased = held.was_erased
+        self._at = 0  # how many of the places the file has had so far
+        self._seen: dict[str, int] = {}  # what the file has had, and a seq that it is not before
+        self._is_new = False  # whether the message that was read last is
+        self._left: set[str] = set()
+        self.messages = self.new = self.restored = 0
+        self.left_at = 0  # the seq at which the log was before something was taken off
 
     @property
     def missing(self) -> int:
         """How many messages of the log the file no longer has at its end."""
-        return len(self._places) - self._at
+        return sum(1 for place in self._places[self._at :] if place.key)
+
+    @property
+    def left(self) -> int:
+        """How many messages there are in branches that the session left."""
+        return len(self._left)
 
     def take(self, entry: Entry) -> None:
         """Writes what the entry says, unless the log has it."""
@@ -78,90 +85,125 @@ class Follower:
 
     def finish(self) -> None:
         """Writes what still waits."""
+        self._teller.pass_over()
         self._batch.write()
 
     def _take(self, entry: Entry) -> None:
         match entry:
-            case About():
-                self._tell(entry)
             case Said():
                 self._say(entry)
+            case About():
+                self._teller.hear(entry)
             case Billed():
-                self._bill(entry)
+                self._record(entry.usage, entry.at_ms)
             case Noted():
                 self._note(entry)
             case Summed():
                 self._sum(entry)
+            case Rewound():
+                self._rewind(entry)
             case Unread():
                 self.unread.append(entry)
             case _:
                 assert_never(entry)  # type: ignore[arg-type]
 
-    def _tell(self, about: About) -> None:
-        if about == replace(self._told, line=about.line, at_ms=about.at_ms):
-            return
-        self._told = about
-        self._batch.write()  # what came before it was said by another model
-        self.context.update(
-            model=about.model,
-            title=about.title,
-            system=about.system,
-            tools=about.tools,
-            metadata=about.metadata and {**self.context.view.metadata, **about.metadata},
-        )
-
     # --- messages ---
 
     def _say(self, said: Said) -> None:
-        seq = self._known(said)
-        if seq == NOT_AGAIN:
-            return
+        if said.key in self._seen:
+            return  # it stands twice in the file
+        is_known = self._is_known(said)
         # Of the last message that the log has, the usage may not have been written.
-        self._is_new = seq == 0 or self._at == len(self._places)
-        if seq == 0:
+        may_lack = self._at == len(self._places) and not self._was_erased
+        self._is_new = not is_known or may_lack
+        if not is_known:
             self.new += 1
             if not self._batch.message(said.message, _stamp(said)):
                 self._keep(said)
         if said.usage is not None:
             self._record(said.usage, said.at_ms)
 
-    def _known(self, entry: Said | Summed) -> int:
-        """The seq of what the log has of an entry; 0 if it is to be written. Where the log went
-        another way, it is taken back to there."""
-        if entry.key in self._seen:
-            return NOT_AGAIN
-        self._seen.add(entry.key)
-        self.messages += 1
-        if self._at == len(self._places):
-            return 0
-        key, seq = self._places[self._at]
-        if key == entry.key:
-            self._at += 1
-            return seq
-        self._go_back(seq - 1)
-        return 0
+    def _is_known(self, entry: Placed) -> bool:
+        """Whether the log has an entry. Where the log went another way, that is taken off."""
+        self.messages += not isinstance(entry, Rewound)
+        place = self._place_of(entry)
+        if place is not None:
+            self._seen[entry.key] = place.seqs[0]
+            self._teller.pass_over()
+            return True
+        if self._at < len(self._places):
+            self._leave()
+        self._teller.tell()
+        self._seen[entry.key] = self._batch.head + 1
+        return False
 
-    def _go_back(self, seq: int) -> None:
-        """Takes the log back to a seq. Notes that the file had before this place stay."""
-        self._batch.write()
-        self._told = About()
-        after = [note for note in self.context.log.notes() if note.seq > seq]
-        self.left_at = self.context.view.head
-        self.context.restore(seq)
-        self.restored += len(self._places) - self._at
+    def _place_of(self, entry: Placed) -> Place | None:
+        """The place that an entry has, if the log went the same way. Of one that was erased,
+        nothing is left but its time and its size: it is not brought back."""
+        at = self._at
+        while at < len(self._places) and not self._places[at].key:
+            at += 1
+        erased = self._places[self._at : at]
+        if at < len(self._places) and self._places[at].key == entry.key:
+            self._at = at + 1
+            return self._places[at]
+        for number, place in enumerate(erased, start=self._at + 1):
+            if entry.at_ms in (None, place.at_ms) and self._has_size(entry, place):
+                self._at = number
+                return place
+        self._at = at
+        return None
+
+    def _has_size(self, entry: Placed, erased: Place) -> bool:
+        """Whether what was erased may be what the entry says, by its size. One that is too large
+        for a page has the size of what stands for it."""
+        if not isinstance(entry, Said) or erased.counter != self._batch.counter:
+            return isinstance(entry, Said)
+        counted = self._batch.count(entry.message)
+        return counted == erased.tokens or counted > self._batch.whole_tokens_max
+
+    def _leave(self) -> None:
+        """Takes off what the file no longer has."""
+        left = self._places[self._at :]
         del self._places[self._at :]
-        self._notes -= {note.key for note in after}
-        for note in after:
-            if note.key in self._passed:
-                self._batch.note(note.kind, note.data, note.by, Stamp(note.at_ms, note.key))
+        self._batch.write()
+        self._take_off(left)
+        self._batch.write()
+        self._teller.tell_again()
 
-    def _bill(self, billed: Billed) -> None:
-        self._record(billed.usage, billed.at_ms)
+    def _take_off(self, left: Sequence[Place]) -> None:
+        self.left_at = self._batch.head
+        self.restored += len(left)
+        seqs = [seq for place in left for seq in place.seqs]
+        told = [Revert(batch=batch) for batch in self._summaries_of(min(seqs))]
+        self._batch.take_off([*told, *(Revert(seq=seq) for seq in seqs)], self._by)
+
+    def _summaries_of(self, first: int) -> Iterator[str]:
+        """The batches that stand and whose summaries tell of messages from this seq on."""
+        standing = {batch for _, batch in self.context._open.state.undoable}
+        for event in events_of(self.context, first):
+            body = decode(event) if event.kind == "edit" and event.by != self._by else None
+            if isinstance(body, Summarize) and body.span.last >= first and body.batch in standing:
+                standing.remove(body.batch)
+                yield body.batch
+
+    def _rewind(self, rewound: Rewound) -> None:
+        """Takes off what the file itself took back."""
+        if rewound.key in self._seen or self._is_known(rewound):
+            return
+        self._batch.write()
+        first = min((self._seen[key] for key in rewound.keys if key in self._seen), default=0)
+        places = known(self.context, self._by, after=first - 1).places if first else []
+        if left := [place for place in places if place.key in rewound.keys]:
+            self._take_off(left)
+        self._batch.note(REWOUND, {"line": rewound.line}, self._by, _stamp(rewound))
+        self._batch.write()
 
     def _record(self, usage: Usage, at_ms: int | None) -> None:
         """Adds what the other program was billed, once. Its page was another one, with a system
         prompt and tools that the file may not have: no size of ours follows from it."""
-        if self._is_new:
+        if self._is_new and not self._batch.is_billed(usage):
+            self._teller.tell()  # its model has a price
             self._batch.usage(replace(usage, estimated=True), at_ms)
 
     def _keep(self, said: Said) -> None:
@@ -176,14 +218,27 @@ class Follower:
     # --- what is no message ---
 
     def _note(self, noted: Noted) -> None:
-        self._passed.add(noted.key)
-        self.left += noted.kind == LEFT_BRANCH
-        if noted.key not in self._notes:
-            self._batch.note(noted.kind, noted.data, self._by, _stamp(noted))
+        if noted.kind == LEFT_BRANCH:
+            self._left.add(noted.message)
+        if noted.key in self._notes or self._is_erased(noted):
+            self._teller.pass_over()
+            return
+        self._teller.tell()
+        self._batch.note(noted.kind, noted.data, self._by, _stamp(noted))
+
+    def _is_erased(self, noted: Noted) -> bool:
+        """Whether it was erased from the log, as far as its time tells: then it is not brought
+        back. One without a time may be any that was."""
+        erased = self._erased_notes
+        at_ms = next(iter(erased), None) if noted.at_ms is None else noted.at_ms
+        if at_ms is None or at_ms not in erased:
+            return False
+        erased -= Counter([at_ms])
+        return True
 
     def _sum(self, summed: Summed) -> None:
         """Lets the text stand for the page as it is; where it cannot, it is a message."""
-        if self._known(summed):
+        if summed.key in self._seen or self._is_known(summed):
             return
         self.new += 1
         self._batch.write()
@@ -207,34 +262,3 @@ def key_of(entry: Entry) -> str:
     if len(entry.key) <= KEY_CHARS_MAX and entry.key.isprintable():
         return entry.key
     return digest(entry.key.encode("utf-8", "replace"))
-
-
-def known_keys(context: Context) -> tuple[list[tuple[str, int]], set[str]]:
-    """The keys of the messages and adopted summaries that stand in the log, in their order, with
-    their seqs; and the keys of its notes."""
-    controls: list[Event] = []
-    named: list[tuple[int, Name]] = []
-    for event in events_of(context):
-        if event.kind in CONTROLS:
-            controls.append(event)
-        elif (name := name_of(event)).key:
-            named.append((event.seq, name))
-    off = switches(controls).off
-    places: dict[str, int] = {}  # a message may be several events: the first counts
-    notes: set[str] = set()
-    for seq, name in named:
-        if seq in off:
-            continue
-        if name.kind and name.kind not in (ADOPTED, UNREAD):
-            notes.add(name.key)
-        else:
-            places.setdefault(name.key, seq)
-    return list(places.items()), notes
-
-
-def events_of(context: Context) -> Iterator[Event]:
-    """The events of the log, read page by page."""
-    after = 0
-    while page := context.log.events(after=after, limit=_PAGE_EVENTS):
-        yield from page
-        after = page[-1].seq

@@ -24,9 +24,17 @@ from refold.conversations.importer import import_document, read_document
 from refold.conversations.listing import preview
 from refold.edges.importers import REFOLD
 from refold.edges.importers.entry import About, Branch, Said, Summed, Unread
-from refold.edges.importers.follow import Follower, key_of, known_keys
+from refold.edges.importers.follow import Follower, key_of
+from refold.edges.importers.known import known
 from refold.edges.importers.lines import Advance, Lines, digest
-from refold.edges.importers.owner import IMPORTED, SESSION, goes_on, is_own, taken
+from refold.edges.importers.owner import (
+    IMPORTED,
+    SESSION,
+    goes_on,
+    is_own,
+    session_in,
+    taken,
+)
 from refold.edges.importers.recognition import Recognised, recognised
 from refold.engine.context import Context
 from refold.errors import NotFound
@@ -45,7 +53,7 @@ class Session(Struct, frozen=True, kw_only=True):
     """A conversation that follows a session: its messages in the file, how many of them were new,
     how many a rewound session took back, and how many the file no longer has. To restore `left_at`
     gives the branch that was left, alone; `left` are the messages of branches that were left in
-    the file itself, which are notes and nothing else."""
+    the file itself, which are notes and nothing else. All of them count messages, not lines."""
 
     conversation: str
     title: str
@@ -189,16 +197,16 @@ def _forked(place: _Place, branch: Branch) -> bool:
     keys = list(dict.fromkeys(said))
     id = _part(place.main, branch.name)
     with Context(place.store, place.main, config=place.config) as main:
-        places, _ = known_keys(main)
-        pairs = zip(keys, places)
-        shared = [seq for _, (_, seq) in takewhile(lambda pair: pair[0] == pair[1][0], pairs)]
+        pairs = zip(keys, known(main, place.found.source).places)
+        alike = takewhile(lambda pair: pair[1].key in ("", pair[0]), pairs)
+        shared = [found.seqs[-1] for _, found in alike]
         if len(shared) == len(keys):
             return False
-        inherited = main.view.metadata.get(SESSION)
+        inherited = session_in(main, main.id)
         if shared and not _is_there(place.store, id):
             main.fork(id, at=shared[-1]).close()
     with Context(place.store, id, config=place.config) as fork:
-        if fork.view.metadata.get(SESSION, inherited) == inherited:
+        if session_in(fork, inherited) == inherited:
             own = _part(place.own, branch.name)
             fork.update(metadata={**fork.view.metadata, SESSION: own})
     return True
@@ -221,12 +229,14 @@ def _is_there(store: Store, id: str) -> bool:
 
 def _follower(place: _Place, session: str) -> Follower:
     context = _opened(place, session)
-    metadata = {SESSION: _part(place.own, session), **context.view.metadata}
-    metadata[IMPORTED] = place.found.source
+    held = known(context, place.found.source)
+    own = {SESSION: _part(place.own, session), IMPORTED: place.found.source}
     if session and place.found.session != "":
-        metadata["part_of"] = place.main
-    context.update(metadata=metadata)
-    return Follower(context, place.found.source)
+        own["part_of"] = place.main
+    # Said once: what a user made of it since is his.
+    if not all(held.has_said(f"metadata.{name}", value) for name, value in own.items()):
+        context.update(metadata={**context.view.metadata, **own})
+    return Follower(context, place.found.source, held)
 
 
 def _opened(place: _Place, session: str) -> Context:
@@ -243,7 +253,7 @@ def _is_known_list(place: _Place, context: Context, session: str) -> bool:
     if not is_list or context.view.metadata.get(IMPORTED) != source:
         return False
     walk = place.found.entries(Lines(place.path))
-    return goes_on(context, (entry for entry in walk if entry.session == session))
+    return goes_on(context, source, (entry for entry in walk if entry.session == session))
 
 
 def _part(main: str, session: str) -> str:

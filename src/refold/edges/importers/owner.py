@@ -13,8 +13,11 @@ from collections.abc import Iterable
 
 from refold.checked import quoted
 from refold.conversations.listing import title_of
-from refold.edges.importers.entry import Entry, Said, Summed
-from refold.edges.importers.follow import events_of, key_of, known_keys
+from refold.core.codec import decode
+from refold.core.model import Meta
+from refold.edges.importers.entry import Entry, Rewound, Said, Summed
+from refold.edges.importers.follow import key_of
+from refold.edges.importers.known import events_of, known
 from refold.engine.context import Context
 from refold.errors import Conflict, NotFound
 from refold.stores.protocol import Store
@@ -26,23 +29,36 @@ TITLE_CHARS = 60
 
 def is_own(context: Context, session: str) -> bool:
     """Whether the conversation is this session's, or nobody's yet."""
-    if context.view.metadata.get(SESSION, context.id) == session:
+    if context.view.metadata.get(SESSION) == session:
         return True
-    return not any(event.kind == "message" for event in events_of(context))
+    return session_in(context, context.id) == session or not any(
+        event.kind == "message" for event in events_of(context)
+    )
 
 
-def goes_on(context: Context, entries: Iterable[Entry]) -> bool:
-    """Whether what is said in a file begins with all that was imported into the conversation."""
-    wanted = [key for key, _ in known_keys(context)[0]]
-    said = (key_of(entry) for entry in entries if isinstance(entry, Said | Summed))
+def session_in(context: Context, unsaid: str) -> str:
+    """The session that the log named last, also where a user went back to before that."""
+    session = unsaid
+    for event in events_of(context):
+        meta = decode(event) if event.kind == "meta" else None
+        if isinstance(meta, Meta) and meta.metadata:
+            session = str(meta.metadata.get(SESSION, session))
+    return session
+
+
+def goes_on(context: Context, source: str, entries: Iterable[Entry]) -> bool:
+    """Whether what is said in a file begins with all that was imported into the conversation.
+    What was erased there may have been anything."""
+    wanted = [place.key for place in known(context, source).places]
+    said = (key_of(entry) for entry in entries if isinstance(entry, Said | Summed | Rewound))
     keys = iter(dict.fromkeys(said))
-    return bool(wanted) and all(key == next(keys, None) for key in wanted)
+    return bool(wanted) and all(next(keys, None) == key or not key for key in wanted)
 
 
 def taken(store: Store, context: Context) -> Conflict:
     """What is said to somebody who names the conversation for another session."""
     metadata = context.view.metadata
-    owner = metadata.get(SESSION, context.id)
+    owner = session_in(context, context.id)
     whose = f"follows the session {owner}" if IMPORTED in metadata else "was not imported"
     title = quoted(title_of(store, context.id, context.view.title), TITLE_CHARS)
     said = f"{context.id} {whose} ({title}); nothing was written"
