@@ -31,7 +31,7 @@ from refold.edges.proxy.native import Asking, with_headers
 from refold.edges.proxy.native import Send as Sender
 from refold.edges.proxy.observer import Finished, Observer, Taken
 from refold.edges.proxy.own_answer import Refused, Send, send_error, send_json
-from refold.edges.proxy.route import Target, session_of, target_of
+from refold.edges.proxy.route import Target, target_of
 from refold.edges.proxy.savings import line_text
 from refold.edges.proxy.tally import KEPT, Told, place_of, reason_of
 from refold.edges.proxy.thinking import is_refused, without_thinking
@@ -313,7 +313,7 @@ class Proxy:
 
     def _look(self, observer: Observer, call: Call, body: bytes, send: Sender) -> Call:
         assert call.target.known is not None
-        asked = observer.read(body, call.target, session_of(call.headers))
+        asked = observer.read(body, call.target, call.headers)
         if asked is None:
             return call
         if call.target.known.counts or observer.is_beside(asked):
