@@ -34,7 +34,7 @@ class Passage:
 
     def sent(self, body: bytes) -> bytes:
         """What goes up for a call."""
-        asked = self._observer.read(body, self._target, "")
+        asked = self._observer.read(body, self._target)
         assert asked is not None
         self._taken = self._observer.take(asked)
         if self._taken is None or self._taken.body is None:

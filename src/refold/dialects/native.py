@@ -19,6 +19,7 @@ from msgspec import Struct
 from refold import dialects
 from refold.core.laws import OPENING
 from refold.core.model import Message, Native, Opaque, Slot, Text, Usage
+from refold.dialects.wire import objects_in
 from refold.errors import Invalid
 
 # Whether what a provider wrote can be said on this page.
@@ -87,6 +88,16 @@ def begins_compacted(message: Message, dialect: str = "") -> bool:
     if dialect not in ("", message.dialect) or not isinstance(first, Opaque):
         return False
     return isinstance(first.raw, dict) and first.raw.get("type") == "compaction"
+
+
+def readable(native: Native) -> tuple[str, int]:
+    """What people can read of what a provider wrote, and how many characters are sealed."""
+    messages = objects_in(native.messages)
+    blocks = [block for one in messages for block in (objects_in(one.get("content")) or [one])]
+    texts = [one.get("content") or one.get("text") for one in blocks]
+    sealed = [one.get("encrypted_content") for one in blocks]
+    said = "\n".join(text for text in texts if isinstance(text, str))
+    return said, sum(len(one) for one in sealed if isinstance(one, str))
 
 
 def is_shown(slots: Iterable[Slot], takes: Takes) -> bool:

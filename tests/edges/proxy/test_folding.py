@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -275,6 +278,66 @@ def test_an_agent_that_calls_past_the_proxy_for_a_while_has_its_thinking_left_ou
 
         with_proxy(work, folds=True, window=12_000, provider=provider, store=store)
     assert provider.misplaced == []
+
+
+STREAMED = [
+    {"type": "message_start", "message": {"usage": {"input_tokens": 9_000, "output_tokens": 1}}},
+    {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 9}},
+    {"type": "message_stop"},
+]
+
+
+def copied_at_the_end(running: Running, store: Path, copy: Path) -> None:
+    """Has the store copied once the client has the end of an answer: what a proxy leaves behind
+    that is killed there."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        async def sending(message: Any) -> None:
+            if message["type"] == "http.response.body" and not message["more_body"]:
+                shutil.copytree(store, copy, dirs_exist_ok=True)
+            await send(message)
+
+        await running.proxy(scope, receive, sending)
+
+    running.client = httpx.AsyncClient(
+        transport=httpx.ASGITransport(app), base_url="http://127.0.0.1:8743"
+    )
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_a_proxy_that_is_killed_right_after_an_answer_drops_no_thinking(
+    is_stream: bool, tmp_path: Path
+) -> None:
+    store, copy = tmp_path / "store", tmp_path / "copy"
+    store.mkdir()
+    provider = Binding()
+
+    async def until_killed(running: Running) -> None:
+        copied_at_the_end(running, store, copy)
+        for number in range(30):
+            provider.turn = number
+            if is_stream:
+                said = "".join(f"data: {json.dumps(one)}\n\n" for one in STREAMED)
+                headers = {"content-type": "text/event-stream"}
+                provider.answers.append((200, headers, said.encode()))
+            await running.messages(thinking_loop(number))
+
+    async def afterwards(running: Running) -> list[str]:
+        provider.turn = 30
+        await running.messages(thinking_loop(30))
+        [id] = running.kept()
+        with refold.open(id, store=running.book.store, read_only=True) as context:
+            return [event.kind for event in context.log.events()]
+
+    with_proxy(
+        until_killed, folds=True, window=WINDOW, provider=provider, store=f"sqlite:{store}/x.db"
+    )
+    before = signatures(provider.last)
+    kinds = with_proxy(
+        afterwards, folds=True, window=WINDOW, provider=provider, store=f"sqlite:{copy}/x.db"
+    )
+    assert provider.misplaced == [] and "restore" not in kinds
+    assert before and signatures(provider.last) == [*before, "sig29"]
 
 
 def item_loop(turns: int) -> list[Any]:

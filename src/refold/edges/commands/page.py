@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from refold.core.model import Slot
 from refold.display import number
 from refold.edges.commands.command import Arguments, Command, Result, Screen
+from refold.edges.commands.compacted import Compacted, compacted_in, show_compacted
 from refold.edges.commands.session import Session
 from refold.engine.context import Context
 from refold.errors import Invalid, NotFound
@@ -47,13 +48,15 @@ class PageArguments(Arguments, frozen=True, kw_only=True):
 
 class PagePart(Struct, frozen=True, kw_only=True):
     """One message of the page. `folded` is its number if it stands for more than it shows, else
-    0; `handle` names what it stands for."""
+    0; `handle` names what it stands for, `native` is what its provider wrote in the place of the
+    text."""
 
     handle: str
     role: str
     tokens: int
     folded: int
     text: str
+    native: Compacted | UnsetType = UNSET
 
 
 class Page(Result, frozen=True, kw_only=True):
@@ -96,7 +99,7 @@ def run(session: Session, arguments: PageArguments) -> Page | Unfolded | Browsab
         return Page(
             conversation=context.id,
             system=_text(view.system),
-            parts=tuple(_parts(view.slots)),
+            parts=tuple(_parts(context, view.slots)),
             tokens=context.stats().current,
             whole=arguments.whole or UNSET,
         )
@@ -121,7 +124,7 @@ def _text(system: object) -> str:
     return msgspec.json.format(msgspec.json.encode(system), indent=2).decode("utf-8", "replace")
 
 
-def _parts(slots: Sequence[Slot]) -> list[PagePart]:
+def _parts(context: Context, slots: Sequence[Slot]) -> list[PagePart]:
     parts: list[PagePart] = []
     folded = 0
     for slot in slots:
@@ -133,6 +136,7 @@ def _parts(slots: Sequence[Slot]) -> list[PagePart]:
                 tokens=slot.tokens,
                 folded=folded if slot.edits else 0,
                 text=body_text(slot.message),
+                native=compacted_in(context, slot),
             )
         )
     return parts
@@ -193,6 +197,8 @@ def _show_part(part: PagePart, conversation: str, screen: Screen) -> None:
         screen.line(("yellow", f"[{part.folded}] {head}"), ("dim", size))
     else:
         screen.line(("cyan", head))
+    if part.native is not UNSET:
+        show_compacted(part.native, screen)
     screen.block(part.text)
 
 

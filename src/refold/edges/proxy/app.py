@@ -14,7 +14,7 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import anyio
@@ -31,7 +31,8 @@ from refold.edges.proxy.native import Asking, with_headers
 from refold.edges.proxy.native import Send as Sender
 from refold.edges.proxy.observer import Finished, Observer, Taken
 from refold.edges.proxy.own_answer import Refused, Send, send_error, send_json
-from refold.edges.proxy.route import Target, session_of, target_of
+from refold.edges.proxy.relay import finished, relay
+from refold.edges.proxy.route import Target, target_of
 from refold.edges.proxy.savings import line_text
 from refold.edges.proxy.tally import KEPT, Told, place_of, reason_of
 from refold.edges.proxy.thinking import is_refused, without_thinking
@@ -39,7 +40,6 @@ from refold.edges.proxy.upstream import (
     Answer,
     Content,
     Upstream,
-    end_to_end,
     readable,
     unpacked,
 )
@@ -223,19 +223,20 @@ class Proxy:
 
     async def _relay(self, call: Call, response: Answer, send: Send) -> None:
         """Passes an answer on as it comes; what it was billed is read on the way."""
-        reader = None
-        if call.taken is not None and response.is_success:
-            call.taken.answered()
-            reader = UsageReader(call.taken.asked.dialect, response.headers)
+        taken = call.taken if response.is_success else None
+        reader = None if taken is None else UsageReader(taken.asked.dialect, response.headers)
+        finish = cache(partial(self._finish, taken, reader))
+        is_ours = taken is not None and taken.body is not None
+        if taken is not None:
+            taken.answered()
         try:
-            await _pump(response, reader, send)
+            await relay(response, reader, send, finish if is_ours else None)
         except httpx.HTTPError as error:
             # Whoever serves this application cuts the client's stream off as well.
             raise CutOff(type(error).__name__) from None
         finally:
             await response.close()
-            if call.taken is not None and reader is not None:
-                self._finish(call.taken, reader)
+            finish()
 
     async def _relay_inside(
         self, call: Call, sent: list[bytes], response: Answer, send: Send
@@ -252,14 +253,16 @@ class Proxy:
         async def again(body: bytes) -> Answer:
             return await self._sent(msgspec.structs.replace(call, body=body))
 
-        ways = ways_of(again, self._guarded, partial(observer.answers, taken), keep)
+        answers = partial(observer.answers, taken)
+        ways = ways_of(again, self._guarded, answers, keep, lambda: finished(finish))
         rounds = Rounds(taken.asked, sent, ways, send, rounds_max=self._limits.rounds)
+        finish = cache(lambda: self._finish_rounds(taken, kept[0], rounds))
         try:
             await rounds.relay(response)
         except httpx.HTTPError as error:
             raise CutOff(type(error).__name__) from None
         finally:
-            self._finish_rounds(taken, kept[0], rounds)
+            finish()
 
     async def _recovered(self, call: Call, response: Answer) -> tuple[Call, Answer]:
         """The call again, once, if the provider said that it was too long, made shorter; or that
@@ -313,7 +316,7 @@ class Proxy:
 
     def _look(self, observer: Observer, call: Call, body: bytes, send: Sender) -> Call:
         assert call.target.known is not None
-        asked = observer.read(body, call.target, session_of(call.headers))
+        asked = observer.read(body, call.target, call.headers)
         if asked is None:
             return call
         if call.target.known.counts or observer.is_beside(asked):
@@ -344,27 +347,30 @@ class Proxy:
             self._threads = anyio.CapacityLimiter(self._limits.threads)
         return await anyio.to_thread.run_sync(work, limiter=self._threads, abandon_on_cancel=True)
 
-    def _finish(self, taken: Taken, reader: UsageReader) -> None:
+    def _finish(self, taken: Taken | None, reader: UsageReader | None) -> asyncio.Task[None] | None:
         """Keeps what the call was billed, while the client goes on."""
-        if self._observer is not None:
-            work = partial(self._observer.finish, taken, reader.usage, reader.copy)
-            self._account(work, is_new=taken.held is None)
+        if self._observer is None or taken is None or reader is None:
+            return None
+        work = partial(self._observer.finish, taken, reader.usage, reader.copy)
+        return self._account(work, is_new=taken.held is None)
 
-    def _finish_rounds(self, taken: Taken, kept: Taken, rounds: Rounds) -> None:
+    def _finish_rounds(
+        self, taken: Taken, kept: Taken, rounds: Rounds
+    ) -> asyncio.Task[None] | None:
         """The same for a call with our tools; an answer that is kept already is not kept again."""
         if self._observer is None:
-            return
+            return None
         if kept is taken and len(rounds.readers) == 1:
-            self._finish(taken, rounds.readers[0])
-            return
+            return self._finish(taken, rounds.readers[0])
         usages = [reader.usage for reader in rounds.readers]
         work = partial(self._observer.finish_rounds, taken, kept, usages)
-        self._account(work, is_new=taken.held is None)
+        return self._account(work, is_new=taken.held is None)
 
-    def _account(self, work: Callable[[], Finished | None], *, is_new: bool) -> None:
+    def _account(self, work: Callable[[], Finished | None], *, is_new: bool) -> asyncio.Task[None]:
         task = asyncio.ensure_future(self._accounted(work, is_new=is_new))
         self._finishing.add(task)
         task.add_done_callback(self._finishing.discard)
+        return task
 
     async def _accounted(self, work: Callable[[], Finished | None], *, is_new: bool) -> None:
         finished = await self._guarded(work, "accounting")
@@ -377,17 +383,6 @@ class Proxy:
 
 
 # --- small parts ---
-
-
-async def _pump(response: Answer, reader: UsageReader | None, send: Send) -> None:
-    """Sends an answer chunk by chunk, with a copy for whoever reads its usage."""
-    headers = [(name.lower(), value) for name, value in end_to_end(response.headers.raw)]
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    async for chunk in response.chunks():
-        if reader is not None:
-            reader.feed(chunk)
-        await send({"type": "http.response.body", "body": chunk, "more_body": True})
-    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def _left(receive: Receive) -> None:

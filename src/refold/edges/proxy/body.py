@@ -62,6 +62,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     fields: dict[str, Raw]
     came: memoryview = memoryview(b"")
     begun: Begun | None = None  # what the next call may begin with
+    retries: bool = False  # the client says that it asks again
 
     @property
     def system(self) -> Any:
@@ -93,7 +94,12 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 
 def asked_of(
-    body: bytes, target: Target, session: str, known: Iterable[Begun] = ()
+    body: bytes,
+    target: Target,
+    session: str,
+    known: Iterable[Begun] = (),
+    *,
+    retries: bool = False,
 ) -> Asked | None:
     """What a known call says; None for what is not a whole conversation. A body that begins like
     one that is known is read from there on. Raises what msgspec raises for a body that is no
@@ -114,6 +120,7 @@ def asked_of(
         fields=listed.fields,
         came=listed.came,
         begun=listed.begun,
+        retries=retries,
     )
 
 

@@ -3,8 +3,10 @@
 The longest known front wins; a header (the client's own session) only decides between equals. Two
 lists that share a front and then differ are two branches, and each is held by itself. What nobody
 holds is looked for in the store (`conversations.recognition`). A front that holds no answer is
-nothing to go by: many sessions begin with the same words. Neighbours: `observer` mirrors what is
-found here.
+nothing to go by: many sessions begin with the same words. Only the first answer is looked at more
+closely (`beginning`), and one call at a time opens what is new, so that a client which goes on
+before its first answer is kept does not open a second. Neighbours: `observer` mirrors what is found
+here.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import count
 from typing import Any
 
@@ -26,6 +27,14 @@ from refold.artifacts.intake import whole_tokens
 from refold.config import NUMBER_MAX
 from refold.conversations.recognition import recognise
 from refold.core.model import NATIVE
+from refold.edges.proxy.beginning import (
+    TAG,
+    are_alike,
+    begun_in,
+    has_first_answer,
+    is_unrepeated,
+    words_in,
+)
 from refold.edges.proxy.body import Asked, Wire, is_answer
 from refold.edges.proxy.inside import kept as inside
 from refold.edges.proxy.inside.kept import Kept
@@ -44,7 +53,6 @@ from refold.stores.protocol import Store
 from refold.tokens.models import model_info
 
 log = logging.getLogger("refold.proxy")
-TAG = "proxy"
 # Where thinking is bound to the front to the last block, the client's own messages must stand.
 # Others bind an item to the reasoning before it: of these, only the renderer knows what may stay.
 BINDING = frozenset({"anthropic"})
@@ -84,6 +92,9 @@ class Held:
         self.tools = added_in(notes)  # ours, as this conversation began with them
         self.inside = Kept(asked.dialect)
         self.dialect, self.session, self.model = asked.dialect, asked.session, asked.model
+        self._opened_for = asked.messages
+        self.began_at = 0.0  # when the call came that has the first answer
+        self.retries = False  # and whether its client had asked before
         self.has_tools = asked.has_tools
         self.seen: list[Wire] = []
         self.places: tuple[tuple[int, ...], ...] = ()  # the seqs of each message of that list
@@ -102,7 +113,17 @@ class Held:
         self.account = Account()
         if calls:
             self.account.resume(*calls[-1])
-        self.used_at = time.monotonic()
+        self.opened_at = self.used_at = time.monotonic()
+
+    @property
+    def listed(self) -> list[Wire]:
+        """The list that came last, or that the conversation was opened for."""
+        return self.seen or self._opened_for
+
+    @property
+    def is_unrepeated(self) -> bool:
+        """Whether the client has not brought the first answer back yet."""
+        return is_unrepeated(self.listed)
 
     def take(self, asked: Asked) -> None:
         """This list came last."""
@@ -147,6 +168,7 @@ class Book:
     def __init__(self, store: Store, folding: Folding, limits: Limits) -> None:
         self.store, self.folding, self._limits = store, folding, limits
         self._guard = threading.Lock()
+        self._opening = threading.Lock()  # one call at a time opens what is new
         self._held: OrderedDict[int, Held] = OrderedDict()
 
     # --- finding ---
@@ -159,44 +181,84 @@ class Book:
     def find(self, asked: Asked) -> Held:
         """The conversation of a list that has an answer: held already, known to the store, or
         new."""
-        with self._guard:
-            held, shared = self._nearest(asked)
+        held = self._going_on(asked)
         if held is not None:
-            if len(held.seen) - shared <= AMENDED_MAX:
-                return held
-            return self._hold(asked, held.context.id, shared)
-        with self._guard:
-            unthought = next(filter(partial(_is_unthought, asked), self._held.values()), None)
-        if unthought is not None:
-            return unthought
+            return held
         found = recognise(self.store, asked.messages, asked.dialect)
-        if found is None or not _has_answer(asked.messages[: found.shared]):
-            return self._hold(asked, _new_id(asked), 0)
-        return self._hold(asked, found.conversation.id, found.shared)
+        if found is not None and has_first_answer(self.store, found, asked):
+            return self._hold(asked, found.conversation.id, found.shared)
+        with self._opening:
+            return self._going_on(asked) or self._hold(asked, _new_id(asked), 0)
 
-    def begin(self, asked: Asked, *, anyway: bool = False) -> Held | None:
-        """A new conversation for a list with its first answer; None if one is known that has
-        both: nobody can tell whether it is the same, and it is new only if it must be."""
-        if anyway:
-            return self._hold(asked, _new_id(asked), 0)
-        with self._guard:
-            held, _ = self._nearest(asked)
-        found = None if held is not None else recognise(self.store, asked.messages, asked.dialect)
+    def _going_on(self, asked: Asked) -> Held | None:
+        """The conversation that is held and has more of a list than others, or its first answer in
+        other words; a branch of it is held by itself."""
+        held, shared = self._nearest(asked)
+        if held is None:
+            return self._reworded(asked)
+        if len(held.listed) - shared <= AMENDED_MAX:
+            return held
+        return self._hold(asked, held.context.id, shared)
+
+    def begin(self, asked: Asked, *, at: float, anyway: bool = False) -> Held | None:
+        """The conversation of a list that came at a time and has its first answer now: new, begun
+        again, or gone on with already. None if another has both: nobody can tell whether it is the
+        same, and it is new only if it must be."""
+        found = None if anyway else recognise(self.store, asked.messages, asked.dialect)
         is_known = found is not None and _has_answer(asked.messages[: found.shared])
-        return None if held is not None or is_known else self._hold(asked, _new_id(asked), 0)
+        stored = begun_in(self.store, asked)
+        with self._opening:
+            held = self._begun_again(asked, at)
+            if held is not None:
+                return held
+            if not anyway and (held := self._nearest(asked)[0] or self._reworded(asked, at)):
+                return held if held.opened_at > at else None
+            if stored is not None and not self._holds(stored):
+                return self._hold(asked, stored, words_in(asked.messages), at)
+            return None if is_known else self._hold(asked, _new_id(asked), 0, at)
+
+    def _reworded(self, asked: Asked, at: float | None = None) -> Held | None:
+        """The conversation that began with the first answer of a list, in other words; or that was
+        opened after a time to go on from it."""
+        for held in self._with_words_of(asked):
+            is_near = held.is_unrepeated if at is None else held.opened_at > at
+            if is_near and are_alike(held.listed, asked.messages, asked.dialect):
+                return held
+        return None
+
+    def _with_words_of(self, asked: Asked) -> list[Held]:
+        """The conversations that begin with the first words of a list, the newest first."""
+        words = words_in(asked.messages)
+        with self._guard:
+            held = [one for one in self._held.values() if one.dialect == asked.dialect]
+        return [
+            one
+            for one in reversed(held)
+            if words_in(one.listed) == words == common(one.listed, asked.messages[:words])
+        ]
+
+    def _begun_again(self, asked: Asked, at: float) -> Held | None:
+        """The conversation that the same client began with these words, and gave up on."""
+        there = (one for one in self._with_words_of(asked) if one.is_unrepeated)
+        return next((one for one in there if _is_same_client(one, asked, at)), None)
+
+    def _holds(self, id: str) -> bool:
+        with self._guard:
+            return any(held.context.id == id for held in self._held.values())
 
     def beside(self, asked: Asked) -> Held | None:
         """The conversation that a list goes on from exactly, if one is held."""
-        with self._guard:
-            held, shared = self._nearest(asked)
-        return held if held is not None and shared == len(held.seen) else None
+        held, shared = self._nearest(asked)
+        return held if held is not None and shared == len(held.listed) else None
 
     def _nearest(self, asked: Asked) -> tuple[Held | None, int]:
         best, most = None, (0, False, 0.0)
-        for held in self._held.values():
+        with self._guard:
+            there = list(self._held.values())
+        for held in there:
             if held.dialect != asked.dialect:
                 continue
-            shared = common(held.seen, asked.messages)
+            shared = common(held.listed, asked.messages)
             rank = (shared, bool(asked.session) and held.session == asked.session, held.used_at)
             if rank > most and _has_answer(asked.messages[:shared]):
                 best, most = held, rank
@@ -246,11 +308,12 @@ class Book:
         window = self.folding.window or model_info(asked.model or None).window
         return whole_tokens(window) if said is None else said
 
-    def _hold(self, asked: Asked, id: str, known: int) -> Held:
+    def _hold(self, asked: Asked, id: str, known: int, at: float = 0.0) -> Held:
         native = Compaction()
         context = self.open(asked, id, native, offloads=self.folding.folds)
         held = Held(context, asked, known=known, native=native)
         held.large = self._large_tokens(asked)
+        held.began_at, held.retries = at, asked.retries
         with self._guard:
             self._held[held.number] = held
             gone = list(self._over_limits(held))
@@ -292,14 +355,14 @@ class Book:
         self.store.close()
 
 
-def _is_unthought(asked: Asked, held: Held) -> bool:
-    """Whether a list goes on from a conversation whose first answer it has without the thinking.
-    That matters only where our tools are in its front."""
-    if not held.tools or held.dialect != asked.dialect or len(asked.messages) <= len(held.seen):
+def _is_same_client(held: Held, asked: Asked, at: float) -> bool:
+    """Whether a conversation began for the client of a call that came at a time: it says that it
+    asks again, or it has the same session and asks again only when it was answered."""
+    if asked.session != held.session:
         return False
-    *words, answer = held.seen
-    is_same = is_answer(answer) and common(words, asked.messages) == len(words)
-    return is_same and inside.unthought(asked.messages[len(words)]) == inside.unthought(answer)
+    if asked.retries or (held.retries and held.began_at > at):
+        return True
+    return bool(asked.session) and held.opened_at < at
 
 
 def common(seen: Sequence[Wire], messages: Sequence[Wire]) -> int:

@@ -13,13 +13,14 @@ counts; `app` passes on the client's own bytes if anything here raises.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from refold.core.model import ToolCall, ToolResult, Usage
+from refold.core.model import ToolCall, Usage
 from refold.dialects.usage import read_usage
 from refold.edges.proxy.body import (
     LISTS,
@@ -32,19 +33,18 @@ from refold.edges.proxy.body import (
     is_answer,
 )
 from refold.edges.proxy.book import Book, Held, common
+from refold.edges.proxy.foregone import count_large, plan_if_due
+from refold.edges.proxy.gate import Header
 from refold.edges.proxy.inside import kept, tools
 from refold.edges.proxy.inside.seen import Inside
 from refold.edges.proxy.native import Send, headers_for
 from refold.edges.proxy.page import is_own
 from refold.edges.proxy.reply import Copy, reply_of
 from refold.edges.proxy.roles import as_the_client_has_them
-from refold.edges.proxy.route import Target
+from refold.edges.proxy.route import Target, is_retry, session_of
 from refold.edges.proxy.savings import NOTE, CallLine, line_text
 from refold.edges.proxy.thinking import is_refused
 from refold.engine.mirror import Unchanging
-from refold.errors import RefoldError
-
-STUB_TOKENS = 400  # about what stands in the place of a result that is moved out
 
 
 class Taken(Struct, frozen=True, kw_only=True):
@@ -58,6 +58,7 @@ class Taken(Struct, frozen=True, kw_only=True):
     body: bytes | None = None
     sent: list[bytes] | None = None
     headers: dict[str, str] = {}  # beside the client's own, because of what is sent
+    at: float = 0.0  # when first words came, in seconds
 
     @property
     def share(self) -> float:
@@ -84,9 +85,10 @@ class Observer:
     def __init__(self, book: Book) -> None:
         self._book = book
 
-    def read(self, body: bytes, target: Target, session: str) -> Asked | None:
+    def read(self, body: bytes, target: Target, headers: Sequence[Header] = ()) -> Asked | None:
         """What a known call says; None for what is not a whole conversation."""
-        return asked_of(body, target, session, self._book.begun())
+        known = self._book.begun()
+        return asked_of(body, target, session_of(headers), known, retries=is_retry(headers))
 
     def take(self, asked: Asked, send: Send | None = None) -> Taken | None:
         """Keeps a call; None for one that is no part of a conversation. `send` asks the provider
@@ -109,11 +111,12 @@ class Observer:
 
     def _first_words(self, asked: Asked) -> Taken:
         """The beginning of a conversation: the one moment at which our tools can be added."""
+        at = time.monotonic()
         if not self._book.folding.tools or not tools.can_be_added(asked):
-            return Taken(asked=asked)
+            return Taken(asked=asked, at=at)
         asked = tools.with_tools(asked, tools.definitions(asked.dialect))
         sent = tools.own_list(asked)
-        return Taken(asked=asked, body=asked.with_list(sent), sent=sent)
+        return Taken(asked=asked, body=asked.with_list(sent), sent=sent, at=at)
 
     def beside(self, asked: Asked) -> tuple[bytes | None, dict[str, str]]:
         """What to send for a call that is only about a conversation, such as a count: the page in
@@ -167,8 +170,8 @@ class Observer:
             mirrored = held.context.mirror(messages, system=system, tools=given, inner=inner)
             held.beside = asked.beside
         held.places = mirrored.seqs
-        if mirrored.kind == "amended":
-            # Each answer taken would be written twice.
+        if mirrored.kind == "amended" and mirrored.first_new < len(messages):
+            # The client has other words than came: each answer taken would be written twice.
             held.takes_replies = False
 
     def _folds(self, held: Held) -> bool:
@@ -209,7 +212,7 @@ class Observer:
         if self._folds(held) and (held.has_inside or not asked.is_native):
             wires = self._folded(held, asked)
         else:
-            self._count_large(held)
+            count_large(held)
         sent = None if wires is None else held.encoded.encode(wires, asked.marks)
         held.headers = headers_for(asked.dialect, wires or ())
         if sent is None and held.tools:
@@ -324,22 +327,30 @@ class Observer:
     def _begun(self, taken: Taken, inside: Inside) -> Taken | None:
         """First words, kept with their answer."""
         asked = msgspec.structs.replace(taken.asked, messages=[*taken.asked.messages, *inside.seen])
-        held = self._book.begin(asked, anyway=taken.sent is not None)
+        held = self._book.begin(asked, at=taken.at, anyway=taken.sent is not None)
         if held is None:
             return None
         with held.guard:
-            if taken.sent is not None:
-                held.tools = tools.begin(held.context, asked.dialect)
-            if inside.inner:
-                kept.note(held.context, inside)
-                held.inside.add(len(taken.asked.messages), inside)
-                held.is_swapped = held.has_inside = True
-            self._mirror(held, asked)
-            held.take(asked)
-            context = held.context
-            held.answered = context.view.head
-            [*_, last] = held.places[len(taken.asked.messages) - 1] or (0,)
-            return Taken(asked=taken.asked, held=held, conversation=context.id, head=last)
+            if (held.is_unrepeated or not held.seen) and held.began_at <= taken.at:
+                self._take_begun(held, taken, asked, inside)
+            words = len(taken.asked.messages)
+            [*_, last] = held.places[words - 1] or (0,)
+            id = held.context.id
+            return Taken(asked=taken.asked, held=held, conversation=id, head=last)
+
+    def _take_begun(self, held: Held, taken: Taken, asked: Asked, inside: Inside) -> None:
+        """Writes first words and their answer, which the client has not gone on from yet."""
+        held.began_at, held.retries = taken.at, asked.retries
+        if taken.sent is not None and not held.tools:
+            held.tools = tools.begin(held.context, asked.dialect)
+        if inside.inner:
+            kept.note(held.context, inside)
+            held.inside.add(len(taken.asked.messages), inside)
+            held.is_swapped = held.has_inside = True
+        self._mirror(held, asked)
+        held.takes_replies = True  # an answer to the same words again is no other wording
+        held.take(asked)
+        held.answered = held.context.view.head
 
     def finish_rounds(
         self, taken: Taken, kept: Taken, usages: Sequence[Usage | None]
@@ -372,28 +383,5 @@ class Observer:
     def _line(self, held: Held, taken: Taken, usage: Usage) -> CallLine:
         if self._folds(held):
             return held.account.folded(usage, taken.share, broke=held.encoded.broke)
-        self._plan_if_due(held, usage)
+        plan_if_due(held, usage)
         return held.account.observed(usage)
-
-    def _plan_if_due(self, held: Held, usage: Usage) -> None:
-        """Plans what a fold would have done, once it would have been due."""
-        left = usage.input - held.account.offset
-        if left < held.context.budget.compact_at:
-            return
-        try:
-            plan = held.context.plan()
-        except RefoldError:
-            return
-        kept = plan.tokens_after / max(1, plan.tokens_before)
-        held.account.take_off(round(usage.input * (1 - kept)), breaks=True)
-
-    def _count_large(self, held: Held) -> None:
-        """Counts what a fold would have moved out of the newest message before it was sent."""
-        view = held.context.view
-        for slot in reversed(view.slots):
-            if not any(isinstance(block, ToolResult) for block in slot.message.blocks):
-                break
-            if slot.seq > held.counted and slot.tokens > held.large:
-                saved = held.account.offset + slot.tokens - STUB_TOKENS
-                held.account.take_off(saved, breaks=False)
-        held.counted = view.head

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from refold.conversations.listing import described, newest, title_of
 from refold.core.model import Conversation
-from refold.edges.proxy.book import TAG
+from refold.edges.proxy.beginning import TAG
 from refold.edges.proxy.savings import NOTE, CallLine, line_of
 from refold.log.log import Log
 from refold.log.notes import notes_of

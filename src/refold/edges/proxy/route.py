@@ -15,6 +15,7 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 SESSION_HEADERS = (b"x-claude-code-session-id", b"session_id", b"x-session-id")
+RETRY_HEADER = b"x-stainless-retry-count"  # of the SDKs of Anthropic and OpenAI
 Provider = Literal["anthropic", "openai", "gemini"]
 PROVIDERS: tuple[Provider, ...] = get_args(Provider)
 
@@ -84,3 +85,8 @@ def session_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
     given = dict(headers)
     found = next(filter(None, map(given.get, SESSION_HEADERS)), b"")
     return found.decode("latin-1")[:200]
+
+
+def is_retry(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a client says that it makes a call again."""
+    return dict(headers).get(RETRY_HEADER, b"0").strip() not in (b"", b"0")

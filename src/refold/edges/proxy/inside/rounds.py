@@ -51,12 +51,14 @@ log = logging.getLogger("refold.proxy")
 
 
 class Ways(Struct, frozen=True, kw_only=True):
-    """What a round needs of others: to ask the provider again, to answer calls, and to keep what
-    was said. The last two give None if they fail."""
+    """What a round needs of others: to ask the provider again, to answer calls, to keep what was
+    said, and to wait for what is to be in the log before the end. The second and third give None if
+    they fail."""
 
     again: Callable[[bytes], Awaitable[Answer]]
     answers: Callable[[list[ToolCall]], Awaitable[list[str] | None]]
     keep: Callable[[Inside], Awaitable[object]]
+    finished: Callable[[], Awaitable[None]]
 
 
 def can_be_read(answer: Answer) -> bool:
@@ -168,11 +170,13 @@ class Rounds:
 
     async def _end(self, raw: bytes) -> None:
         if not self._responses:
+            await self._ways.finished()
             await self._client.end(raw, None)
             return
         seen = self._shape.one(self._responses)
         inside = self._shape.inside(self._said, seen)
         await self._ways.keep(inside)
+        await self._ways.finished()
         await self._client.end(raw, seen if self._has_called else None)
 
 
@@ -259,10 +263,12 @@ def ways_of(
     guarded: Guarded,
     answers: Callable[[list[ToolCall]], list[str]],
     keep: Callable[[Inside], object],
+    finished: Callable[[], Awaitable[None]],
 ) -> Ways:
     """Ways by which our own work may fail without anybody's noticing."""
     return Ways(
         again=again,
         answers=lambda calls: guarded(partial(answers, calls), "answering inside"),
         keep=lambda inside: guarded(partial(keep, inside), "keeping what was said inside"),
+        finished=finished,
     )
