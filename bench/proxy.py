@@ -2,9 +2,10 @@
 proxy process against an upstream as strict as the providers (`tests/real/proxy/strict`), and a
 hundred conversations at once.
 
-CPU is what /proc says of the proxy's process, all of it: HTTP on both sides, the log, compactions.
-The bound follows from msgspec's decoding of the very bodies that came, measured here. Neighbours:
-`proxy_pages` has what is not timed, on all sessions.
+CPU is what /proc says of the proxy's process, all of it: HTTP on both sides with a new connection
+for each call, the log, compactions. The bound follows from msgspec's decoding of the very bodies
+that came, measured here. Neighbours: `proxy_cpu` has the CPU by what is done to a call, without a
+strict upstream; `proxy_pages` has what is not timed, on all sessions.
 """
 
 from __future__ import annotations
@@ -13,37 +14,27 @@ import json
 import os
 import tempfile
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import httpx
-import msgspec
 from tests.real.proxy.agent import Agent, ResponsesAgent, item_turns, tool_loop, turns, unsigned
 from tests.real.proxy.process import Process, proxied
 from tests.real.proxy.recorded import ABSENT, recorded
-from tests.real.proxy.strict.server import Upstream, serving
-from tests.real.proxy.strict.settings import Settings
+from tests.real.proxy.strict.server import serving
 
-from bench import proxy_pages
+from bench import proxy_cpu, proxy_pages
+from bench.proxy_cpu import ALL, CALL_MS, DECODINGS, answering, cpu_ms, decoding_ms
 from bench.proxy_pages import BYTES_A_TOKEN, BYTES_MAX, FRONT_MIN, WINDOW, fronts
 from bench.tables import Table, verdict
-from refold.edges.proxy.serve import Given
-from refold.edges.proxy.supervisor import Supervisor
 
-CALL_MS, DECODINGS = 5.0, 3.0
-ALL = 100  # sessions
 CONVERSATIONS, ROUNDS, GROWTH_MAX = 100, 12, 1.10
 KINDS: dict[str, tuple[str, type[Agent]]] = {
     "anthropic": ("anthropic", Agent),
     "openai_responses": ("openai", ResponsesAgent),
 }
 HEAD = ["what", "Claude Code", "Codex", "goal", ""]
-_TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -99,9 +90,11 @@ def run(data: Path | None, limit: int = ALL) -> list[Table] | str:
     table.add("billed, by the upstream's usage", *money, "", "")
     table.note(
         "The goal of the CPU is 5 ms and three decodings of the body, for either agent; what is "
-        "imported late was imported before."
+        "loaded late was loaded before."
     )
-    return [table, *proxy_pages.run(data, quick=limit < ALL), by_mode(data), at_once()]
+    cpu_table = proxy_cpu.run(data, limit)
+    assert isinstance(cpu_table, Table)
+    return [table, *proxy_pages.run(data, quick=limit < ALL), cpu_table, at_once()]
 
 
 _NAMES = {
@@ -123,8 +116,8 @@ def play(kind: str, limit: int, data: Path) -> Played:
             serving(window=1_000_000) as upstream,
             proxied(Path(place), upstream.url, "--fold", "--window", str(WINDOW)) as proxy,
         ):
-            _warm_up(proxy, upstream)
             agent = caller(f"{proxy.url}/{base}", upstream)
+            _warm_up(type(agent)(agent.url, upstream))
             before_ms = cpu_ms(proxy)
             played.changed += _talked(agent, messages, played)
             played.cpu_ms += cpu_ms(proxy) - before_ms
@@ -147,12 +140,26 @@ def play(kind: str, limit: int, data: Path) -> Played:
     return played
 
 
-def _warm_up(proxy: Process, upstream: Upstream) -> None:
-    """A few calls of another conversation: what is imported late is there afterwards."""
-    agent = Agent(f"{proxy.url}/anthropic", upstream)
-    for said, answer in turns(tool_loop(3)):
+def _warm_up(agent: Agent) -> None:
+    """A few calls of another conversation: what is loaded late is there afterwards."""
+    is_items = isinstance(agent, ResponsesAgent)
+    for said, answer in item_turns(_ITEMS) if is_items else turns(tool_loop(3)):
         agent.turn(said, answer)
-    upstream.requests.clear()
+    agent.upstream.requests.clear()
+
+
+_ITEMS = [
+    one
+    for number in range(3)
+    for one in (
+        {"role": "user", "content": f"Say {number}."},
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": str(number)}],
+        },
+    )
+]
 
 
 def _talked(agent: Agent, messages: list[dict[str, Any]], played: Played) -> int:
@@ -163,81 +170,13 @@ def _talked(agent: Agent, messages: list[dict[str, Any]], played: Played) -> int
         content = agent.turn(said, answer)
         changed += list(map(unsigned, content)) != answer
         body = json.dumps(agent.request()).encode()
-        start = time.thread_time_ns()
-        msgspec.json.decode(body)
-        played.bound_ms += CALL_MS + DECODINGS * (time.thread_time_ns() - start) / 1e6
+        played.bound_ms += CALL_MS + DECODINGS * decoding_ms(body)
     return changed
-
-
-def cpu_ms(proxy: Process | Supervisor) -> float:
-    text = Path(f"/proc/{proxy.process.pid}/stat").read_text()
-    user, system = text.rpartition(")")[2].split()[11:13]
-    return (int(user) + int(system)) * 1_000 / _TICKS
 
 
 def memory_mb(proxy: Process) -> float:
     text = Path(f"/proc/{proxy.process.pid}/statm").read_text()
     return int(text.split()[1]) * _PAGE / 1e6
-
-
-# --- what is looked at, beside what is only passed on ---
-
-
-def by_mode(data: Path) -> Table:
-    """The CPU of a proxy for the same requests, only passed on, observed, and folded."""
-    bodies = list(_bodies(data))
-    decoding = 0.0
-    for body in bodies:
-        start = time.thread_time_ns()
-        msgspec.json.decode(body)
-        decoding += (time.thread_time_ns() - start) / 1e6 / len(bodies)
-    bound = CALL_MS + DECODINGS * decoding
-    size = sum(map(len, bodies)) // len(bodies) // 1_000
-    title = f"CPU a call: {len(bodies)} requests of one session, {size} KB each on average"
-    table = Table(title, ["what", "ms", "goal", ""])
-    for name, given in MODES.items():
-        spent = _spent_ms(bodies, given)
-        if name == "only passed on":
-            table.add(name, spent, "", "")
-        else:
-            table.at_most(name, spent, bound)
-    return table
-
-
-MODES: dict[str, dict[str, Any]] = {
-    "only passed on": {"plain": True},
-    "observed": {},
-    "folded": {"folds": True, "window": WINDOW},
-}
-WARM = 3
-
-
-def _bodies(data: Path) -> Iterator[bytes]:
-    """The requests of one recorded session, as its agent sent them."""
-    _, messages = list(recorded("anthropic", 2, data))[1]
-    agent = Agent("", Upstream(Settings()))
-    for said, answer in turns(messages):
-        agent.talk += said
-        yield json.dumps(agent.request()).encode()
-        agent.talk += agent.repeated(answer)
-
-
-def _spent_ms(bodies: list[bytes], given: dict[str, Any]) -> float:
-    with tempfile.TemporaryDirectory() as place, _answering() as url:
-        told = Given(store=f"sqlite:{place}/x.db", bases={"anthropic": url}, **given)
-        supervisor = Supervisor(told)
-        try:
-            assert supervisor.is_ready()
-            with httpx.Client(timeout=60) as client:
-                address = f"{supervisor.url}/anthropic/v1/messages"
-                for number, body in enumerate(bodies):
-                    if number == WARM:
-                        before_ms = cpu_ms(supervisor)
-                    client.post(address, content=body, headers={"x-api-key": "k"})
-                time.sleep(1)  # what is written after an answer
-                return (cpu_ms(supervisor) - before_ms) / (len(bodies) - WARM)
-        finally:
-            supervisor.stop()
 
 
 # --- many at once ---
@@ -248,8 +187,8 @@ def at_once(conversations: int = CONVERSATIONS, rounds: int = ROUNDS) -> Table:
     sizes = []
     with (
         tempfile.TemporaryDirectory() as place,
-        _answering() as url,
-        proxied(Path(place), url) as proxy,
+        answering() as server,
+        proxied(Path(place), server.url) as proxy,
         httpx.Client(timeout=60) as client,
     ):
         for number in range(rounds):
@@ -286,37 +225,3 @@ def _round(client: httpx.Client, url: str, conversations: int, number: int) -> N
         thread.start()
     for thread in threads:
         thread.join(120)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        size = len(self.rfile.read(int(self.headers["content-length"])))
-        said = {"type": "message", "usage": {"input_tokens": size // 4, "output_tokens": 1}}
-        body = json.dumps(said).encode()
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *arguments: object) -> None:
-        """Nothing is printed."""
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 256
-
-
-@contextmanager
-def _answering() -> Iterator[str]:
-    """A provider that answers everything at once."""
-    server = _Server(("127.0.0.1", 0), _Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -91,3 +91,39 @@ def test_every_message_names_its_slots_and_every_slot_has_its_message(
     missing = [slot.message for slot in context.view.slots if slot.seq not in unsettled]
     assert all(map(is_unsaid, missing)), "only answers of which nothing can be said"
     assert unsettled <= on_page
+
+
+def spoil(value: Any) -> None:
+    """Changes every list and object in a value, as a caller may whom it was given."""
+    inner = list(value.values()) if isinstance(value, dict) else list(value)
+    for one in inner:
+        if isinstance(one, dict | list):
+            spoil(one)
+    if isinstance(value, dict):
+        value["spoiled"] = True
+    else:
+        value.append("spoiled")
+
+
+@settings(deadline=None, max_examples=80)
+@given(
+    st.lists(st.tuples(steps(), st.booleans()), min_size=1, max_size=8),
+    st.sampled_from(sorted(dialects.DIALECTS)),
+    st.booleans(),
+)
+def test_a_page_is_what_a_new_reader_sees_whatever_was_shown_and_changed_before(
+    taken: list[tuple[tuple[str, Any], bool]], name: str, settle: bool
+) -> None:
+    store = refold.open_store("memory:")
+    context = refold.open("x", store=store, model="gpt-4o", embedder=False)
+    for step, is_spoiled in taken:
+        try:
+            take(context, copy.deepcopy(step))
+        except Invalid as error:
+            assert error.hint
+        shown = context.page(name, settle=settle)
+        with refold.open("x", store=store, model=context.view.model, embedder=False) as other:
+            assert shown == other.page(name, settle=settle)
+        if is_spoiled:
+            for one in shown:
+                spoil(one.message)

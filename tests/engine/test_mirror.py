@@ -4,6 +4,8 @@ fresh fold of it, and nothing is written twice."""
 from __future__ import annotations
 
 import copy
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -405,3 +407,48 @@ def test_any_answers_may_have_more_inside_and_the_list_is_known_again(inside):
             context.mirror(messages[:upto], inner=inner)
         assert context.mirror(messages).kind == "same"
         assert page_of(context) == fresh_page(whole)
+
+
+def written(handed: list[list[Wire]], **config: Any) -> list[tuple[str, bytes]]:
+    """What stands in a log after these lists."""
+    store = open_store("memory:")
+    with refold.open("c", store=store, config=config, embedder=False) as context:
+        for messages in handed:
+            context.mirror(messages)
+    return [(event.kind, event.body) for event in store.read("c")]
+
+
+@given(st.integers(1, 14), st.lists(st.integers(0, 14), max_size=4), st.booleans())
+@settings(deadline=None, max_examples=40)
+def test_a_list_handed_over_at_once_is_written_like_one_that_grew(length, stops, is_marked):
+    messages = talk(length)
+    config = {"checkpoint_every": 2} if is_marked else {}
+    grown = [messages[:stop] for stop in sorted({*stops, *range(1, length + 1)}) if stop]
+    assert written([messages], **config) == written(grown, **config)
+
+
+@pytest.mark.parametrize("limit", ["RUN_BYTES_MAX", "RUN_EVENTS_MAX"])
+@pytest.mark.parametrize("most", [1, 3, 400])
+def test_a_long_list_is_written_in_several_runs_and_is_the_same(monkeypatch, limit, most):
+    messages = [*talk(9), call("last"), result("last", "words " * 50), assistant("Done.")]
+    whole = written([messages])
+    monkeypatch.setattr(f"refold.engine.keyed.{limit}", most)
+    assert written([messages]) == whole
+
+
+def test_a_run_that_another_writer_was_faster_with_is_written_once(tmp_path):
+    url = f"sqlite:{tmp_path}/x.db"
+    messages, together = talk(24), threading.Barrier(3)
+
+    def follow() -> None:
+        with refold.open("c", store=url) as context:
+            for length in range(3, len(messages) + 1, 3):
+                together.wait(30)
+                context.mirror(messages[:length])
+
+    with ThreadPoolExecutor(3) as threads:
+        for done in [threads.submit(follow) for _ in range(3)]:
+            done.result(60)
+    with refold.open("c", store=url) as context:
+        assert page_of(context) == fresh_page(messages)
+    assert messages_in(open_store(url), "c") == len(messages)

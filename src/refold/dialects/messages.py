@@ -2,7 +2,9 @@
 
 Unsettled, the messages are as the log has them: a call that waits has no result, and nothing is put
 in between. Slots are rendered in the groups in which they belong together, because only a group
-shows which call a result answers. Neighbours: `page` makes whole requests, `core.laws` the groups.
+shows which call a result answers. A group that was shown last time is not rendered again; what is
+handed out are copies, which pages that follow each other share for as long as nobody changes them.
+Neighbours: `page` makes whole requests, `core.laws` the groups.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from refold.dialects import MARKED, REASONED
 from refold.dialects.native import Takes, said, takes_none, without_opening
 from refold.dialects.protocol import Dialect
 from refold.dialects.system import is_silent
+from refold.dialects.wire import copied
 
 Wire = dict[str, Any]
 
@@ -30,25 +33,46 @@ class PageMessage(Struct, frozen=True, kw_only=True):
     seqs: tuple[int, ...]
 
 
-def page_messages(
-    slots: Sequence[Slot],
-    dialect: Dialect,
-    *,
-    settle: bool,
-    thinking_from: int = 0,
-    takes: Takes = takes_none,
-) -> list[PageMessage]:
-    """The slots in the dialect's format; `settle` puts them in lawful order first."""
-    ordered = slots
-    if settle:
-        lawful = without_opening(settled(slots)[0], dialect.name)
-        ordered = [slot for slot in lawful if not is_silent(slot.message)]
-    ordered = without_thinking(ordered, thinking_from)
-    return [
-        message
-        for group in groups(ordered)
-        for message in _of_group(ordered[group.start : group.stop], dialect, takes)
-    ]
+class _Group(Struct, frozen=True):
+    """Slots that belong together, their messages, and the copies of those that callers hold."""
+
+    slots: Sequence[Slot]
+    messages: list[PageMessage]
+    handed: list[PageMessage]
+
+
+class PageMessages:
+    """The messages of one conversation's pages, in one dialect; `settle` puts slots in lawful
+    order first."""
+
+    def __init__(self, dialect: Dialect, *, settle: bool, takes: Takes = takes_none) -> None:
+        self._dialect, self._settle, self._takes = dialect, settle, takes
+        self._groups: dict[tuple[int, ...], _Group] = {}  # of the last page, by their seqs
+
+    def of(self, slots: Sequence[Slot], thinking_from: int = 0) -> list[PageMessage]:
+        """The slots in the dialect's format."""
+        ordered = slots
+        if self._settle:
+            lawful = without_opening(settled(slots)[0], self._dialect.name)
+            ordered = [slot for slot in lawful if not is_silent(slot.message)]
+        ordered = without_thinking(ordered, thinking_from)
+        shown: dict[tuple[int, ...], _Group] = {}
+        messages: list[PageMessage] = []
+        for span in groups(ordered):
+            part = ordered[span.start : span.stop]
+            seqs = tuple(slot.seq for slot in part)
+            shown[seqs] = group = self._group(part, self._groups.get(seqs))
+            messages += group.handed
+        self._groups = shown
+        return messages
+
+    def _group(self, slots: Sequence[Slot], known: _Group | None) -> _Group:
+        if known is None or list(known.slots) != list(slots):
+            messages = _of_group(slots, self._dialect, self._takes)
+            return _Group(slots, messages, list(map(_copied, messages)))
+        if known.handed != known.messages:
+            return replace(known, handed=list(map(_copied, known.messages)))
+        return known
 
 
 def _of_group(slots: Sequence[Slot], dialect: Dialect, takes: Takes) -> list[PageMessage]:
@@ -67,6 +91,10 @@ def _of_group(slots: Sequence[Slot], dialect: Dialect, takes: Takes) -> list[Pag
     return [
         PageMessage(message=_sendable(wire), seqs=tuple(came)) for wire, came in zip(shown, seqs)
     ]
+
+
+def _copied(one: PageMessage) -> PageMessage:
+    return PageMessage(message=copied(one.message), seqs=one.seqs)
 
 
 def unmarked(message: Message) -> Message:

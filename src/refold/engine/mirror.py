@@ -7,7 +7,7 @@ appended. Any other difference is another history, and the log goes on in a fork
 back to a branch is followed there, so two owners that take turns do not rewrite each other's log. A
 page of ours that comes back is known as such. Nothing is ever written twice, whoever hands it over
 how often. Where more was said than the owner knows of, all of it takes the place of the one message
-that he has, under its key. Neighbours: `recorder` appends, `log.open_log` moves between branches.
+that he has, under its key. Neighbours: `keyed` appends, `log.open_log` moves between branches.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from refold.core.model import Meta, Revert
+from refold.engine.keyed import Keyed, append_keyed
 from refold.engine.pages import Pages
-from refold.engine.recorder import Recorder
+from refold.engine.recorder import Parsed, Recorder
 from refold.errors import Conflict, Invalid
 from refold.log.front import BEGINNING, Fronts, front_of, key_of
-from refold.log.keys import Stamp
 from refold.log.open_log import OpenLog
 from refold.log.reading import branches
 
@@ -63,10 +63,17 @@ class Mirror:
         self._branches: dict[str, Fronts] = {}
         self._seen: list[Any] = []  # the list that came last, which nobody changes
         self._seen_fronts: list[bytes] = []
+        self._parsed: dict[int, Parsed] = {}  # what is new in a list, by its place
 
     def take(self, messages: Sequence[Any], inner: Inner = NOTHING_INSIDE) -> Mirrored:
         """Lets the log follow the list; what is `inner` is appended in place of the message there,
         if that is new."""
+        try:
+            return self._take(messages, inner)
+        finally:
+            self._parsed.clear()
+
+    def _take(self, messages: Sequence[Any], inner: Inner) -> Mirrored:
         kind: Kind = "same"
         first_new = len(messages)
         with self._log.guard:
@@ -105,9 +112,10 @@ class Mirror:
         del self._seen[same:], self._seen_fronts[same:]
         fronts = self._seen_fronts
         is_copied = not isinstance(messages, Unchanging)
-        for message in messages[same:]:
-            parsed = self._recorder.parse(message)
-            fronts.append(front_of(fronts[-1] if fronts else BEGINNING, parsed))
+        for place in range(same, len(messages)):
+            message = messages[place]
+            parsed = self._parsed[place] = self._recorder.parse_once(message)
+            fronts.append(front_of(fronts[-1] if fronts else BEGINNING, parsed.messages))
             self._seen.append(_copied(message) if is_copied else message)
         return list(fronts)
 
@@ -169,12 +177,16 @@ class Mirror:
     def _append(
         self, messages: Sequence[Any], fronts: Sequence[bytes], known: int, inner: Inner
     ) -> None:
-        for place in range(known, len(messages)):
-            key = key_of(fronts[place])
-            if place in inner:
-                self._recorder.append_under(key, inner[place])
-            else:
-                self._recorder.append(messages[place], None, Stamp(key=key))
+        append_keyed(
+            self._log,
+            self._recorder,
+            [
+                Keyed(key_of(fronts[place]), inner[place])
+                if place in inner
+                else Keyed(key_of(fronts[place]), [messages[place]], self._parsed.get(place))
+                for place in range(known, len(messages))
+            ],
+        )
 
     def _better_branch(self, fronts: Sequence[bytes], known: int) -> str | None:
         """The branch of this history that has more of the list than the log here."""

@@ -18,7 +18,7 @@ from refold.compaction.compactor import Compactor
 from refold.core.budget import current_tokens
 from refold.core.laws import thinking_from
 from refold.dialects import openai_chat
-from refold.dialects.messages import PageMessage, page_messages
+from refold.dialects.messages import PageMessage, PageMessages
 from refold.dialects.native import is_shown
 from refold.dialects.openai_chat.alternation import alternating
 from refold.dialects.page import Page, Rendered
@@ -38,6 +38,7 @@ class Pages:
     def __init__(self, log: OpenLog, model: ActiveModel, compactor: Compactor) -> None:
         self._log, self._model, self._compactor = log, model, compactor
         self._pages: dict[str, Page] = {}
+        self._messages: dict[tuple[str, bool], PageMessages] = {}
         self.shown = log.state.head
         self._is_answered = True  # whether a reply came since the newest request
 
@@ -63,9 +64,10 @@ class Pages:
             native = is_shown(view.slots, takes)
             bound = self._model.info.thinking_bound
             first = thinking_from(view, bound=bound, native=native)
-            return page_messages(
-                view.slots, spoken, settle=settle, thinking_from=first, takes=takes
-            )
+            key = spoken.name, settle
+            if key not in self._messages:
+                self._messages[key] = PageMessages(spoken, settle=settle, takes=takes)
+            return self._messages[key].of(view.slots, first)
 
     def render(self, dialect: str | None, before: Callable[[], None] = _add_nothing) -> Rendered:
         """The request for a page that fits, durable once this returns."""
@@ -157,6 +159,7 @@ class Pages:
     def clear(self) -> None:
         """Forgets what was rendered, because it was for another model."""
         self._pages.clear()
+        self._messages.clear()
 
     def move(self) -> None:
         """The log is another one now, and nothing of it was shown yet."""

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Literal, Unpack
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from refold import dialects
@@ -36,6 +37,13 @@ from refold.tokens.counter import count_message
 OnError = Literal["raise", "degrade"]
 
 
+class Parsed(Struct, frozen=True):
+    """A message in any shape as messages of ours, and the dialect that it was taken for."""
+
+    dialect: str
+    messages: list[Message]
+
+
 class Recorder:
     """Appends to one open log."""
 
@@ -55,14 +63,6 @@ class Recorder:
             parsed = [replace(one, key=stamp.key) for one in parsed]
         with self._log.guard:
             return append_once(self._log, self.keys, stamp, lambda: self._drafts([parsed], by))
-
-    def append_under(self, key: str, messages: Sequence[Any]) -> list[Event]:
-        """Appends messages that have one key: all of them, or none if the log has it."""
-        given = [[replace(one, key=key) for one in parsed] for parsed in self._parsed(messages)]
-        with self._log.guard:
-            return append_once(
-                self._log, self.keys, Stamp(key=key), lambda: self._drafts(given, None)
-            )
 
     def extend(self, messages: Sequence[Any], by: str | None) -> list[Event]:
         """Appends a list in few writes, none of them larger than a store takes."""
@@ -264,6 +264,16 @@ class Recorder:
         else:
             parsed = dialects.parse(message, self._model.dialect(ahead=ahead))
         return [message_redacted(one) for one in parsed] if self._log.redacts else parsed
+
+    def parse_once(
+        self, message: Any, known: Parsed | None = None, ahead: Sequence[Message] = ()
+    ) -> Parsed:
+        """The same for a message that may have been read before; then it is as it was, unless it
+        is taken for another dialect now."""
+        dialect = self._model.dialect(ahead=ahead)
+        if known is not None and known.dialect == dialect:
+            return known
+        return Parsed(dialect, self.parse(message, ahead))
 
     def _is_recorded(self, usage: Usage, message: Message | None) -> bool:
         """Whether the very reply is the latest on the page: an id alone says nothing, some servers

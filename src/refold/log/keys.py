@@ -40,10 +40,10 @@ class Keys:
         self._catch_up()
         return key in self._known
 
-    def take(self, key: str, events: Sequence[Event]) -> None:
-        """The log grew by these events, which have this key; what else came is still read."""
+    def take(self, keys: Iterable[str], events: Sequence[Event]) -> None:
+        """The log grew by these events, which have these keys; what else came is still read."""
         if events and events[0].seq == self._head + 1:
-            self._known.add(key)
+            self._known.update(keys)
             self._head = events[-1].seq
 
     def forget(self) -> None:
@@ -132,5 +132,5 @@ def append_once(
     if keys.hold(stamp.key):
         return []
     events = log.append(make(), fresh=lambda _: not keys.hold(stamp.key), at_ms=stamp.at_ms)
-    keys.take(stamp.key, events)
+    keys.take([stamp.key], events)
     return events

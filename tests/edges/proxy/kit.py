@@ -110,14 +110,14 @@ def with_proxy(
 
     async def main() -> T:
         behind = provider or Provider()
-        client = httpx.AsyncClient(transport=httpx.ASGITransport(behind))
+        transport = httpx.ASGITransport(behind)
         given = limits or Limits()
         folding = Folding(
             folds=folds or tools, native=native, tools=tools, window=window, config=config or {}
         )
         book = Book(refold.open_store(str(store)), folding, given)
         proxy = Proxy(
-            Upstream(client=client), Observer(book), gate=gate, limits=given, close=book.close
+            Upstream(transport=transport), Observer(book), gate=gate, limits=given, close=book.close
         )
         try:
             return await work(Running(proxy, behind, book))

@@ -2,7 +2,9 @@
 
 Everything goes as it came but what belongs to one connection (RFC 9110, 7.6.1) and the Host.
 Nothing is followed, retried, unpacked or remembered here: redirects, errors and cookies are the
-client's business. Neighbours: `route` names the provider, `app` relays.
+client's business, so httpx is asked below its client, which has a lot to do for those. Only where
+the environment names a proxy for calls to the outside, its client finds the way. Neighbours:
+`route` names the provider, `app` relays.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import re
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from http.cookiejar import DefaultCookiePolicy
 from types import MappingProxyType
+from urllib.request import getproxies
 
 import httpx
 
@@ -50,22 +53,16 @@ class Upstream:
         self,
         bases: Mapping[Provider, str] = BASES,
         limits: Limits | None = None,
-        client: httpx.AsyncClient | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         given = limits or Limits()
         self._bases = {name: base_checked(url) for name, url in {**BASES, **bases}.items()}
         self._urls: dict[tuple[Provider, bytes, bytes], httpx.URL] = {}
-        self._client = client or httpx.AsyncClient(
-            timeout=httpx.Timeout(given.silence_s, connect=given.connect_s),
-            limits=httpx.Limits(
-                max_connections=CONNECTIONS_MAX, max_keepalive_connections=IDLE_MAX
-            ),
-        )
-        # Cookies belong to the clients that send them, not to us.
-        self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+        self._waits = httpx.Timeout(given.silence_s, connect=given.connect_s).as_dict()
+        self._way = transport or _way_out()
 
     async def close(self) -> None:
-        await self._client.aclose()
+        await self._way.aclose()
 
     def address(self, provider: Provider) -> str:
         """Where a provider is called, for a message to a person."""
@@ -90,16 +87,43 @@ class Upstream:
         url = self._url(target.provider, target.path, query)
         has_body = bool(content) or not isinstance(content, bytes)
         request = httpx.Request(
-            method, url, headers=_sent(headers, content), content=content if has_body else None
+            method,
+            url,
+            headers=_sent(headers, content),
+            content=content if has_body else None,
+            extensions={"timeout": self._waits},
         )
-        return Answer(await self._client.send(request, stream=True))
+        return Answer(await self._way.handle_async_request(request))
+
+
+def _way_out() -> httpx.AsyncBaseTransport:
+    """How providers are reached: directly, unless the environment names a proxy."""
+    limits = httpx.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=IDLE_MAX)
+    named = getproxies().keys() - {"no"}
+    return _ByEnvironment(limits) if named else httpx.AsyncHTTPTransport(limits=limits)
+
+
+class _ByEnvironment(httpx.AsyncBaseTransport):
+    """The way that the environment says, host by host, as httpx's client reads it."""
+
+    def __init__(self, limits: httpx.Limits) -> None:
+        self._client = httpx.AsyncClient(limits=limits)
+        # Cookies belong to the clients that send them, not to us.
+        self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        return await self._client.send(request, stream=True)
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
 
 
 class Answer:
     """A provider's answer: its status and headers, and its body as it comes."""
 
     def __init__(self, response: httpx.Response) -> None:
-        self._response, self._raw = response, response.aiter_raw()
+        assert isinstance(response.stream, httpx.AsyncByteStream)
+        self._stream, self._raw = response.stream, aiter(response.stream)
         self._read: list[bytes] = []
         self.status, self.is_success = response.status_code, response.is_success
         self.headers = response.headers
@@ -123,7 +147,7 @@ class Answer:
 
     async def close(self) -> None:
         """Lets go of it, read or not."""
-        await self._response.aclose()
+        await self._stream.aclose()
 
 
 def joined(base: bytes, path: bytes) -> bytes:
