@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 
 import pytest
@@ -124,7 +125,8 @@ BAD_LINES = [
     b'{"entry":"x","content":"x","until_ms":999999999999999999}', b'{"entry":"x","content":"x","state":"forgotten"}',
     b'{"entry":"x","content":"x","state":"rejected"}', b'{"entry":"x","content":"x","seal":"00"}',
     b'{"entry":"x","content":"x","unknown":1}', b'{"entry":"a\\nb","content":"x"}', b'{"entry":"x","content":"\\ud800"}',
-    b'{"entry":"x","content":"x","metadata":' + b'{"a":' * 5_000 + b"1" + b"}" * 5_001,
+    *(b'{"entry":"x","content":"x","metadata":' + b'{"a":' * deep + b"1" + b"}" * (deep + 1)
+      for deep in (67, 73, 100, 400, 5_000, 100_000)),
     b'{"entry":"x","content":"' + b"a" * 20_001 + b'"}', b'{"entry":"x","content":"' + b"a" * 1_100_000 + b'"}',
     b'{"entry":"' + b"x" * 201 + b'","content":"x"}',
 ]  # fmt: skip
@@ -159,3 +161,14 @@ def test_no_bytes_raise_anything_else(lines):
         memory.import_lines([HEAD, *lines])
     except refold.Invalid:
         assert memory.log() == []
+
+
+@pytest.mark.parametrize("deep", range(60, 72))
+def test_what_a_memory_takes_however_deep_comes_back_from_its_export(deep):
+    metadata = functools.reduce(lambda inner, _: {"a": inner}, range(deep), 1)
+    memory, other = opened(), opened()
+    try:
+        memory.store("The port is 5432.", metadata=metadata)
+    except refold.Invalid:
+        assert deep > 64
+    assert other.import_lines(memory.export()).entries == len(memory.list())

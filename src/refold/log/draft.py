@@ -34,7 +34,7 @@ from refold.log.unchanged import check_unchanged
 RUN_EVENTS_MAX, RUN_BYTES_MAX = 1_000, 4 << 20  # of what is appended together
 _TOKENS_MAX = 1 << 53
 _Envelope = tuple[str, Annotated[int, msgspec.Meta(gt=-_TOKENS_MAX, lt=_TOKENS_MAX)], str]
-_FORM_LEVELS = 2  # what a dialect may put around a message that it keeps as it came
+FORM_LEVELS = 2  # what a dialect may put around a message that it keeps as it came
 _NESTED = (dict, list)
 _READ_ERRORS = (msgspec.MsgspecError, RecursionError, TypeError, ValueError)
 
@@ -65,7 +65,7 @@ class Draft(Struct, frozen=True, kw_only=True):
         if content.count(b"{") + content.count(b"[") > codec.DEPTH_MAX:
             for value in _free_values(body):
                 if type(value) in _NESTED and value:
-                    check_depth(value, levels=codec.DEPTH_MAX + _FORM_LEVELS)
+                    check_depth(value, levels=codec.DEPTH_MAX + FORM_LEVELS)
         force_setattr(self, "encoded", content)
         force_setattr(self, "body", body)
 

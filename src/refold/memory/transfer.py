@@ -16,9 +16,10 @@ from msgspec import Struct, field
 
 from refold import decoding
 from refold.checked import quoted
-from refold.core.codec import decode
+from refold.core.codec import DEPTH_MAX, decode
 from refold.core.model import Memory, Trust
 from refold.errors import Invalid
+from refold.log.draft import FORM_LEVELS, check_depth
 from refold.memory.entry import ID_PREFIX
 from refold.memory.given import content_checked, tags_checked
 from refold.memory.journal import Journal
@@ -136,6 +137,7 @@ def _checked_line(raw: bytes, place: str) -> Line:
         if line.content or not line.closed:
             content_checked(line.content)
         tags_checked(line.tags)
+        check_depth(line.metadata, DEPTH_MAX + FORM_LEVELS)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, Invalid) as error:
         raise Invalid(f"{place} is not an entry: {error}", hint=AGAIN) from error
     if fault := _fault(line):
