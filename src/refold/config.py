@@ -226,9 +226,13 @@ def _faults(config: Config) -> Iterator[tuple[str, str]]:
     """Each value that is out of its bounds, with a hint."""
     for name in RATIOS:
         yield from _ratio_faults(name, getattr(config, name), config.force)
-    if not config.warn_ratio < config.compact_ratio <= config.critical_ratio:
-        hint = "warn_ratio < compact_ratio <= critical_ratio"
-        yield "warn, compact and critical are out of order", hint
+    warn, compact, critical = config.warn_ratio, config.compact_ratio, config.critical_ratio
+    if warn >= compact:
+        hint = f"set warn_ratio below {compact}, or compact_ratio above {warn}"
+        yield f"compact_ratio is {compact}, not above warn_ratio, which is {warn}", hint
+    if compact > critical:
+        hint = f"set critical_ratio to {compact} or more, or compact_ratio to {critical} or less"
+        yield f"compact_ratio is {compact}, above critical_ratio, which is {critical}", hint
     if not 0.05 <= config.target_ratio < 1.0:
         hint = "a target is at least 0.05 and less than 1.0"
         yield f"target_ratio is {config.target_ratio}", hint

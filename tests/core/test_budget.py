@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from refold.config import Config, config_from
 from refold.core.budget import budget_for, current_tokens, offload_tokens, page_tokens
@@ -147,6 +149,20 @@ def test_a_bad_setting_is_refused_with_a_hint(values):
     with pytest.raises(Invalid) as refused:
         config_from(values)
     assert refused.value.hint
+
+
+@given(*[st.integers(30, 100)] * 3)
+def test_ratios_out_of_order_are_refused_with_their_values(warn, compact, critical):
+    """X-15: whoever sets one is told which other stands in its way, and where it would do."""
+    values = {"warn_ratio": warn / 100, "compact_ratio": compact / 100}
+    values["critical_ratio"] = critical / 100
+    if warn < compact <= critical:
+        assert config_from(values).compact_ratio == compact / 100
+        return
+    with pytest.raises(Invalid) as refused:
+        config_from(values)
+    assert str(compact / 100) in refused.value.message
+    assert str(compact / 100) in refused.value.hint
 
 
 def test_a_misspelt_setting_answers_with_the_nearest():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.strategies.gist.choice import Kept, choose_lines
+from refold.strategies.gist.choice import Choice, Kept, choose_lines
 from refold.strategies.gist.lines import Passage, Shown, passage
 
 
@@ -87,3 +87,34 @@ def test_of_lines_that_tell_the_same_the_one_that_had_another_beside_it_is_kept(
     span = sorted([alone, together], key=lambda one: one.seq)
     kept = choose_lines(span, {"alpha_one": 0.5}, Shown(), room=200, floor=0.0, per_char=0.25)
     assert next(iter(kept)) == (2, 0)
+
+
+@given(st.integers(0, 380), st.integers(2_000, 31_000))
+def test_a_needed_name_is_kept_wherever_it_stands_on_a_long_line(at: int, chars: int) -> None:
+    """A result may have all of its rows on one line."""
+    row = "the price of needed_name is four of them"
+    place = chars * at // 400
+    line = f"{'word ' * (place // 5)}{row}{' word' * ((chars - place) // 5)}"
+    one = passage(7, "tool", line)
+    kept = choose_lines([one], {"needed_name": 0.5}, Shown(), room=60, floor=0.0, per_char=0.25)
+    assert any("needed_name" in line[start:end] for start, end in kept[7, 0])
+
+
+@given(st.lists(st.integers(0, 40), max_size=60), st.integers(20, 900))
+def test_pieces_of_a_line_are_chosen_as_if_all_were_weighed_again(
+    numbers: list[int], room: int
+) -> None:
+    """Of a long line, only pieces that the taken one touches cost less after its first."""
+
+    class Thorough(Choice):
+        def _cheaper(self, taken: int, is_first: bool) -> list[int]:
+            return super()._cheaper(taken, True)
+
+    one = passage(7, "tool", " and then it says ".join(f"name_{n} of row" for n in numbers))
+    need = {name: 1 / (2 + int(name[5:])) for name in all_names([one])}
+    made: list[object] = []
+    for kind in (Choice, Thorough):
+        choosing = kind([one], need, Shown(), 0.0, 0.25)
+        choosing.take_best(choosing.gather(), room)
+        made.append(choosing.kept)
+    assert made[0] == made[1]

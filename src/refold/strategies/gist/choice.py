@@ -353,6 +353,7 @@ class Choice:
         """Keeps a candidate; gives those whose worth may have risen by that."""
         candidate = self.candidates[index]
         at = candidate.at
+        is_first = at not in self.kept
         self.tagged.add(self.text.home[at])
         self.lone.add(self.text.neighbour[at])
         self.kept[at] = merged(self.kept.get(at, []), candidate.start, candidate.end)
@@ -360,7 +361,7 @@ class Choice:
             self.on_page.add(self.text.lines[at])
         self._tell(candidate)
         self._pair(at)
-        return self._risen(at, index)
+        return [*self._cheaper(index, is_first), *self._risen(at)]
 
     def _tell(self, candidate: Candidate) -> None:
         """Counts what a kept candidate tells of its names."""
@@ -378,10 +379,19 @@ class Choice:
             if other in self.kept:
                 paired.update(text.names[other])
 
-    def _risen(self, at: int, taken: int) -> list[int]:
-        """The candidates whose worth may have risen because this one was taken: other pieces of
-        the line, the line beside it, and those that it stood beside."""
-        risen = [index for index in self.of_line[at] if index != taken]
+    def _cheaper(self, taken: int, is_first: bool) -> list[int]:
+        """The pieces of its line that cost less now: all after the first, else those it touches."""
+        pieces, one = self.candidates, self.candidates[taken]
+        others = [index for index in self.of_line[one.at] if index != taken]
+        if is_first:
+            return others
+        start, end = one.start - GAP_CHARS, one.end + GAP_CHARS
+        return [at for at in others if pieces[at].start <= end and start <= pieces[at].end]
+
+    def _risen(self, at: int) -> list[int]:
+        """The candidates whose worth may have risen because this line was taken: the line beside
+        it, and those that it stood beside."""
+        risen: list[int] = []
         neighbour = self.text.neighbour[at]
         if neighbour >= 0 and not self._is_present(neighbour):
             risen.append(self._candidate_at_start(neighbour))

@@ -18,7 +18,7 @@ from refold.display import without_colors
 from refold.strategies.gist.names import names_of
 
 PIECE_CHARS = 160
-LINE_CHARS_READ = 4_000
+LINE_CHARS_READ = 32_000  # as long as a result may be that stays on the page
 BARE = 0.1  # worth of a line that says fewer than three words besides the name
 GAP_CHARS = 3
 WIDEN_CHARS = 12  # how far a piece may grow to end at a whole word
