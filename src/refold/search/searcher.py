@@ -114,13 +114,16 @@ class Searcher:
         self.said: list[tuple[str, str]] = []
         self._listener = tell
         self._upkeep = self._chosen_upkeep(path)
+        # What was given is checked here; looking for one takes longer than all else that is done
+        # where nobody searches.
         self._embedder = embedder
+        if embedder is not None and not isinstance(embedder, bool):
+            self._embedder = chosen(embedder) or False
         self._embedder_asked = embedder is not None and embedder is not False
         self._shown = ShownMessages(store)
 
     @cached_property
     def _vectors(self) -> VectorUpkeep:
-        # Looking for one takes longer than all else that is done where nobody searches.
         return VectorUpkeep(self.store, chosen(self._embedder), tell=self._tell)
 
     def _chosen_upkeep(self, path: str | None) -> Upkeep:

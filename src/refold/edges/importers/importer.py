@@ -223,10 +223,11 @@ def _follower(place: _Place, session: str) -> Follower:
     own = {SESSION: _part(place.own, session), IMPORTED: place.found.source}
     if session and place.found.session != "":
         own["part_of"] = place.main
+    follower = Follower(context, place.found.source, held)
     # Said once: what a user made of it since is his.
     if not all(held.has_said(f"metadata.{name}", value) for name, value in own.items()):
-        context.update(metadata={**context.view.metadata, **own})
-    return Follower(context, place.found.source, held)
+        follower.describe(own)
+    return follower
 
 
 def _opened(place: _Place, session: str) -> Context:
