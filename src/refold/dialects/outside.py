@@ -46,7 +46,9 @@ def _plain_items(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
     for key, item in _entries(value):
         if not isinstance(key, str):
             raise Invalid(f"the key {shown(key)} is not text", hint="JSON objects have text keys")
-        items[key] = item if type(item) is str else plain(item, depth + 1)
+        kind = type(item)
+        is_bare = kind is str or item is None or kind is bool or kind is int
+        items[key] = item if is_bare else plain(item, depth + 1)
     return items
 
 

@@ -48,6 +48,11 @@ class Batch:
         return self._log.sums.head
 
     @property
+    def metadata(self) -> dict[str, Any]:
+        """What the log says of the conversation, with what is still to be written."""
+        return self._log.known.metadata or {}
+
+    @property
     def counter(self) -> str:
         """Who counts tokens now."""
         return self._log.counter.name

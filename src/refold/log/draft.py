@@ -61,11 +61,11 @@ class Draft(Struct, frozen=True, kw_only=True):
             raise _wrong_field(kind, error) from error
         if is_exact:
             check_unchanged(self.body, body, kind)
+        free = [value for value in _free_values(body) if type(value) in _NESTED and value]
         # What has so few brackets is not nested deeper; most bodies have.
-        if content.count(b"{") + content.count(b"[") > codec.DEPTH_MAX:
-            for value in _free_values(body):
-                if type(value) in _NESTED and value:
-                    check_depth(value, levels=codec.DEPTH_MAX + FORM_LEVELS)
+        if free and content.count(b"{") + content.count(b"[") > codec.DEPTH_MAX:
+            for value in free:
+                check_depth(value, levels=codec.DEPTH_MAX + FORM_LEVELS)
         force_setattr(self, "encoded", content)
         force_setattr(self, "body", body)
 

@@ -40,6 +40,7 @@ TRIES_MAX = 20
 PAGE_EVENTS = 500
 BOOKMARK_EVENTS = 256
 NEAR_EVENTS = 8
+_RANDOM_BYTES = 10 + SALT_BYTES  # of an event: in its id, and its salt
 KEPT_SLOTS = 100  # of a page that is let go
 
 Clock = Callable[[], int]
@@ -284,9 +285,10 @@ class Log:
     def _sealed(self, drafts: Sequence[Draft], at_ms: int) -> list[Event]:
         before, seq = self.state.chain, self.state.head
         events = []
-        for draft in drafts:
+        random = os.urandom(len(drafts) * _RANDOM_BYTES)
+        for at, draft in enumerate(drafts):
             seq += 1
-            randomness = os.urandom(10 + SALT_BYTES)
+            randomness = random[at * _RANDOM_BYTES : (at + 1) * _RANDOM_BYTES]
             happened_ms = _bounded_ms(at_ms if draft.at_ms is None else draft.at_ms)
             event = seal(
                 before,

@@ -5,7 +5,11 @@ Neighbours: `run` asks for every prompt of every policy.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from refold.replay.texts import Message, tokens_of_all
+
+ASKED_CHARS = 2_000  # of a request, by which it is known
 
 
 def faults_of(prompt: list[Message], budget: int, request: str) -> list[str]:
@@ -17,36 +21,53 @@ def faults_of(prompt: list[Message], budget: int, request: str) -> list[str]:
 def faults_in(prompt: list[Message], request: str) -> list[str]:
     """The latest request gone, a result without its call, a call without its result, an assistant
     who speaks before any user."""
-    asked = {
-        (message.get("content") or "")[:2_000] for message in prompt if message["role"] == "user"
-    }
-    found = ["latest request missing"] if request and request[:2_000] not in asked else []
-    return found + _order_faults(prompt)
+    order = Order()
+    order.extend(prompt)
+    return order.faults(request)
 
 
-def _order_faults(prompt: list[Message]) -> list[str]:
-    found: list[str] = []
-    waiting: set[str] = set()
-    user_spoke = False
-    for message in prompt:
-        role = message["role"]
-        if role == "tool":
-            call = message.get("tool_call_id", "")
-            if call not in waiting:
-                found.append("orphaned result")
-            waiting.discard(call)
-            continue
-        if waiting:
-            found.append("unanswered call")
+class Order:
+    """Reads a prompt message by message: one that grew is read on from where it ended."""
+
+    def __init__(self) -> None:
+        self._found: list[str] = []
+        self._asked: set[str] = set()
+        self._waiting: set[str] = set()
+        self._user_spoke = False
+
+    def faults(self, request: str) -> list[str]:
+        """What is wrong with the prompt as far as it was read."""
+        is_missing = bool(request) and request[:ASKED_CHARS] not in self._asked
+        return [*(["latest request missing"] if is_missing else []), *self._found]
+
+    def extend(self, messages: Iterable[Message]) -> None:
+        """Reads what comes next."""
+        for message in messages:
+            if message["role"] == "tool":
+                self._answer(message.get("tool_call_id", ""))
+            else:
+                self._say(message)
+
+    def _answer(self, call: str) -> None:
+        if call not in self._waiting:
+            self._found.append("orphaned result")
+        self._waiting.discard(call)
+
+    def _say(self, message: Message) -> None:
+        if self._waiting:
+            self._found.append("unanswered call")
         calls = message.get("tool_calls")
-        waiting = {call["id"] for call in calls} if calls else set()
-        user_spoke = user_spoke or role == "user"
-        if role == "assistant" and not user_spoke:
-            found.append("assistant before user")
-    return found
+        self._waiting = {call["id"] for call in calls} if calls else set()
+        if message["role"] == "user":
+            self._user_spoke = True
+            self._asked.add((message.get("content") or "")[:ASKED_CHARS])
+        elif message["role"] == "assistant" and not self._user_spoke:
+            self._found.append("assistant before user")
 
 
 def same_prefix(before: list[str], now: list[str]) -> int:
-    return next(
-        (at for at, (a, b) in enumerate(zip(before, now)) if a != b), min(len(before), len(now))
-    )
+    """How many texts of a prompt are those of the one before."""
+    if before == now[: len(before)]:
+        return len(before)
+    pairs = enumerate(zip(before, now))
+    return next((at for at, (a, b) in pairs if a != b), min(len(before), len(now)))

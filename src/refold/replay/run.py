@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from refold.core.model import Usage
 from refold.dialects import dialect
 from refold.errors import OverBudget
-from refold.replay.faults import faults_in, same_prefix
+from refold.replay.faults import Order, same_prefix
 from refold.replay.needs import History, Need, Prompt, Recall
 from refold.replay.ours import Refold, plain
 from refold.replay.policies import BASELINES, Everything, Policy
@@ -186,6 +186,11 @@ class _Run:
         self.recall = Recall()
         self.faults: dict[str, int] = {}
         self.previous: list[str] = []
+        # The newest prompt as far as it was read: its texts, their sizes, and its faults.
+        self.prompt: list[Message] = []
+        self.said: list[str] = []
+        self.sizes: list[int] = []
+        self.order = Order()
         policy.start(window)
 
     def observe(self, message: Message) -> None:
@@ -193,18 +198,30 @@ class _Run:
 
     def turn(self, request: str, needs: list[Need]) -> None:
         """Asks for a prompt and looks at it: its size, its faults, what it has of the needs."""
-        prompt = self._prompt()
-        read = list(map(self.read_once.read, prompt))
-        said = [one.said for one in read]
-        self._bill(said, [one.tokens for one in read])
-        for fault in faults_in(prompt, request):
+        self._read_on(self._prompt())
+        said = self.said.copy()
+        self._bill(said)
+        for fault in self.order.faults(request):
             self._count(fault)
         if needs and self.name == ALL:
             self._have_all(needs)
         elif needs:
             self._weigh(Prompt("\n".join(said)), needs)
 
-    def _bill(self, said: list[str], sizes: list[int]) -> None:
+    def _read_on(self, prompt: list[Message]) -> None:
+        """Reads what a prompt has beyond the one before; all of it if it does not begin so."""
+        known = len(self.prompt)
+        if prompt[:known] != self.prompt:
+            known, self.said, self.sizes, self.order = 0, [], [], Order()
+        new = prompt[known:]
+        for read in map(self.read_once.read, new):
+            self.said.append(read.said)
+            self.sizes.append(read.tokens)
+        self.order.extend(new)
+        self.prompt = prompt.copy()
+
+    def _bill(self, said: list[str]) -> None:
+        sizes = self.sizes
         same, size = same_prefix(self.previous, said), sum(sizes)
         self.turns.append(Turn(size, sum(sizes[:same]), same < len(self.previous)))
         self.previous = said

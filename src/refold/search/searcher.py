@@ -9,6 +9,7 @@ is behind, an embedder that fails) is told, and the answer is the best there is.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
 from typing import TypedDict, Unpack
 
 from msgspec import Struct
@@ -113,9 +114,17 @@ class Searcher:
         self.said: list[tuple[str, str]] = []
         self._listener = tell
         self._upkeep = self._chosen_upkeep(path)
-        self._vectors = VectorUpkeep(store, chosen(embedder), tell=self._tell)
+        # What was given is checked here; looking for one takes longer than all else that is done
+        # where nobody searches.
+        self._embedder = embedder
+        if embedder is not None and not isinstance(embedder, bool):
+            self._embedder = chosen(embedder) or False
         self._embedder_asked = embedder is not None and embedder is not False
         self._shown = ShownMessages(store)
+
+    @cached_property
+    def _vectors(self) -> VectorUpkeep:
+        return VectorUpkeep(self.store, chosen(self._embedder), tell=self._tell)
 
     def _chosen_upkeep(self, path: str | None) -> Upkeep:
         """The index that the store keeps itself, if it does; else a file, or memory."""

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from refold.config import Config
 from refold.conversations.verifier import verify
 from refold.edges.importers import SOURCES
-from refold.edges.importers.importer import Report, import_file
+from refold.edges.importers.importer import import_file
+from refold.edges.importers.report import Report
 from refold.errors import Invalid, RefoldError
 from refold.stores import open_store
 from tests.edges.importers import transcripts

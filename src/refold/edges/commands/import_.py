@@ -23,9 +23,10 @@ from refold.display import number
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
 from refold.edges.importers import REFOLD, SOURCES, Source
-from refold.edges.importers.importer import Report, import_file
-from refold.edges.importers.importer import Session as Followed
+from refold.edges.importers.importer import import_file
 from refold.edges.importers.places import Found, files_in, scan
+from refold.edges.importers.report import Report
+from refold.edges.importers.report import Session as Followed
 from refold.errors import Invalid, NotFound, RefoldError
 from refold.log.reading import open_id_checked
 

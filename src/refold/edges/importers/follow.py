@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import assert_never
+from typing import Any, assert_never
 
 from msgspec.structs import replace
 
@@ -69,6 +69,10 @@ class Follower:
     def left(self) -> int:
         """How many messages there are in branches that the session left."""
         return len(self._left)
+
+    def describe(self, metadata: dict[str, Any]) -> None:
+        """Says in the log what the conversation follows."""
+        self.context.update(metadata={**self._batch.metadata, **metadata})
 
     def take(self, entry: Entry) -> None:
         """Writes what the entry says, unless the log has it."""

@@ -16,14 +16,13 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.config import Config
 from refold.conversations.importer import import_document, read_document
 from refold.conversations.listing import preview
 from refold.edges.importers import REFOLD
-from refold.edges.importers.entry import About, Branch, Said, Summed, Unread
+from refold.edges.importers.entry import About, Branch, Said, Summed
 from refold.edges.importers.follow import Follower, key_of
 from refold.edges.importers.known import known
 from refold.edges.importers.lines import Advance, Lines, digest
@@ -36,6 +35,8 @@ from refold.edges.importers.owner import (
     taken,
 )
 from refold.edges.importers.recognition import Recognised, recognised
+from refold.edges.importers.report import Report, Session
+from refold.edges.importers.unchanged import Unchanged
 from refold.engine.context import Context
 from refold.errors import NotFound
 from refold.stores.protocol import Overtaken, Store
@@ -44,38 +45,9 @@ ID_CHARS_MAX = 64
 UNREAD_SHOWN = 50
 BRANCHES_MAX = 50
 FORK_TITLE = "Fork of "  # what the title of a fork begins with until somebody gives it another
-GARBAGE_VALUES = 50_000
+GARBAGE_VALUES = 200_000
 TRIES_MAX = 5  # where somebody else writes to the same conversation
 _PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-
-
-class Session(Struct, frozen=True, kw_only=True):
-    """A conversation that follows a session: its messages in the file, how many of them were new,
-    how many a rewound session took back, and how many the file no longer has. To restore `left_at`
-    gives the branch that was left, alone; `left` are the messages of branches that were left in
-    the file itself, which are notes and nothing else. All of them count messages, not lines."""
-
-    conversation: str
-    title: str
-    head: int
-    messages: int
-    new: int
-    restored: int = 0
-    left_at: int = 0
-    missing: int = 0
-    left: int = 0
-
-
-class Report(Struct, frozen=True, kw_only=True):
-    """What became of a file. `unread` has the first lines that were not understood, of
-    `unread_total`; where the file has no lines, `unit` says what their numbers count."""
-
-    file: str
-    source: str
-    sessions: list[Session]
-    unread: list[Unread]
-    unread_total: int = 0
-    unit: str = "line"
 
 
 def import_file(
@@ -90,6 +62,24 @@ def import_file(
     """Lets conversations of the store follow the sessions in the file. `id` is that of the
     session itself, if it is to have another. With `branches`, those that the session left become
     forks of its conversation."""
+    unchanged = Unchanged(store, path, way=f"{id or ''} {branches}")
+    known_report = unchanged.report()
+    if known_report is not None:
+        return known_report
+    report = _imported(store, config, path, id=id, advance=advance, branches=branches)
+    unchanged.keep(report)
+    return report
+
+
+def _imported(
+    store: Store,
+    config: Config,
+    path: Path,
+    *,
+    id: str | None,
+    advance: Advance | None,
+    branches: bool,
+) -> Report:
     found = recognised(path)
     if found is None:
         about = import_document(store, read_document(str(path)), id=id, name=str(path))
@@ -98,10 +88,10 @@ def import_file(
         )
         return Report(file=str(path), source=REFOLD, sessions=[held], unread=[])
     own = id_of(found, path)
+    place = _Place(store, config, path, found, id or own, own)
     for _ in range(TRIES_MAX):
         try:
             with _collecting_rarely():
-                place = _Place(store, config, path, found, id or own, own)
                 report = _followed(place, advance)
                 return _with_branches(place, report) if branches else _without_forked(place, report)
         except Overtaken as error:
@@ -233,10 +223,11 @@ def _follower(place: _Place, session: str) -> Follower:
     own = {SESSION: _part(place.own, session), IMPORTED: place.found.source}
     if session and place.found.session != "":
         own["part_of"] = place.main
+    follower = Follower(context, place.found.source, held)
     # Said once: what a user made of it since is his.
     if not all(held.has_said(f"metadata.{name}", value) for name, value in own.items()):
-        context.update(metadata={**context.view.metadata, **own})
-    return Follower(context, place.found.source, held)
+        follower.describe(own)
+    return follower
 
 
 def _opened(place: _Place, session: str) -> Context:

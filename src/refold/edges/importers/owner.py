@@ -29,6 +29,8 @@ TITLE_CHARS = 60
 
 def is_own(context: Context, session: str) -> bool:
     """Whether the conversation is this session's, or nobody's yet."""
+    if not context.log.events(limit=1):
+        return True
     if context.view.metadata.get(SESSION) == session:
         return True
     return session_in(context, context.id) == session or not any(

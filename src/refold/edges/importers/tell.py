@@ -91,5 +91,5 @@ class Teller:
             title=fields.get("title"),
             system=fields.get("system"),
             tools=fields.get("tools"),
-            metadata={**self._context.view.metadata, **own} if own else None,
+            metadata={**self._batch.metadata, **own} if own else None,
         )
