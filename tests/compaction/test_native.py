@@ -297,6 +297,59 @@ def test_what_the_provider_does_not_write_the_ladder_does(case: str) -> None:
     assert session.upstream.refusals == []
 
 
+@pytest.mark.parametrize("model", [CLAUDE, GPT])
+def test_what_the_provider_is_to_write_is_prepared_while_nobody_waits(model: str) -> None:
+    now = ""
+    asked_when: list[str] = []
+
+    def compacted(request: NativeRequest) -> Json:
+        asked_when.append(now)
+        return session.compacted(request)
+
+    session = Session(model, native=compacted)
+    send = session.send
+
+    def send_and_prepare(said: Any) -> None:
+        nonlocal now
+        now = "request"
+        send(said)
+        now = "prepare"
+        session.context.prepare()
+
+    session.send = send_and_prepare  # type: ignore[method-assign]
+    session.work(70)
+    assert len(asked_when) >= 2 and set(asked_when) == {"prepare"}
+    assert session.failures == [] and session.upstream.refusals == []
+    assert {batch.strategy for batch in session.context.log.batches()} == {"native"}
+
+
+@pytest.mark.parametrize("ladder", [LADDER, ("native",)])
+def test_without_a_provider_the_rest_of_the_ladder_is_prepared(ladder: tuple[str, ...]) -> None:
+    session = Session(native=None, ladder=ladder)
+    context = session.context
+    context.append({"role": "user", "content": "Mend the login."})
+    while context.stats().current < context.budget.warn_at:
+        context.append({"role": "assistant", "content": "I look. " * 100})
+        context.append({"role": "user", "content": "Go on. " * 100})
+    assert context.prepare() is (ladder == LADDER)
+
+
+def test_a_provider_that_fails_to_prepare_is_left_alone_for_a_while() -> None:
+    asked: list[NativeRequest] = []
+
+    def fails(request: NativeRequest) -> Any:
+        asked.append(request)
+        raise RuntimeError("503")
+
+    session = Session(native=fails)
+    session.context.append({"role": "user", "content": "Mend the login."})
+    while session.context.stats().current < session.context.budget.warn_at:
+        session.context.append({"role": "assistant", "content": "I look. " * 100})
+        session.context.append({"role": "user", "content": "Go on. " * 100})
+    assert not session.context.prepare() and not session.context.prepare()
+    assert len(asked) == 1 and len(session.failures) == 1
+
+
 def test_a_provider_that_failed_rests_and_by_hand_is_asked_again() -> None:
     asked: list[NativeRequest] = []
 

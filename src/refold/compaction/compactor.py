@@ -298,12 +298,17 @@ class Compactor:
             if self._prepared is not None and self._prepared.serves(job, state, current):
                 return None
             self._prepared = None
-            # What the provider is to write is not prepared: it would stand behind our own.
             is_near = self._config.auto and current >= job.budget.warn_at
-            is_near = is_near and NATIVE not in job.ladder
             return job if is_near else None
 
     def _prepare(self, job: Job) -> Prepared | None:
+        if NATIVE in job.ladder and self._provider.is_offered:
+            # Nothing of ours is prepared in its place: it would come before the provider's.
+            written = self._provider.prepare(job, self._draw_up)
+            job = replace(job, purpose=NATIVE)
+            return None if written is None else Prepared(drawn=written, job=job)
+        if job.purpose == NATIVE:
+            return None
         with self._log.guard:
             drawn = replace(self._draw_up(job), measured=False)
             questions = self._questions(drawn, job, auto=True)
@@ -321,7 +326,7 @@ class Compactor:
             self._log.catch_up()
             if ahead is None or not ahead.serves(job, self._log.state, self._model.current):
                 return None
-            job = replace(job, batch=ahead.job.batch)
+            job = replace(job, batch=ahead.job.batch, purpose=ahead.job.purpose)
             return self._apply_with_prose(ahead.drawn, job, ahead.outcomes, ahead.questions)
 
     def make_room(self) -> str:

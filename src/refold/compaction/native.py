@@ -36,6 +36,7 @@ from refold.writer.accept import Rejected
 from refold.writer.asker import timed
 
 REST_S = 300.0  # a provider that failed is not asked automatically for so long
+EDITED = "the page was edited by another writer meanwhile"
 NO_CALLER = "no caller of the provider was given: native= where the conversation is opened"
 
 
@@ -70,13 +71,43 @@ class Provider:
         job = replace(job, ladder=(NATIVE,), purpose=NATIVE)
         try:
             self._check(auto=auto)
-            return self._compact(job, draw_up, apply)
-        except Rejected as error:
+            drawn = self._drawn(job, draw_up)
             with self._log.guard:
-                reason = job.redact(str(error))
-                notice = Notice(name="compaction-failed", reason=reason, strategy=NATIVE)
-                self._log.notices.add(notice)
-            return Receipt(reason=reason)
+                receipt = apply(drawn, job)
+            if receipt is None:
+                raise Rejected(EDITED)
+            return receipt
+        except Rejected as error:
+            return Receipt(reason=self._report(error, job))
+
+    def prepare(self, job: Job, draw_up: DrawUp) -> Drawn | None:
+        """A plan with what the provider wrote, to be carried out later; None, and a notice that
+        says why, if nothing came of it."""
+        if time.monotonic() < self._rests_until:
+            return None
+        job = replace(job, ladder=(NATIVE,), purpose=NATIVE)
+        try:
+            self._check(auto=True)
+            return self._drawn(job, draw_up)
+        except Rejected as error:
+            self._report(error, job)
+            return None
+
+    @property
+    def is_offered(self) -> bool:
+        """Whether there is a provider to ask, and it writes compactions for this model."""
+        try:
+            self._check(auto=False)
+        except Rejected:
+            return False
+        return True
+
+    def _report(self, error: Rejected, job: Job) -> str:
+        with self._log.guard:
+            reason = job.redact(str(error))
+            notice = Notice(name="compaction-failed", reason=reason, strategy=NATIVE)
+            self._log.notices.add(notice)
+        return reason
 
     def _check(self, *, auto: bool) -> None:
         """Rejected if the provider is not to be asked now."""
@@ -103,7 +134,8 @@ class Provider:
         )
         return next(replies, "") or self._model.dialect()
 
-    def _compact(self, job: Job, draw_up: DrawUp, apply: Apply) -> Receipt:
+    def _drawn(self, job: Job, draw_up: DrawUp) -> Drawn:
+        """The plan with what the provider wrote, which is written down as spent."""
         with self._log.guard:
             drawn = draw_up(job)
             request = self._request(drawn, job)
@@ -111,15 +143,12 @@ class Provider:
         with self._log.guard:
             self._log.catch_up()
             if not drawn.fresh(self._log.state):
-                raise Rejected("the page was edited by another writer meanwhile")
+                raise Rejected(EDITED)
             plan = _with_written(drawn.plan, request, written, job)
             view = self._log.state.view()
             billed = self._billed(drawn.before, request, written.usage)
             self._log.append([Draft(body=one, by="model") for one in billed])
-            receipt = apply(replace(drawn, plan=plan, before=view, measured=False), job)
-        if receipt is None:
-            raise Rejected("the page was edited by another writer meanwhile")
-        return receipt
+            return replace(drawn, plan=plan, before=view, measured=False)
 
     def _request(self, drawn: Drawn, job: Job) -> NativeRequest:
         """What the caller is asked for a plan of one summary. Rejected where there is none."""

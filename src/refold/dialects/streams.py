@@ -314,6 +314,13 @@ def _assemble_gemini(chunks: Sequence[Chunk]) -> Chunk:
     return made if has_ended or not parts else {**made, CUT_OFF: True}
 
 
+def joined_parts(parts: Iterable[Chunk]) -> list[Chunk]:
+    """Parts of Gemini's, with pieces of one text as that text."""
+    joined: list[Chunk] = []
+    _add_parts(joined, list(parts))
+    return joined
+
+
 def _add_parts(parts: list[Chunk], new: list[Chunk]) -> None:
     """Adds parts; a text goes on with the text before it, if nothing but words tells them apart."""
     for part in map(_known, new):

@@ -401,9 +401,9 @@ class Context:
         return self._compactor.take_over(named, text, by)
 
     def prepare(self) -> bool:
-        """Plans the next compaction and asks the writer ahead, once the page is at the warning
-        level: call it while nobody waits. The next request that is due uses it if the page was
-        not edited since. Gives whether there is something prepared."""
+        """Plans the next compaction and asks the writer or the provider ahead, once the page is at
+        the warning level: call it while nobody waits. The next request that is due uses it if the
+        page was not edited since. Gives whether there is something prepared."""
         return self._compactor.prepare()
 
     @checked

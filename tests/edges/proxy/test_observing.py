@@ -408,3 +408,31 @@ def test_a_person_who_watches_reads_the_line_of_a_call() -> None:
 
     assert _noted(Note(kind=NOTE, data={"text": "in 5, sent 5"})) == f"{NOTE}: in 5, sent 5"
     assert _noted(Note(kind="other", data=[1])) == "other"
+
+
+def test_an_answer_of_gemini_that_comes_back_in_chunks_is_one_message() -> None:
+    """Google's SDK keeps each chunk of a stream as a content of its own."""
+    path = "/gemini/v1beta/models/gemini-3-pro:streamGenerateContent?alt=sse"
+    contents: list[Any] = [{"role": "user", "parts": [{"text": "hi"}]}]
+    chunks = [
+        {"candidates": [{"content": {"role": "model", "parts": [{"text": "He"}]}}]},
+        {"candidates": [{"content": {"role": "model", "parts": [{"text": "llo."}]},
+                         "finishReason": "STOP"}]},
+    ]  # fmt: skip
+    said = b"".join(b"data: " + json.dumps(one).encode() + b"\n\n" for one in chunks)
+
+    async def work(running: Running) -> Any:
+        talk = list(contents)
+        for _ in range(3):
+            running.provider.answers.append((200, {"content-type": "text/event-stream"}, said))
+            body = {"contents": talk, "tools": [{"functionDeclarations": [{"name": "read"}]}]}
+            await running.client.post(path, json=body)
+            await running.settled()
+            talk = [*talk, *(one["candidates"][0]["content"] for one in chunks), *contents]
+        [id] = running.kept()
+        with refold.open(id, store=running.book.store, read_only=True) as context:
+            kinds = {event.kind for event in context.log.events()}
+        return texts(running.view(id)), kinds
+
+    words, kinds = with_proxy(work)
+    assert words == ["hi", "Hello."] * 3 and "revert" not in kinds

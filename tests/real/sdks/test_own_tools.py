@@ -11,6 +11,8 @@ from typing import Any
 import anthropic
 import openai
 import pytest
+from google import genai
+from google.genai import types
 
 from tests.real.proxy.process import Process, proxied
 from tests.real.proxy.strict.server import Upstream, serving
@@ -140,3 +142,44 @@ def test_openai_responses_go_on_with_what_they_streamed(
     assert called == ["read"]
     assert second.output_text == "Done."
     assert upstream.refusals == []
+
+
+def gemini_call(name: str, **given: Any) -> dict[str, Any]:
+    return {"functionCall": {"name": name, "args": given}}
+
+
+@pytest.mark.parametrize("is_mixed", [False, True])
+@pytest.mark.parametrize("streams", [False, True])
+def test_gemini_goes_on_with_what_it_got(
+    streams: bool, is_mixed: bool, upstream: Upstream, proxy: Process
+) -> None:
+    """A chat of the SDK's keeps every chunk of a stream as a content of its own."""
+    own, reads = gemini_call("refold_search", query="it"), gemini_call("read")
+    first_round = [{"text": "I "}, {"text": "look."}, own]
+    if is_mixed:
+        upstream.script.add([*first_round, reads])
+    else:
+        upstream.script.add(first_round, [{"text": "I read."}, reads])
+    function: Any = {"name": "read", "description": "Reads.", "parameters_json_schema": SCHEMA}
+    config = types.GenerateContentConfig(
+        tools=[types.Tool(function_declarations=[function])],
+        automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
+    )
+    given = types.Part.from_function_response(name="read", response={"output": "x"})
+    options = types.HttpOptions(base_url=f"{proxy.url}/gemini")
+    with genai.Client(api_key=KEY, http_options=options) as client:
+        chat = client.chats.create(model="gemini-3-pro", config=config)
+        if streams:
+            answers = list(chat.send_message_stream("Read it."))
+        else:
+            answers = [chat.send_message("Read it.")]
+        second = chat.send_message(given)
+    called = [one.name for answer in answers for one in answer.function_calls or []]
+    said = "".join(part.text or "" for answer in answers for part in answer.parts or [])
+    assert called == ["read"]
+    assert said == ("I look." if is_mixed else "I look.\n\nI read.")
+    assert second.text == "Done."
+    assert upstream.refusals == []
+    sent = [json.loads(one.raw)["contents"] for one in upstream.requests]
+    assert len(sent) == (2 if is_mixed else 3)
+    assert "refold_search" in json.dumps(sent[-1]), "what was said inside goes up again"

@@ -14,6 +14,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from refold.dialects.streams import joined_parts
+from refold.dialects.wire import objects_in
 from refold.edges.proxy import repeated
 from refold.edges.proxy.repeated import Begun
 from refold.edges.proxy.route import Target
@@ -108,11 +110,13 @@ def asked_of(
     listed = repeated.read(body, LISTS[target.known.dialect], known)
     if listed is None or not _is_whole(listed.fields, listed.messages):
         return None
-    length = len(listed.messages)
+    length, messages = len(listed.messages), listed.messages
+    if target.known.dialect == "gemini":
+        messages = _whole_answers(messages)
     return Asked(
         dialect=target.known.dialect,
         model=target.model or _text(_value(listed.fields, "model")),
-        messages=listed.messages,
+        messages=messages,
         marks=[Mark(length - mark.place, mark.block, mark.says) for mark in listed.marks],
         session=session,
         size_bytes=len(body),
@@ -129,6 +133,20 @@ def _is_whole(fields: Mapping[str, Raw], messages: Sequence[Wire]) -> bool:
     if any(bytes(fields.get(name, Raw(_NULL))) != _NULL for name in _ELSEWHERE):
         return False
     return not any(one.get("type") == "item_reference" for one in messages)
+
+
+def _whole_answers(contents: Sequence[Wire]) -> list[Wire]:
+    """The contents, with an answer as one of them: Google's SDK repeats each chunk of a stream as a
+    content of its own."""
+    whole: list[Wire] = []
+    for content in contents:
+        before = whole[-1] if whole else {}
+        if content.get("role") == before.get("role") == "model":
+            parts = [*objects_in(before.get("parts")), *objects_in(content.get("parts"))]
+            whole[-1] = {**before, "parts": joined_parts(parts)}
+        else:
+            whole.append(content)
+    return whole
 
 
 def _value(fields: Mapping[str, Raw], name: str) -> Any:

@@ -38,6 +38,7 @@ _PER_CONNECTION = frozenset(
         b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade",
     }
 )  # fmt: skip
+_SAID_ANEW = (b"host", b"content-length", b"expect")
 # What a copy of an answer can be read from: see `usage`.
 READABLE = ("gzip", "deflate", "identity")
 
@@ -160,8 +161,9 @@ def joined(base: bytes, path: bytes) -> bytes:
 
 
 def _sent(headers: list[Header], content: Content) -> list[Header]:
-    """The headers as they go upstream: whose Host it is and how long the body is, is said anew."""
-    sent = [one for one in end_to_end(headers) if one[0] not in (b"host", b"content-length")]
+    """The headers as they go upstream: whose Host it is and how long the body is, is said anew;
+    what a client waits for before it sends its body, it was told here."""
+    sent = [one for one in end_to_end(headers) if one[0] not in _SAID_ANEW]
     length = _length(headers, content)
     return sent if length is None else [*sent, (b"content-length", length)]
 

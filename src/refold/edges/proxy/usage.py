@@ -47,16 +47,24 @@ class UsageReader:
         except zlib.error:
             self._lose()
             return
-        self._rest += plain
         if len(self._copy) <= COPY_BYTES_MAX:
             self._copy += plain
         if self._is_stream:
-            *lines, rest = self._rest.split(b"\n")
-            self._rest = bytearray(rest)
-            for line in lines:
-                self._take(line.strip())
+            self._take_lines(plain)
+        else:
+            self._rest += plain
         if len(self._rest) > LINE_BYTES_MAX:
             self._lose()
+
+    def _take_lines(self, plain: bytes) -> None:
+        """Takes the lines that are whole now. A line may come in thousands of pieces: what was
+        looked at is not looked at again."""
+        ended, newline, begun = plain.rpartition(b"\n")
+        if newline:
+            whole, self._rest = self._rest + ended, bytearray()
+            for line in whole.split(b"\n"):
+                self._take(line.strip())
+        self._rest += begun
 
     def _plain(self, chunk: bytes) -> bytes:
         """The bytes unpacked, if they are packed; bounded, because others packed them."""

@@ -149,19 +149,73 @@ def test_nothing_is_added_where_it_could_be_mistaken(fields: dict[str, Any]) -> 
     assert provider.last["tools"] == fields.get("tools", TOOLS)
 
 
-def test_gemini_has_none_and_is_passed_on() -> None:
-    body = {
-        "contents": [{"role": "user", "parts": [{"text": "hi"}]}],
-        "tools": [{"functionDeclarations": [{"name": "read"}]}],
-    }
+GEMINI = "/gemini/v1beta/models/gemini-3-pro:generateContent"
+WORDS = {"role": "user", "parts": [{"text": "Find out why the login fails."}]}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": [{"googleSearch": {}}]},
+        {"tools": [{"functionDeclarations": [{"name": "refold_grep"}]}]},
+        {
+            "tools": [{"functionDeclarations": [{"name": "read"}]}],
+            "generationConfig": {"candidateCount": 2},
+        },
+    ],
+)
+def test_gemini_has_none_where_they_cannot_be_added(fields: Any) -> None:
+    body = {"contents": [WORDS], **fields}
 
     async def work(running: Running) -> None:
-        address = "/gemini/v1beta/models/gemini-3-pro:generateContent"
-        await running.client.post(address, json=body)
+        await running.client.post(GEMINI, json=body)
 
     provider = Provider()
     with_proxy(work, tools=True, provider=provider)
     assert provider.last == body
+
+
+def gemini_reply(*parts: Message) -> tuple[int, dict[str, str], bytes]:
+    content = {"role": "model", "parts": list(parts)}
+    usage = {"promptTokenCount": 10, "candidatesTokenCount": 5}
+    said = {"candidates": [{"content": content, "finishReason": "STOP"}], "usageMetadata": usage}
+    return 200, JSON, json.dumps(said).encode()
+
+
+@pytest.mark.parametrize("key", ["functionDeclarations", "function_declarations"])
+@pytest.mark.parametrize("is_list", [False, True])
+def test_gemini_calls_of_ours_are_answered_inside(key: str, is_list: bool) -> None:
+    """Also in a stream that is a list, and beside tools of the provider's own."""
+    theirs = [{"googleSearch": {}}, {key: [{"name": "read"}], "note": [1.0]}]
+    search_call = {"name": "refold_search", "args": {"query": "login"}}
+    own_call = {"functionCall": search_call, "thoughtSignature": "ZGVm"}
+    read = {"functionCall": {"name": "read", "args": {}}, "thoughtSignature": "YWJj"}
+    answers = [gemini_reply({"text": "I look."}, own_call), gemini_reply({"text": "So."}, read)]
+    if is_list:
+        answers = [(status, kind, b"[" + said + b"]") for status, kind, said in answers]
+
+    async def work(running: Running) -> Any:
+        answered = await running.client.post(GEMINI, json={"contents": [WORDS], "tools": theirs})
+        [whole] = answered.json() if is_list else [answered.json()]
+        said = whole["candidates"][0]["content"]
+        given = {"functionResponse": {"name": "read", "response": {"output": "x"}}}
+        more = [WORDS, said, {"role": "user", "parts": [given]}]
+        await running.client.post(GEMINI, json={"contents": more, "tools": theirs})
+        return whole
+
+    provider = played(*answers, gemini_reply({"text": "Done."}))
+    whole = with_proxy(work, tools=True, provider=provider)
+    assert whole["candidates"][0]["content"]["parts"] == [{"text": "I look.\n\nSo."}, read]
+    assert whole["usageMetadata"] == {"promptTokenCount": 20, "candidatesTokenCount": 10}
+    first, second, third = map(json.loads, provider.bodies)
+    assert first["tools"] == second["tools"] == third["tools"]
+    search, functions = first["tools"]
+    assert search == theirs[0] and functions["note"] == [1.0]
+    assert {one["name"] for one in functions[key]} == OWN | {"read"}
+    result_part = second["contents"][-1]["parts"][0]["functionResponse"]
+    assert result_part["name"] == "refold_search" and "id" not in result_part
+    assert third["contents"][: len(second["contents"])] == second["contents"]
+    assert third["contents"][3]["parts"] == [{"text": "So."}, read]
 
 
 # --- what the client sees, and what the log has ---

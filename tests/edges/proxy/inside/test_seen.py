@@ -21,6 +21,7 @@ from tests.real.proxy.strict.responses_service import _events
 
 Json = dict[str, Any]
 USAGE = {
+    "gemini": {"promptTokenCount": 7, "candidatesTokenCount": 3, "totalTokenCount": 10},
     "anthropic": {"input_tokens": 7, "output_tokens": 3, "cache_read_input_tokens": 5},
     "openai_chat": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
     "openai_responses": {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10},
@@ -38,6 +39,8 @@ def response_of(dialect: str, said: list[tuple[str, str]], number: int) -> Json:
     """An answer of the dialect that says this."""
     if dialect == "anthropic":
         return _anthropic(said, number)
+    if dialect == "gemini":
+        return _gemini(said, number)
     return _chat(said, number) if dialect == "openai_chat" else _responses(said, number)
 
 
@@ -49,6 +52,32 @@ def _anthropic(said: list[tuple[str, str]], number: int) -> Json:
         "content": blocks, "stop_reason": "tool_use" if calls else "end_turn",
         "stop_sequence": None, "usage": USAGE["anthropic"],
     }  # fmt: skip
+
+
+def _gemini(said: list[tuple[str, str]], number: int) -> Json:
+    parts = [_part(kind, text, number) for kind, text in said]
+    candidate = {"content": {"role": "model", "parts": parts}, "index": 0, "finishReason": "STOP"}
+    return {"candidates": [candidate], "usageMetadata": USAGE["gemini"], "responseId": f"g{number}"}
+
+
+def _part(kind: str, text: str, number: int) -> Json:
+    if kind in ("text", "thought"):
+        return {"text": text, **({"thought": True} if kind == "thought" else {})}
+    name = "refold_unfold" if kind == "own" else "read"
+    call = {"functionCall": {"name": name, "args": {"handle": text}}}
+    return call | ({"thoughtSignature": "YWJj"} if number % 2 else {})
+
+
+def gemini_chunks(response: Json) -> list[Json]:
+    """A chunk for each part; the last says why it ends."""
+    candidate = response["candidates"][0]
+    parts = candidate["content"]["parts"]
+    made = []
+    for at, part in enumerate(parts):
+        ended = {"finishReason": "STOP"} if at == len(parts) - 1 else {}
+        content = {"role": "model", "parts": [part]}
+        made.append({**response, "candidates": [{"content": content, "index": 0, **ended}]})
+    return made
 
 
 def _block(kind: str, text: str, id: str) -> Json:
@@ -111,15 +140,17 @@ def streamed(dialect: str, response: Json) -> bytes:
         head = {key: response[key] for key in ("id", "created", "model")}
         message = response["choices"][0]["message"]
         events = _chunks(head, message, response["usage"])
+    elif dialect == "gemini":
+        events = gemini_chunks(response)
     else:
         events = _events(response)
-    named = dialect != "openai_chat"
+    named = dialect not in ("openai_chat", "gemini")
     raw = b"".join(
         (f"event: {one['type']}\n" if named else "").encode()
         + b"data: " + json.dumps(one).encode() + b"\n\n"
         for one in events
     )  # fmt: skip
-    return raw if named else raw + b"data: [DONE]\n\n"
+    return raw if dialect != "openai_chat" else raw + b"data: [DONE]\n\n"
 
 
 def seen_stream(dialect: str, answers: list[Json], size: int, as_stream: Any = streamed) -> bytes:
@@ -145,7 +176,23 @@ def plain(dialect: str, response: Json) -> Any:
         message = response["choices"][0]["message"]
         said = message.get("content") or "", message.get("tool_calls") or []
         return said, response["choices"][0]["finish_reason"], response["usage"], response["id"]
+    if dialect == "gemini":
+        candidate = response["candidates"][0]
+        said = _texts_joined(candidate["content"]["parts"])
+        return said, candidate["finishReason"], response["usageMetadata"], response["responseId"]
     return response["output"], response["status"], response["usage"], response["id"]
+
+
+def _texts_joined(parts: list[Json]) -> list[Json]:
+    """The parts, with neighbours of one kind as one: how they are cut means nothing."""
+    joined: list[Json] = []
+    for part in parts:
+        before = joined[-1] if joined else {}
+        if "text" in part and "text" in before and part.keys() == before.keys():
+            joined[-1] = {**part, "text": before["text"] + part["text"]}
+        else:
+            joined.append(part)
+    return joined
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -217,7 +264,7 @@ def test_everything_that_was_said_has_a_place_in_the_clients_list(
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_the_usage_is_that_of_all_rounds(dialect: str) -> None:
     answers = [response_of(dialect, [("own", "#1"), ("text", "a")], one) for one in range(3)]
-    counts = SHAPES[dialect].one(answers)["usage"]
+    counts = SHAPES[dialect].one(answers)["usageMetadata" if dialect == "gemini" else "usage"]
     assert counts == {name: 3 * count for name, count in USAGE[dialect].items()}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from refold.artifacts.offload import is_own
+from refold.core.model import ToolCall
 from refold.edges.proxy.body import Wire
 from refold.edges.proxy.inside.events import ServerEvent, encoded
 from refold.edges.proxy.inside.seen import Inside, Response, summed, whole_in_one
@@ -104,9 +105,10 @@ class AnthropicShape:
             content = [block for block in content if not _is_our_call(block)]
         return [{"role": "assistant", "content": content}] if content else []
 
-    def results(self, answered: Sequence[tuple[str, str]]) -> list[Wire]:
+    def results(self, answered: Sequence[tuple[ToolCall, str]]) -> list[Wire]:
         blocks = [
-            {"type": "tool_result", "tool_use_id": id, "content": text} for id, text in answered
+            {"type": "tool_result", "tool_use_id": call.id, "content": text}
+            for call, text in answered
         ]
         return [{"role": "user", "content": blocks}]
 

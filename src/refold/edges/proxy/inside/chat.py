@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from refold.artifacts.offload import is_own
+from refold.core.model import ToolCall
 from refold.edges.proxy.body import Wire
 from refold.edges.proxy.inside.events import ServerEvent, encoded
 from refold.edges.proxy.inside.seen import Inside, Response, summed, whole_in_one
@@ -168,8 +169,10 @@ class ChatShape:
                 del kept["tool_calls"]
         return [kept] if kept.get("content") or kept.get("tool_calls") else []
 
-    def results(self, answered: Sequence[tuple[str, str]]) -> list[Wire]:
-        return [{"role": "tool", "tool_call_id": id, "content": text} for id, text in answered]
+    def results(self, answered: Sequence[tuple[ToolCall, str]]) -> list[Wire]:
+        return [
+            {"role": "tool", "tool_call_id": call.id, "content": text} for call, text in answered
+        ]
 
     def inside(self, said: Sequence[Sequence[Wire]], seen: Response) -> Inside:
         return whole_in_one(said, self.messages(seen))

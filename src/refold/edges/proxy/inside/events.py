@@ -7,6 +7,7 @@ streams whose bytes nobody needs; the dialects here look at each event.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from msgspec import Struct
 
 EVENT_BYTES_MAX = 32 * 1024 * 1024
 _END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_END_BYTES_MAX = 4
 DONE = b"[DONE]"
 
 
@@ -29,23 +31,24 @@ class Cutter:
     """Cuts what comes into events."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()
 
     def feed(self, chunk: bytes) -> list[ServerEvent]:
-        """The events that are whole now."""
+        """The events that are whole now. An event may come in thousands of pieces: what was
+        searched is not searched again."""
+        searched = max(0, len(self._rest) - _END_BYTES_MAX + 1)
         self._rest += chunk
-        events, begin = [], 0
-        for end in _END.finditer(self._rest):
-            events.append(_event(self._rest[begin : end.end()]))
-            begin = end.end()
-        self._rest = self._rest[begin:]
+        ends = [end.end() for end in _END.finditer(self._rest, searched)]
+        places = pairwise([0, *ends])
+        events = [_event(bytes(self._rest[begin:end])) for begin, end in places]
+        del self._rest[: max(ends, default=0)]
         if len(self._rest) > EVENT_BYTES_MAX:
             return [*events, *self.rest()]
         return events
 
     def rest(self) -> list[ServerEvent]:
         """What is left once the stream has ended."""
-        left, self._rest = self._rest, b""
+        left, self._rest = bytes(self._rest), bytearray()
         return [_event(left)] if left else []
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from refold.artifacts.offload import is_own
+from refold.core.model import ToolCall
 from refold.edges.proxy.body import Wire
 from refold.edges.proxy.inside.events import ServerEvent, encoded
 from refold.edges.proxy.inside.seen import Inside, Response, summed
@@ -95,8 +96,8 @@ class ResponsesShape:
             return list(response["output"])
         return [item for item in response["output"] if not _is_our_call(item)]
 
-    def results(self, answered: Sequence[tuple[str, str]]) -> list[Wire]:
-        return [{"type": RESULT, "call_id": id, "output": text} for id, text in answered]
+    def results(self, answered: Sequence[tuple[ToolCall, str]]) -> list[Wire]:
+        return [{"type": RESULT, "call_id": call.id, "output": text} for call, text in answered]
 
     def inside(self, said: Sequence[Sequence[Wire]], seen: Response) -> Inside:
         items = [item for part in said for item in part]

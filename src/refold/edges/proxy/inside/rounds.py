@@ -28,6 +28,7 @@ from refold.edges.proxy.inside import tools
 from refold.edges.proxy.inside.anthropic import AnthropicShape
 from refold.edges.proxy.inside.chat import ChatShape
 from refold.edges.proxy.inside.events import Cutter, ServerEvent
+from refold.edges.proxy.inside.gemini import GeminiShape
 from refold.edges.proxy.inside.responses import ResponsesShape
 from refold.edges.proxy.inside.seen import Inside, Response, Shape
 from refold.edges.proxy.own_answer import Send, error_body
@@ -40,6 +41,7 @@ T = TypeVar("T")
 
 SHAPES: dict[str, Shape] = {
     "anthropic": AnthropicShape(),
+    "gemini": GeminiShape(),
     "openai_chat": ChatShape(),
     "openai_responses": ResponsesShape(),
 }
@@ -134,15 +136,14 @@ class Rounds:
         if not ours:
             return None
         texts = await self._texts(ours)
-        ids = [call.id for call in ours]
-        self._said.append(self._shape.results(list(zip(ids, texts, strict=True))))
+        self._said.append(self._shape.results(list(zip(ours, texts, strict=True))))
         if len(ours) < len(calls) or len(self._responses) > self._rounds_max:
             return None
         answer = await self._ways.again(self._body())
         if answer.status not in NOT_TAKEN or not any(text != tools.FAILED for text in texts):
             return answer
         await answer.close()
-        self._said[-1] = self._shape.results([(id, tools.FAILED) for id in ids])
+        self._said[-1] = self._shape.results([(call, tools.FAILED) for call in ours])
         return await self._ways.again(self._body())
 
     def _calls(self) -> list[ToolCall]:
@@ -229,7 +230,8 @@ class _Client:
             await self._pass_on(self._cutter.rest())
             raw = self._stream.end(seen)
         elif seen is not None:
-            raw = msgspec.json.encode(seen)
+            # A stream that is no stream of events is a list.
+            raw = msgspec.json.encode([seen] if raw.lstrip().startswith(b"[") else seen)
         await self._start(is_changed=self.is_stream or seen is not None)
         await self._send({"type": "http.response.body", "body": raw, "more_body": False})
 

@@ -3,7 +3,7 @@
 A shape knows how one dialect puts answers together, whole and as a stream. Of a stream everything
 is passed on as it comes, but our calls and the end: only then is it known whether another round
 follows. An answer without a call of ours goes on as the bytes that came. Neighbours: `anthropic`,
-`chat` and `responses` are shapes, `rounds` uses them.
+`chat`, `gemini` and `responses` are shapes, `rounds` uses them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from refold.core.model import ToolCall
 from refold.edges.proxy.body import Wire
 from refold.edges.proxy.inside.events import ServerEvent
 
@@ -64,8 +65,8 @@ class Shape(Protocol):
         """An answer as it stands in the next request; without our calls if they are cut off."""
         ...
 
-    def results(self, answered: Sequence[tuple[str, str]]) -> list[Wire]:
-        """What calls gave, by their ids."""
+    def results(self, answered: Sequence[tuple[ToolCall, str]]) -> list[Wire]:
+        """What calls gave."""
         ...
 
     def inside(self, said: Sequence[Sequence[Wire]], seen: Response) -> Inside:

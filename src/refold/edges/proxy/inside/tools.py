@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 import refold
+from refold import decoding
 from refold.artifacts.offload import OWN_TOOLS, is_own
 from refold.core.model import ToolCall
 from refold.edges.proxy.body import Asked
@@ -21,7 +23,9 @@ from refold.log.notes import Noted
 
 NOTE = "proxy-tools"
 # Dialects whose answers can be taken apart and put together again while they stream.
-DIALECTS = frozenset({"anthropic", "openai_chat", "openai_responses"})
+DIALECTS = frozenset({"anthropic", "gemini", "openai_chat", "openai_responses"})
+# Where one tool of a request has the declarations of all functions.
+_DECLARATIONS = ("functionDeclarations", "function_declarations")
 FAILED = "Error: refold cannot answer now. Go on without it."
 ENOUGH = "Error: refold's tools were called often enough in this turn. Go on without them."
 
@@ -30,7 +34,9 @@ ENOUGH = "Error: refold's tools were called often enough in this turn. Go on wit
 def definitions(dialect: str) -> str:
     """Our tools as a provider takes them: JSON, to stand in a list with others."""
     with refold.open("tools", store="memory:") as context:
-        made = context.toolbox.tools(dialect)
+        made: list[dict[str, Any]] = context.toolbox.tools(dialect)
+    if dialect == "gemini":
+        made = made[0][_DECLARATIONS[0]]
     return msgspec.json.encode(made).decode()[1:-1]
 
 
@@ -39,20 +45,58 @@ def can_be_added(asked: Asked) -> bool:
     no tool of the client's by one of our names."""
     if asked.dialect not in DIALECTS or not asked.tools or _asks_for_several(asked):
         return False
+    if asked.dialect == "gemini" and _declaring(asked) is None:
+        return False
     return not any(name in str(asked.tools) for name in OWN_TOOLS)
 
 
 def _asks_for_several(asked: Asked) -> bool:
-    return bytes(asked.fields.get("n", Raw(b"null"))).strip() not in (b"null", b"1")
+    settings = asked.fields.get("generationConfig", asked.fields.get("generation_config"))
+    said = decoding.decode(settings, dict[str, Raw]) if settings is not None else asked.fields
+    several = [said[name] for name in ("n", "candidateCount", "candidate_count") if name in said]
+    return any(bytes(one).strip() not in (b"null", b"1") for one in several)
+
+
+def _declaring(asked: Asked) -> int | None:
+    """The tool of a Gemini request that declares functions: ours stand behind its own, because not
+    every version takes two such."""
+    tools = asked.tools or ()
+    places = (at for at, one in enumerate(tools) if isinstance(one, dict) and _declared(one))
+    return next(places, None)
+
+
+def _declared(tool: Mapping[str, Any]) -> str:
+    """The name under which a tool declares functions; empty if it declares none."""
+    return next((name for name in _DECLARATIONS if isinstance(tool.get(name), list)), "")
 
 
 def with_tools(asked: Asked, added: str) -> Asked:
     """The call with our tools behind the client's."""
     if not added or not asked.has_tools:
         return asked
-    theirs = bytes(asked.fields["tools"]).strip()
-    tools = Raw(theirs[:-1] + b"," + added.encode() + b"]")
+    if asked.dialect == "gemini":
+        tools = _with_declarations(asked, added)
+    else:
+        tools = _extended(asked.fields["tools"], added)
     return msgspec.structs.replace(asked, fields={**asked.fields, "tools": tools})
+
+
+def _with_declarations(asked: Asked, added: str) -> Raw:
+    tools = decoding.decode(asked.fields["tools"], list[Raw])
+    place = _declaring(asked)
+    if place is None:
+        return Raw(b'[%s,{"functionDeclarations":[%s]}]' % (b",".join(tools), added.encode()))
+    fields = decoding.decode(tools[place], dict[str, Raw])
+    name = next(one for one in _DECLARATIONS if one in fields)
+    tools[place] = Raw(msgspec.json.encode({**fields, name: _extended(fields[name], added)}))
+    return Raw(msgspec.json.encode(tools))
+
+
+def _extended(listed: Raw, added: str) -> Raw:
+    """A list with more behind what it has, which stays as it came."""
+    theirs = bytes(listed).strip()[:-1]
+    comma = b"" if theirs.strip() == b"[" else b","
+    return Raw(theirs + comma + added.encode() + b"]")
 
 
 def own_list(asked: Asked) -> list[bytes]:
