@@ -27,7 +27,7 @@ from typing import Any
 
 import httpx
 import msgspec
-from tests.real.proxy.agent import Agent, ResponsesAgent, item_turns, turns
+from tests.real.proxy.agent import TOOLS, Agent, ResponsesAgent, item_turns, turns
 from tests.real.proxy.process import Process
 from tests.real.proxy.recorded import ABSENT, recorded
 from tests.real.proxy.strict.server import Upstream
@@ -128,8 +128,13 @@ def _calls(kind: str, messages: list[dict[str, Any]]) -> Iterator[Call]:
     each = item_turns if isinstance(agent, ResponsesAgent) else turns
     for said, answer in each(messages):
         agent.talk += said
-        yield json.dumps(agent.request()).encode(), _answer(kind, answer)
+        body = {**_ALWAYS.get(kind, {}), **agent.request()}
+        yield json.dumps(body).encode(), _answer(kind, answer)
         agent.talk += agent.repeated(answer)
+
+
+# What Codex says at every call, and the agent of the tests does not.
+_ALWAYS = {"openai_responses": {"tools": [{"type": "function", **one} for one in TOOLS]}}
 
 
 def _answer(kind: str, said: list[dict[str, Any]]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import random
+import re
 import string
 import uuid
 
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.redaction import found, redacted
-from refold.redaction.shapes import SHAPES
+from refold.redaction.shapes import SHAPES, any_of
 from tests.redaction.secret_kinds import (
     AWS,
     BASE64,
@@ -314,3 +315,11 @@ def test_long_repeating_text_is_searched_to_its_end(part):
 
 
 # --- masks ---
+
+
+SOME_WORDS = st.lists(st.text("ab.(|*\\é", min_size=1, max_size=4), min_size=1, max_size=8)
+
+
+@given(SOME_WORDS, st.text("ab.(|*\\é", max_size=12))
+def test_one_pattern_finds_any_of_many_words(words, text):
+    assert bool(re.search(any_of(words), text)) == any(word in text for word in words)

@@ -191,7 +191,7 @@ class Compactor:
         state = self._log.state
         before = state.view()
         plan, after = planning.drawn_up(state, job)
-        clean = prose.without_secrets(plan, self._redact, job.count)
+        clean = prose.without_secrets(plan, job.redact, job.count)
         fresh, measured = self._fresh(state, clean), clean is plan
         return Drawn(plan=clean, before=before, after=after, fresh=fresh, measured=measured)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from msgspec.structs import replace
@@ -78,7 +79,7 @@ class Jobs:
             expired=self._model.moment().is_expired(self._log.state),
             scratch=self._scratch,
             instructions=instructions,
-            redact=self._redact,
+            redact=cache(self._redact),  # the same lines are looked at again and again
             purpose=NATIVE if tuple(ladder) == (NATIVE,) else "",
         )
 

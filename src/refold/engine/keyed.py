@@ -44,11 +44,10 @@ class _Run:
 
 
 def append_keyed(log: OpenLog, recorder: Recorder, given: Iterable[Keyed]) -> None:
-    """Appends in this order what the log does not have yet."""
+    """Appends in this order what the log does not have yet, as far as it was read."""
     # Where checkpoints are set every so many messages, each is to stand in its place.
     events_max = 1 if log.config.checkpoint_every else RUN_EVENTS_MAX
     with log.guard:
-        log.catch_up()
         run = _Run()
         for one in given:
             if recorder.keys.hold(one.key):

@@ -78,9 +78,9 @@ class Mirror:
         first_new = len(messages)
         with self._log.guard:
             self._log.check_writable()
-            self._check_some(messages)
             for _ in range(TRIES_MAX):
                 self._log.catch_up()
+                self._check_some(messages)
                 fronts = self._fronts_of(messages)
                 known, places = self._longest(fronts)
                 if known == len(fronts) and places == len(self._here()):
@@ -99,7 +99,6 @@ class Mirror:
 
     def _check_some(self, messages: Sequence[Any]) -> None:
         """Invalid for an empty list where there is a history: nobody can tell what it means."""
-        self._log.catch_up()
         if not messages and len(self._here()):
             hint = "open a new conversation, or clear this one"
             raise Invalid("the list that was handed over is empty", hint=hint)

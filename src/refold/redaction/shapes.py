@@ -11,7 +11,7 @@ shape.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from refold.redaction.judge import is_placeholder, is_random
@@ -220,12 +220,28 @@ EMAIL = re.compile(
 )
 
 
+def any_of(words: Iterable[str]) -> str:
+    """A pattern that finds one of these words, letter by letter: far faster than one after the
+    other where there are many, and mostly none of them is there."""
+    rests: dict[str, list[str]] = {}
+    for word in words:
+        if not word:
+            return ""  # a shorter word is enough
+        rests.setdefault(word[0], []).append(word[1:])
+    return f"(?:{'|'.join(re.escape(char) + any_of(rest) for char, rest in rests.items())})"
+
+
+# An anchor of one character is in most runs.
+_OFTEN = tuple(shape for shape in SHAPES if len(shape.anchor) == 1)
+_ANCHOR = re.compile(any_of(shape.anchor for shape in SHAPES if len(shape.anchor) > 1))
+
+
 def by_shape(text: str, lowered: str) -> Iterator[Found]:
     """The secrets of known shapes."""
     runs = "\n".join(RUN.findall(text))
     if not runs:  # as in most short texts
         return
-    for shape in SHAPES:
+    for shape in SHAPES if _ANCHOR.search(runs) else _OFTEN:
         if shape.anchor in runs:
             yield from shape.found_in(text)
 

@@ -33,6 +33,7 @@ OPEN_CALLS = ("function_call", "custom_tool_call")
 # Calls that the provider makes and answers itself, over several responses: by output, what it
 # answers.
 PROVIDERS_PAIRS = {"program_output": "program", "tool_search_output": "tool_search_call"}
+PROVIDERS_CALLS = frozenset(PROVIDERS_PAIRS.values())
 INPUT_PARTS = ("input_text", "input_image", "input_file")
 OUTPUT_PARTS = ("output_text", "refusal")
 # What steers the provider; neither the user nor the model says it.
@@ -58,7 +59,7 @@ def kind_of(item: Mapping[str, Any]) -> str:
 def call_of(item: Mapping[str, Any]) -> str:
     """The id of the call that an item makes and the caller answers, or nothing."""
     kind = kind_of(item)
-    if not kind.endswith("_call") or kind in PROVIDERS_PAIRS.values():
+    if not kind.endswith("_call") or kind in PROVIDERS_CALLS:
         return ""
     return text_in(item, "call_id")
 

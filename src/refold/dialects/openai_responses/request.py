@@ -9,10 +9,13 @@ definitions, `render` made the items.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from refold.dialects.openai_responses.items import (
+    PROVIDERS_CALLS,
     PROVIDERS_PAIRS,
     REASONED,
     answer_of,
@@ -39,8 +42,8 @@ def request(
 ) -> dict[str, Any]:
     """The keyword arguments of the call. The provider finds what it can cache automatically: no
     marks."""
-    items = list(_distinct_calls(_distinct_items(list(_by_reasoning(messages)))))
-    kwargs: dict[str, Any] = {"input": _paired(items, lost)}
+    items = _distinct_calls(_distinct_items(_by_reasoning(map(_read, messages))))
+    kwargs: dict[str, Any] = {"input": _paired(list(items), lost)}
     instructions = prompt_text(system)
     if instructions:
         kwargs["instructions"] = instructions
@@ -50,105 +53,110 @@ def request(
     return kwargs
 
 
-def _by_reasoning(items: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+class _Read(Struct, frozen=True):
+    """An item and what is asked about it more than once: its kind, the id of the call that it
+    makes, that of the call that it answers, and whether the model said it."""
+
+    item: dict[str, Any]
+    kind: str
+    call: str
+    answer: str
+    is_said: bool
+
+
+def _read(item: dict[str, Any]) -> _Read:
+    return _Read(item, kind_of(item), call_of(item), answer_of(item), is_said(item))
+
+
+def _by_reasoning(items: Iterable[_Read]) -> Iterator[_Read]:
     """The items; one that came alone after its reasoning has no id where that is no longer on the
     page: by the id the provider would miss it."""
     is_reasoned = False
-    for item in items:
-        is_reasoned = is_said(item) and (is_reasoned or kind_of(item) == "reasoning")
-        if REASONED in item:
-            item = {key: value for key, value in item.items() if key != REASONED}
-            yield item if is_reasoned else without_id(item)
+    for one in items:
+        is_reasoned = one.is_said and (is_reasoned or one.kind == "reasoning")
+        if REASONED in one.item:
+            item = {key: value for key, value in one.item.items() if key != REASONED}
+            yield _read(item if is_reasoned else without_id(item))
         else:
-            yield item
+            yield one
 
 
 # --- every id once ---
 
 
-def _distinct_items(items: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _distinct_items(items: Iterable[_Read]) -> Iterator[_Read]:
     """The items with every item id once: what was recorded twice is said again, but is not the
     same item."""
     seen: set[str] = set()
-    for item in items:
-        id = text_in(item, "id")
-        refers = kind_of(item) == "item_reference" or answer_of(item)
-        yield without_id(item) if id in seen and not refers else item
+    for one in items:
+        id = text_in(one.item, "id")
+        refers = one.kind == "item_reference" or one.answer
+        yield _read(without_id(one.item)) if id in seen and not refers else one
         if id:
             seen.add(id)
 
 
-def _distinct_calls(items: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _distinct_calls(items: Iterable[_Read]) -> Iterator[_Read]:
     """The items with every call id once: where another turn used the id before, call and output
     get a new one."""
     used: dict[str, int] = {}
-    for item in items:
-        id = call_of(item)
-        if id:
+    for one in items:
+        id = one.call or one.answer
+        if one.call:
             used[id] = used.get(id, 0) + 1
-        else:
-            id = answer_of(item)
         if used.get(id, 0) > 1:
-            key = "call_id" if text_in(item, "call_id") else "id"
-            item = {**item, key: plain_id(f"{id} {used[id]}", 64)}
-        yield item
+            key = "call_id" if text_in(one.item, "call_id") else "id"
+            one = _read({**one.item, key: plain_id(f"{id} {used[id]}", 64)})
+        yield one
 
 
 # --- pairs ---
 
 
-def _paired(items: list[dict[str, Any]], lost: list[str]) -> list[dict[str, Any]]:
+def _paired(items: Sequence[_Read], lost: list[str]) -> list[dict[str, Any]]:
     """The items without those that lost their other half; backwards, because reasoning needs
     what follows it."""
     known = set(map(_offers, items))
-    kept: list[dict[str, Any]] = []
-    for item in reversed(items):
-        follower = kept[-1] if kept else None
-        fault = _order_fault(item, follower) or _pair_fault(item, known)
+    kept: list[_Read] = []
+    for one in reversed(items):
+        fault = _order_fault(one, kept[-1] if kept else None) or _pair_fault(one, known)
         if fault:
             report(lost, fault)
         else:
-            kept.append(item)
-    return kept[::-1]
+            kept.append(one)
+    return [one.item for one in reversed(kept)]
 
 
-def _order_fault(item: dict[str, Any], follower: dict[str, Any] | None) -> str:
+def _order_fault(one: _Read, follower: _Read | None) -> str:
     """Why an item cannot be sent before the one that follows it."""
-    kind = kind_of(item)
-    if kind == "compaction_trigger" and follower is not None:
+    if one.kind == "compaction_trigger" and follower is not None:
         return "a compaction_trigger is only sent as the last item"
-    if kind != "reasoning":
+    if one.kind != "reasoning":
         return ""
-    if follower is None or not is_said(follower):
+    if follower is None or not follower.is_said:
         return "reasoning is not sent without what it led to"
-    if not text_in(item, "id") and not text_in(item, "encrypted_content"):
+    if not text_in(one.item, "id") and not text_in(one.item, "encrypted_content"):
         return "reasoning is not sent with neither id nor encrypted_content"
     return ""
 
 
-def _pair_fault(item: dict[str, Any], known: set[str]) -> str:
+def _pair_fault(one: _Read, known: set[str]) -> str:
     """Why an item cannot be sent without another one."""
-    wanted = _wants(item)
+    wanted = _wants(one)
     if not wanted or wanted in known:
         return ""
-    return f"a {kind_of(item)} is not sent without what it answers"
+    return f"a {one.kind} is not sent without what it answers"
 
 
-def _offers(item: Mapping[str, Any]) -> str:
+def _offers(one: _Read) -> str:
     """The id by which another item may answer this one."""
-    kind = kind_of(item)
-    if kind == "mcp_approval_request":
-        return text_in(item, "id")
-    if kind in PROVIDERS_PAIRS.values():
-        return text_in(item, "call_id")
-    return call_of(item)
+    if one.kind == "mcp_approval_request":
+        return text_in(one.item, "id")
+    return text_in(one.item, "call_id") if one.kind in PROVIDERS_CALLS else one.call
 
 
-def _wants(item: Mapping[str, Any]) -> str:
+def _wants(one: _Read) -> str:
     """The id of what this item answers."""
-    kind = kind_of(item)
-    if kind == "mcp_approval_response":
-        return text_in(item, "approval_request_id")
-    if kind in PROVIDERS_PAIRS:
-        return text_in(item, "call_id")
-    return answer_of(item)
+    if one.kind == "mcp_approval_response":
+        return text_in(one.item, "approval_request_id")
+    return text_in(one.item, "call_id") if one.kind in PROVIDERS_PAIRS else one.answer
