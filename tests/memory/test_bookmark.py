@@ -37,20 +37,27 @@ SAID = (
     "The budget is 40 euros",
 )
 BODIES = st.lists(
-    st.tuples(st.sampled_from(SAID), st.integers(1, 9), st.integers(0, 5), st.booleans()),
+    st.tuples(
+        st.sampled_from(SAID),
+        st.integers(1, 9),
+        st.integers(0, 5),
+        st.booleans(),
+        st.sets(st.integers(1, 9), max_size=2),
+    ),
     max_size=30,
 )
 
 
-def _bodies(said: list[tuple[str, int, int, bool]]) -> list[Memory]:
+def _bodies(said: list[tuple[str, int, int, bool, set[int]]]) -> list[Memory]:
     return [
         Memory(
             entry=f"mem-{entry}",
             content=content,
             valid_from_ms=1 + day,
             trust="user" if own else "tool",
+            replaces=tuple(f"mem-{one}" for one in sorted(replaced)),
         )
-        for content, entry, day, own in said
+        for content, entry, day, own, replaced in said
     ]
 
 

@@ -26,6 +26,10 @@ class RememberArguments(Struct, forbid_unknown_fields=True, kw_only=True):
     content: Annotated[str, Meta(description="One fact, in a sentence that stands by itself.")]
     tags: Annotated[list[str], Meta(description="A few words to sort it by.")] = []
     scope: ToolScope = "project"
+    replaces: Annotated[
+        list[str],
+        Meta(description="Ids (mem-...) of facts that are true no longer, now that this is."),
+    ] = []
 
 
 class RecallArguments(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -38,7 +42,8 @@ class ForgetArguments(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 ABOUT = {
-    "remember": "Keep a fact for later conversations: a decision, a preference, a place, a name.",
+    "remember": "Keep a fact for later conversations: a decision, a preference, a place, a name. "
+    "If it has changed, name what it replaces.",
     "recall": "Find what was remembered in earlier conversations, with the ids for forget.",
     "forget": "Erase a remembered fact for good, when the user wants that.",
 }
@@ -54,11 +59,16 @@ class MemoryTools:
         if given.scope not in ("project", "user"):
             raise Invalid(f"there is no scope {quoted(given.scope)}", hint="scopes: project, user")
         memory = self._memory()
-        # An agent with a memory of its own remembers there, not for the whole project.
-        scope = "user" if given.scope == "user" else memory.scope
-        entry = memory.store(given.content, tags=given.tags, scope=scope, trust="model")
+        entry = memory.store(
+            given.content,
+            tags=given.tags,
+            scope=_scope(memory, given),
+            trust="model",
+            replaces=given.replaces,
+        )
         known = f", said {entry.count} times now" if entry.count > 1 else ""
-        return f"[Remembered as {entry.id}{known}.]"
+        ended = f"; {', '.join(given.replaces)} is history" if given.replaces else ""
+        return f"[Remembered as {entry.id}{known}{ended}.]"
 
     def recall(self, given: RecallArguments) -> list[str]:
         """The rows of what was found."""
@@ -67,6 +77,14 @@ class MemoryTools:
     def forget(self, given: ForgetArguments) -> str:
         gone = self._memory().forget(given.id)
         return f"[Forgotten for good, {len(gone.entries)} said in all.]"
+
+
+def _scope(memory: SemanticMemory, given: RememberArguments) -> str | None:
+    """Where something is remembered; None for where that is which it replaces. An agent with a
+    memory of its own remembers there, not for the whole project."""
+    if given.scope == "user":
+        return "user"
+    return None if given.replaces and memory.scope == "project" else memory.scope
 
 
 def row_of(entry: MemoryEntry) -> str:

@@ -3,8 +3,9 @@
 Pure: the same events give the same entries, added one by one or all at once. An event is one
 version of an entry. Versions that claim something about the same (`claim`) are a group, ordered by
 when they became true; in it, the same value said again is merged into the entry that said it first,
-and where only one value can be true each ends the one before. Groups are settled when somebody
-looks, so adding an event costs nothing but itself. Neighbours: `claim` reads sentences, `journal`
+and where only one value can be true each ends the one before. What somebody said it replaces ends
+in any case. Groups are settled when somebody looks, so adding an event costs nothing but itself.
+Neighbours: `claim` reads sentences, `replacing` knows what was said to replace what, `journal`
 brings the events, `memory` asks.
 """
 
@@ -13,17 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from msgspec.structs import replace
-
-from refold.core.model import Memory, Trust
+from refold.core.model import Memory
 from refold.memory.bookmark import Bookmark, Loaded, Places, Row, packed
 from refold.memory.claim import Claim, claim_of, ends, telling_words
 from refold.memory.entry import MemoryEntry
 from refold.memory.followers import Followers, Shared
+from refold.memory.replacing import Replacers
 from refold.memory.seals import is_sealed
 from refold.memory.version import FOREVER_MS, Run, Version
 
-_TRUSTED: tuple[Trust, ...] = ("user", "model", "import", "tool")
 _UNACCEPTED = "?"  # how the groups of those begin: they end nothing that somebody said
 
 
@@ -52,12 +51,13 @@ class Entries:
         self._enders: dict[str, dict[int, Version]] = {}
         self._group_of: dict[int, str] = {}
         self._followers = Followers()
+        self._replacers = Replacers()
 
     # --- bookmarks ---
 
     def packed(self, chain: bytes) -> bytes:
         """A bookmark of this state, at an event with that chain."""
-        rows = [*self._rows(), *self._followers.rows()]
+        rows = [*self._rows(), *self._followers.rows(), *self._replacers.rows()]
         total = self._followers.total
         return packed(rows, head=self.head, chain=chain, forgotten=self._forgotten, total=total)
 
@@ -90,6 +90,7 @@ class Entries:
         out._group_of = Loaded(group_of)
         out._valued = Loaded(lambda word: {group_of(seq) for seq in places.seqs("valued", word)})
         out._followers.open(places, bookmark.total, version)
+        out._replacers.open(loaded("replacers"))
         return out
 
     # --- adding ---
@@ -110,10 +111,8 @@ class Entries:
 
     def _take(self, version: Version) -> None:
         body = version.body
-        before = self._versions.setdefault(body.entry, [])
-        for one in before:
-            self._settled.pop(self._group_of.get(one.seq, ""), None)
-        before.append(version)
+        self._unsettle((body.entry,))
+        self._versions.setdefault(body.entry, []).append(version)
         self.waiting.pop(body.entry, None)
         self._rejected.pop(body.entry, None)
         if body.state == "waiting":
@@ -123,9 +122,17 @@ class Entries:
         elif not body.state and not body.closed:
             self._place(version)
 
+    def _unsettle(self, entries: Iterable[str]) -> None:
+        """What these entries say must be settled again."""
+        for entry in entries:
+            for one in self._versions.get(entry, ()):
+                self._settled.pop(self._group_of.get(one.seq, ""), None)
+
     def _place(self, version: Version) -> None:
         claim = version.claim
         group = _group(claim, is_accepted=version.is_accepted)
+        self._replacers.add(version)
+        self._unsettle(version.body.replaces)
         self._groups.setdefault(group, {})[version.seq] = version
         self._group_of[version.seq] = group
         self._settled.pop(group, None)
@@ -162,6 +169,8 @@ class Entries:
                 self._settled.pop(group, None)
             self._said.get(version.claim.said, {}).pop(version.seq, None)
             self._followers.remove(version)
+            self._replacers.remove(version)
+            self._unsettle(version.body.replaces)
             if self._enders.get(_ender_key(version.claim), {}).pop(version.seq, None):
                 self._settled.clear()
 
@@ -177,27 +186,25 @@ class Entries:
         runs: list[Run] = []
         for version in sorted(self._groups[group].values(), key=_by_time):
             run = self._open_run(runs, version)
-            if run is not None:
-                run.versions.append(version)
-                if version.body.entry == run.entry:
-                    run.until_ms = min(run.until_ms, self._own_end(version))
-                continue
-            if version.claim.is_single and runs:
-                self._end(runs[-1], version)
-            runs.append(Run([version], self._own_end(version)))
-            for ender in self._enders_of(runs[-1], group):
-                self._end(runs[-1], ender)
+            if run is None:
+                if version.claim.is_single and runs:
+                    runs[-1].end(version)
+                run = Run([])
+                runs.append(run)
+            run.versions.append(version)
+            if version.body.entry == run.entry:
+                run.until_ms = min(run.until_ms, self._own_end(version))
+            if len(run.versions) == 1:
+                for ender in self._enders_of(run, group):
+                    run.end(ender)
+            self._replacers.end(run, version)
         return runs
 
     def _enders_of(self, run: Run, group: str) -> Iterator[Version]:
         """The later versions of other entries that end what is claimed."""
         claim = run.first.claim
-        found = (
-            *self._deniers(claim),
-            *(self._said.get(claim.ended, {}).values() if claim.ended else ()),
-            *self._after_move(claim, group),
-        )
-        for ender in found:
+        said = self._said.get(claim.ended, {}) if claim.ended else {}
+        for ender in (*self._deniers(claim), *said.values(), *self._after_move(claim, group)):
             if _by_time(ender) > _by_time(run.first) and ender.body.entry != run.entry:
                 yield ender
 
@@ -228,10 +235,6 @@ class Entries:
             if is_same and (version.from_ms < run.until_ms or run.entry == version.body.entry):
                 return run
         return None
-
-    def _end(self, run: Run, by: Version) -> None:
-        if by.from_ms < run.until_ms:
-            run.until_ms, run.heir = by.from_ms, by.seq
 
     def _own_end(self, version: Version) -> int:
         """When a version ends by itself: by its date, or by the next version of its entry."""
@@ -283,22 +286,33 @@ class Entries:
         return self._versions[entry][-1]
 
     def history(self, entry: str) -> list[Run]:
-        """What was ever said by an entry, or about what it speaks of, oldest first."""
+        """What was ever said by an entry, about what it speaks of, or by what it replaces or is
+        replaced by, oldest first."""
         found: dict[int, Run] = {}
+        left, looked = [entry], set[str]()
+        while left:
+            id = left.pop()
+            looked.add(id)
+            found.update((run.first.seq, run) for run in self._about(id))
+            for version in self._versions.get(id, ()):
+                more = (*version.body.replaces, *_entries_of(self._replacers.of(version)))
+                left += [other for other in more if other not in looked]
+        return sorted(found.values(), key=lambda run: _by_time(run.first))
+
+    def _about(self, entry: str) -> Iterator[Run]:
+        """What an entry said, and others about the same."""
         for version in self._versions.get(entry, ()):
             group = self._group_of.get(version.seq)
             for run in self._runs(group) if group else ():
                 if version.claim.about or any(one.seq == version.seq for one in run.versions):
-                    found[run.first.seq] = run
+                    yield run
         own = self.run_of(entry)
-        for run in [*self.runs()] if own and own.first.claim.left else ():
-            if own and run.heir == own.first.seq:
-                found[run.first.seq] = run
-        return sorted(found.values(), key=lambda run: _by_time(run.first))
+        if own and own.first.claim.left:
+            yield from (run for run in [*self.runs()] if run.heir == own.first.seq)
 
     def versions_of(self, entries: Iterable[str]) -> list[Version]:
-        """Every event of these entries, of those that were ever merged with one of them, and of
-        those that wait or were rejected and say the same."""
+        """Every event of these entries, of those ever merged with one of them, and of those that
+        wait or were rejected and say the same."""
         ids = dict.fromkeys(entries)
         looked: set[str] = set()
         while left := [id for id in ids if id not in looked]:
@@ -348,6 +362,14 @@ class Entries:
         said = (version.claim.said for group in groups for version in group.values())
         return claim.said in said or any(self._set_aside(claim.said))
 
+    def saying(self, content: str) -> str:
+        """The entry that says this and was not ended; empty if there is none."""
+        for version in self._said.get(claim_of(content).said, {}).values():
+            run = self.run_at(version.seq)
+            if run is not None and run.until_ms == FOREVER_MS:
+                return run.entry
+        return ""
+
     def rivals(self, run: Run) -> tuple[str, ...]:
         """Entries that are true as well and say something else about the same."""
         if not run.first.claim.is_rival or run.until_ms != FOREVER_MS:
@@ -358,26 +380,8 @@ class Entries:
 
     def entry(self, run: Run, scope: str, **more: Any) -> MemoryEntry:
         """A state as a caller sees it."""
-        newest = run.versions[-1]
-        ends_ms = None if run.until_ms == FOREVER_MS else run.until_ms
-        entry = MemoryEntry(
-            id=run.entry,
-            content=newest.body.content,
-            scope=scope,
-            tags=run.tags,
-            metadata=run.metadata,
-            count=len({one.body.entry for one in run.versions}),
-            version=run.version,
-            trust=min((one.body.trust for one in run.versions), key=_TRUSTED.index),
-            source=next((one.body.source for one in run.versions if one.body.source), None),
-            created_ms=self._versions[run.entry][0].at_ms,
-            updated_ms=newest.at_ms,
-            valid_from_ms=run.first.from_ms,
-            valid_until_ms=ends_ms,
-            rivals=self.rivals(run),
-            seq=newest.seq,
-        )
-        return replace(entry, **more) if more else entry
+        created_ms = self._versions[run.entry][0].at_ms
+        return run.shown(scope=scope, created_ms=created_ms, rivals=self.rivals(run), **more)
 
 
 def _group(claim: Claim, *, is_accepted: bool) -> str:

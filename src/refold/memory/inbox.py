@@ -32,6 +32,7 @@ def waiting_entry(version: Version, scope: str) -> MemoryEntry:
         created_ms=version.at_ms,
         updated_ms=version.at_ms,
         valid_from_ms=version.from_ms,
+        replaces=body.replaces,
         seq=version.seq,
     )
 

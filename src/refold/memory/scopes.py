@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from refold.checked import quoted
 from refold.core.model import MEMORY_PREFIX
-from refold.errors import NotFound
+from refold.errors import Invalid, NotFound
 from refold.memory.finder import Finder
 from refold.memory.forgetting import Forgetter, Which
 from refold.memory.journal import AGENT, Journal, scope_checked
+from refold.memory.replacing import REPLACED_MAX
 from refold.memory.version import Run, Version
 from refold.search.embedders import Embedder
 from refold.search.upkeep import Tell
@@ -80,6 +81,33 @@ class Scopes:
             run = journal.entries().run_of(id)
             if run is not None:
                 return journal, run
+        raise _no_entry(id)
+
+    def replaced(self, ids: Sequence[str], scope: str | None) -> Journal:
+        """The journal of entries that are to be replaced, which is that of the scope if one is
+        given; NotFound or Invalid before anything is written."""
+        if len(ids) > REPLACED_MAX:
+            raise Invalid(
+                f"{len(ids)} entries are too many to replace",
+                hint=f"at most {REPLACED_MAX} at once",
+            )
+        found = {id: self._replaceable(id) for id in ids}
+        places = {journal.scope for journal in found.values()}
+        if scope is not None:
+            places.add(scope_checked(scope))
+        if len(places) > 1:
+            said = ", ".join(f"{quoted(id)} is of {one.scope}" for id, one in found.items())
+            hint = "an entry is replaced by one of its own scope; store it there"
+            raise Invalid(f"replaces: {said}", hint=hint)
+        return next(iter(found.values()))
+
+    def _replaceable(self, id: str) -> Journal:
+        for journal in self.all():
+            entries = journal.entries()
+            if id in entries.waiting:
+                raise Invalid(f"{quoted(id)} waits in the inbox", hint="accept or reject it there")
+            if entries.run_of(id) is not None:
+                return journal
         raise _no_entry(id)
 
     def meant(

@@ -11,9 +11,7 @@ whenever somebody looks. Neighbours: `journal` has the logs, `recall` finds, `fo
 from __future__ import annotations
 
 import builtins
-import threading
-from collections.abc import Callable, Sequence
-from types import TracebackType
+from collections.abc import Sequence
 from typing import Any
 
 from refold.checked import checked
@@ -34,46 +32,20 @@ from refold.memory.inbox import (
     undecided_body,
 )
 from refold.memory.journal import Journal
+from refold.memory.nearby import near
+from refold.memory.open_memory import OpenMemory
 from refold.memory.recall import Wanted, is_wanted, recall
-from refold.memory.scopes import Scopes
 from refold.memory.transfer import ImportedMemories, exported, import_lines, read_lines
 from refold.memory.version import Run
-from refold.search.embedders import Embedder
 from refold.search.hits import limit_checked
-from refold.search.upkeep import Progress, Tell
-from refold.stores.protocol import Store
+from refold.search.upkeep import Progress
 from refold.system.moments import Moment, happened_ms
 
 HITS_MAX = 300
 
 
-class SemanticMemory:
-    """Entries of the scopes `project` and `agent.NAME`, which are in the store that is given, and
-    `user`, which is in the user's own. `conversation` is what new entries name as their source;
-    `vectors` the vector store, if it is not refold's own index; `threshold` the least score of what
-    is retrieved where none is given."""
-
-    def __init__(
-        self,
-        store: Store,
-        *,
-        embedder: Embedder | str | bool | None = None,
-        scope: str = "project",
-        conversation: str = "",
-        tell: Tell | None = None,
-        owns_store: bool = False,
-        user: Callable[[], Store] | None = None,
-        vectors: str = "",
-        threshold: float | None = None,
-    ) -> None:
-        self.said: builtins.list[tuple[str, str]] = []
-        self._store, self._owns_store, self._listener = store, owns_store, tell
-        self.conversation, self._threshold = conversation, threshold
-        self._scopes = Scopes(
-            store, scope, embedder=embedder, tell=self._tell, user=user, vectors=vectors
-        )
-        self.scope = self._scopes.own
-        self._lock = threading.RLock()
+class SemanticMemory(OpenMemory):
+    """What is remembered: stored, found, changed, forgotten; looked through, and taken back."""
 
     # --- the four verbs ---
 
@@ -89,10 +61,13 @@ class SemanticMemory:
         source: int | tuple[str, int] | None = None,
         at: Moment | None = None,
         until: Moment | None = None,
+        replaces: str | Sequence[str] = (),
     ) -> MemoryEntry:
         """Remembers something, and gives the entry with its id. What is remembered already is
         merged, and counted. `at` and `until` say from when to when it is true; `source` is where
-        it was said: a seq of this conversation, or a conversation and a seq."""
+        it was said: a seq of this conversation, or a conversation and a seq. The entries that it
+        `replaces` are history from then on; it is kept in their scope."""
+        replaced = tuple(dict.fromkeys([replaces] if isinstance(replaces, str) else replaces))
         body = Memory(
             entry=new_id(),
             content=content_checked(content),
@@ -102,8 +77,11 @@ class SemanticMemory:
             source=self._source(source),
             valid_from_ms=happened_ms(at) or 0,
             valid_until_ms=happened_ms(until) or 0,
+            replaces=replaced,
         )
-        return self._write(self._scopes.journal(scope), body)
+        with self._lock:
+            found = self._scopes.replaced(replaced, scope) if replaced else None
+            return self._write(found or self._scopes.journal(scope), body)
 
     @checked
     def retrieve(
@@ -288,6 +266,16 @@ class SemanticMemory:
             return [_entry(journal, one) for one in runs]
 
     @checked
+    def near(self, id: str, limit: int = 3) -> builtins.list[MemoryEntry]:
+        """The entries that are true and may be about the same as this one, the nearest first: if it
+        has changed, `store` it again with `replaces`. `score` says how near, above what counts as
+        near."""
+        limit_checked(limit)
+        with self._lock:
+            journal, run = self._scopes.named(id)
+            return near(journal, self._scopes.finder(journal), run, limit)
+
+    @checked
     def ids(self, beginning: str = "") -> builtins.list[str]:
         """The ids that begin so, of whatever was not forgotten: for who has only part of one."""
         with self._lock:
@@ -340,59 +328,6 @@ class SemanticMemory:
                     finder.rebuild(
                         self._scopes.logs_beside(journal), progress or (lambda done, total: None)
                     )
-
-    def is_empty(self) -> bool:
-        """Whether nothing was ever stored in the scopes that are looked at."""
-        with self._lock:
-            return all(journal.is_empty() for journal in self._scopes.looked_at())
-
-    # --- the end ---
-
-    def close(self) -> None:
-        """Lets go of the index and the stores. Closing twice is fine."""
-        with self._lock:
-            self._scopes.close()
-            if self._owns_store:
-                self._store.close()
-
-    def __enter__(self) -> SemanticMemory:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    # --- writing ---
-
-    def _write(self, journal: Journal, body: Memory) -> MemoryEntry:
-        with self._lock:
-            entries = journal.append([body])
-            run = entries.run_of(body.entry)
-            assert run is not None
-            return entries.entry(run, journal.scope)
-
-    def _source(self, source: int | tuple[str, int] | None) -> tuple[str, int] | None:
-        if source is None or isinstance(source, tuple):
-            return source
-        if not self.conversation:
-            hint = "give a conversation and a seq"
-            raise Invalid(f"source={source} names no conversation", hint=hint)
-        return self.conversation, source
-
-    def _count_use(self, found: Sequence[MemoryEntry]) -> None:
-        for journal in self._scopes.opened():
-            ids = [entry.id for entry in found if entry.scope == journal.scope]
-            if ids:
-                self._scopes.finder(journal).count_use(ids)
-
-    def _tell(self, name: str, reason: str) -> None:
-        self.said.append((name, reason))
-        if self._listener is not None:
-            self._listener(name, reason)
 
 
 def _entry(journal: Journal, run: Run) -> MemoryEntry:

@@ -118,6 +118,8 @@ def _cells(entry: MemoryEntry) -> tuple[str, ...]:
     until = "" if entry.valid_until_ms is None else _day(entry.valid_until_ms)
     doubt = "[?] " if entry.rivals else ""
     said = doubt + cut(one_line(entry.content), SHOWN_CHARS)
+    if entry.replaces:
+        said += f" (replaces {', '.join(entry.replaces)})"
     return entry.id, entry.scope, _day(entry.valid_from_ms), until, f"{entry.count}", said
 
 

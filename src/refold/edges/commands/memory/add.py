@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Meta
+
 from refold.display import cut, one_line
 from refold.edges.commands.command import Command, Result, Screen
 from refold.edges.commands.memory import (
@@ -12,16 +14,23 @@ from refold.edges.commands.memory import (
     SHOWN_CHARS,
     TAG,
     MemoryArguments,
+    entry_meant,
     memory_of,
 )
 from refold.edges.commands.session import Session
 from refold.memory.entry import MemoryEntry
 
+REPLACES = Meta(
+    description="An entry that is true no longer, now that this is; may be given several times.",
+    extra={"metavar": "ENTRY"},
+)
+
 
 class AddArguments(MemoryArguments, frozen=True, kw_only=True):
     content: Annotated[str, CONTENT]
-    scope: Annotated[str, SCOPE] = "project"
+    scope: Annotated[str, SCOPE] | None = None
     tag: Annotated[tuple[str, ...], TAG] = ()
+    replaces: Annotated[tuple[str, ...], REPLACES] = ()
 
 
 class Added(Result, frozen=True, kw_only=True):
@@ -33,11 +42,14 @@ class Added(Result, frozen=True, kw_only=True):
 
 def run(session: Session, arguments: AddArguments) -> Added:
     with memory_of(session, arguments, arguments.scope, creates=True) as memory:
-        entry = memory.store(arguments.content, tags=arguments.tag)
-        # What it says again has ended the others before.
-        past = memory.history(entry.id) if entry.count == 1 else ()
-    ended = tuple(one for one in past if one.valid_until_ms == entry.valid_from_ms)
-    return Added(entry=entry, ended=ended)
+        replaced = [entry_meant(memory, typed) for typed in arguments.replaces]
+        entry = memory.store(
+            arguments.content, tags=arguments.tag, scope=arguments.scope, replaces=replaced
+        )
+        # What it says again has ended the others before, if it does not replace them only now.
+        past = memory.history(entry.id) if entry.count == 1 or replaced else ()
+    ends = [one for one in past if one.id in replaced or one.valid_until_ms == entry.valid_from_ms]
+    return Added(entry=entry, ended=tuple(one for one in ends if not one.is_current))
 
 
 def show(added: Added, screen: Screen) -> None:

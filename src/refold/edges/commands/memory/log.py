@@ -37,10 +37,13 @@ def show(log: Changes, screen: Screen) -> None:
 
 
 def _cells(change: MemoryChange) -> tuple[str, ...]:
-    said = f"change {change.reverts}" if change.reverts else one_line(change.content)
+    said = cut(one_line(change.content), SHOWN_CHARS)
+    if change.reverts:
+        said = f"change {change.reverts}"
+    if change.replaces:
+        said += f" (replaces {', '.join(change.replaces)})"
     what = f"({change.what})" if change.is_off else change.what
-    shown = cut(said, SHOWN_CHARS)
-    return f"{change.seq}", moment(change.at_ms), change.by, what, change.entry, shown
+    return f"{change.seq}", moment(change.at_ms), change.by, what, change.entry, said
 
 
 COMMAND = Command(
