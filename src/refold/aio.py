@@ -146,6 +146,7 @@ class AsyncMemory(_Async):
     forget = _threaded(SemanticMemory.forget)
     list = _threaded(SemanticMemory.list)
     history = _threaded(SemanticMemory.history)
+    near = _threaded(SemanticMemory.near)
     ids = _threaded(SemanticMemory.ids)
     log = _threaded(SemanticMemory.log)
     revert = _threaded(SemanticMemory.revert)

@@ -90,7 +90,18 @@ def test_what_is_said_again_after_it_was_replaced_is_so_again(memory: SemanticMe
 def test_what_says_the_same_replaces_nothing(memory: SemanticMemory) -> None:
     old = memory.store(OLD, at=BEGIN)
     again = memory.store(OLD.upper() + ".", replaces=old.id)
-    assert again.id == old.id and again.count == 2 and again.is_current
+    assert again.id == old.id and again.count == 1 and again.is_current
+
+
+def test_what_was_stored_and_turns_out_to_replace_is_not_said_twice(
+    memory: SemanticMemory,
+) -> None:
+    old = memory.store(OLD, at=BEGIN)
+    new = memory.store(NEW, at=BEGIN + DAY)
+    again = memory.store(NEW, replaces=old.id)
+    assert (again.id, again.count, again.version) == (new.id, 1, 2)
+    assert _said(memory.list()) == [NEW]
+    assert [change.what for change in memory.log()] == ["changed", "stored", "stored"]
 
 
 def test_what_was_so_before_replaces_as_well(memory: SemanticMemory) -> None:

@@ -19,7 +19,7 @@ from refold.memory.succession import Likeness
 from refold.memory.version import Run
 
 QUERY_WORDS_MAX, LOOKED_AT = 60, 40
-WORDS_NEAR = 0.2  # of the cosine of words weighed by rarity
+WORDS_NEAR = 0.15  # of the cosine of words weighed by rarity; looked up on the lives in bench
 _WORD = re.compile(r"\w+")
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from refold.checked import checked
 from refold.core.model import Memory, Trust
-from refold.errors import Invalid
+from refold.errors import Invalid, RefoldError, sentence
 from refold.memory.changes import MemoryChange, changes, revert
 from refold.memory.entry import Forgotten, MemoryEntry, new_id
 from refold.memory.extraction import Taken
@@ -80,8 +80,10 @@ class SemanticMemory(OpenMemory):
             replaces=replaced,
         )
         with self._lock:
-            found = self._scopes.replaced(replaced, scope) if replaced else None
-            return self._write(found or self._scopes.journal(scope), body)
+            if not replaced:
+                return self._write(self._scopes.journal(scope), body)
+            journal = self._scopes.replaced(replaced, scope)
+            return self._write(journal, journal.entries().continued(body))
 
     @checked
     def retrieve(
@@ -268,12 +270,16 @@ class SemanticMemory(OpenMemory):
     @checked
     def near(self, id: str, limit: int = 3) -> builtins.list[MemoryEntry]:
         """The entries that are true and may be about the same as this one, the nearest first: if it
-        has changed, `store` it again with `replaces`. `score` says how near, above what counts as
-        near."""
+        has changed, `store` it again with `replaces`. `score` says by how much it is nearer than
+        what counts as near."""
         limit_checked(limit)
         with self._lock:
             journal, run = self._scopes.named(id)
-            return near(journal, self._scopes.finder(journal), run, limit)
+            try:
+                return near(journal, self._scopes.finder(journal), run, limit)
+            except RefoldError as error:  # whoever stored something has stored it
+                self._tell("memory-failed", sentence(error))
+                return []
 
     @checked
     def ids(self, beginning: str = "") -> builtins.list[str]:

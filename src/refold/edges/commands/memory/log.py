@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from refold.display import cut, moment, one_line
 from refold.edges.commands.command import Command, Result, Screen
-from refold.edges.commands.memory import SCOPE, SHOWN_CHARS, MemoryArguments, memory_of
+from refold.edges.commands.memory import SCOPE, SHOWN_CHARS, MemoryArguments, memory_of, replacing
 from refold.edges.commands.session import Session
 from refold.memory.changes import MemoryChange
 
@@ -37,11 +37,9 @@ def show(log: Changes, screen: Screen) -> None:
 
 
 def _cells(change: MemoryChange) -> tuple[str, ...]:
-    said = cut(one_line(change.content), SHOWN_CHARS)
+    said = replacing(change.replaces) + cut(one_line(change.content), SHOWN_CHARS)
     if change.reverts:
         said = f"change {change.reverts}"
-    if change.replaces:
-        said += f" (replaces {', '.join(change.replaces)})"
     what = f"({change.what})" if change.is_off else change.what
     return f"{change.seq}", moment(change.at_ms), change.by, what, change.entry, said
 
