@@ -155,6 +155,7 @@ class AsyncMemory(_Async):
     reindex = _threaded(SemanticMemory.reindex)
     is_empty = _threaded(SemanticMemory.is_empty)
     take = _threaded(SemanticMemory.take)
+    known_of = _threaded(SemanticMemory.known_of)
     inbox = _threaded(SemanticMemory.inbox)
     accept = _threaded(SemanticMemory.accept)
     reject = _threaded(SemanticMemory.reject)

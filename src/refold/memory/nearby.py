@@ -2,7 +2,8 @@
 has changed.
 
 Near is what the vectors say, by the threshold of the embedder; and without them, what shares much
-of the rare words. Nothing is decided here. Neighbours: `finder` finds, `succession` compares
+of the rare words. The same is shown to a writer that takes facts from messages. Nothing is decided
+here. Neighbours: `finder` finds, `succession` compares
 vectors, `followers` words, `semantic` offers `near`.
 """
 
@@ -10,15 +11,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import islice
 
+from refold.core.model import Memory
+from refold.memory.claim import claim_of
 from refold.memory.entry import MemoryEntry
 from refold.memory.finder import Asked, Finder
 from refold.memory.fold import Entries
 from refold.memory.journal import Journal
 from refold.memory.succession import Likeness
-from refold.memory.version import Run
+from refold.memory.version import Run, Version
 
 QUERY_WORDS_MAX, LOOKED_AT = 60, 40
+SENTENCES_MAX, EACH = 60, 5  # that are looked for, and hits of each
 WORDS_NEAR = 0.15  # of the cosine of words weighed by rarity; looked up on the lives in bench
 _WORD = re.compile(r"\w+")
 
@@ -48,6 +53,27 @@ def near(journal: Journal, finder: Finder, run: Run, limit: int) -> list[MemoryE
         entries.entry(one, journal.scope, score=round(min(1.0, nearness[one.entry]), 4))
         for one in found[:limit]
     ]
+
+
+def known_of(
+    journal: Journal, finder: Finder, sentences: Iterable[str], limit: int
+) -> list[MemoryEntry]:
+    """The entries that are true and may be about what these sentences say, as many as the limit.
+    What no person accepted is not among them: they are for a model."""
+    entries, now_ms = journal.glance(finder), journal.now_ms()
+    least = finder.least_near()
+    known: dict[str, Run] = {}
+    for sentence in islice((one for one in sentences if _WORD.search(one)), SENTENCES_MAX):
+        words = " ".join(_WORD.findall(sentence)[:QUERY_WORDS_MAX])
+        said = Run([Version(0, 0, Memory(entry="", content=sentence), claim_of(sentence))])
+        for found in islice(finder.found(journal.id, Asked(query=words, most=LOOKED_AT)), EACH):
+            run = entries.run_at(found.seq)
+            if run is None or not run.first.is_accepted or not run.holds_at(now_ms):
+                continue
+            shared = entries.shared(said, run, frozenset()).rest
+            if shared >= WORDS_NEAR or (found.cosine is not None and found.cosine >= least):
+                known.setdefault(run.entry, run)
+    return [entries.entry(run, journal.scope) for run in islice(known.values(), limit)]
 
 
 def _others(entries: Entries, run: Run, seqs: Iterable[int], now_ms: int) -> list[Run]:

@@ -32,7 +32,7 @@ from refold.memory.inbox import (
     undecided_body,
 )
 from refold.memory.journal import Journal
-from refold.memory.nearby import near
+from refold.memory.nearby import known_of, near
 from refold.memory.open_memory import OpenMemory
 from refold.memory.recall import Wanted, is_wanted, recall
 from refold.memory.transfer import ImportedMemories, exported, import_lines, read_lines
@@ -192,8 +192,9 @@ class SemanticMemory(OpenMemory):
     ) -> int:
         """Remembers what was taken from messages of this conversation, or lets it wait in the
         inbox; gives how many entries are new. What is known, rejected or forgotten is left out,
-        and what only a tool said waits in any case. What is `ended` is true no longer. Nothing is
-        taken beyond `entries_max` entries, and that is told."""
+        and what only a tool said waits in any case, or would replace what is trusted more. What is
+        `ended` is true no longer. Nothing is taken beyond `entries_max` entries, and that is told.
+        """
         with self._lock:
             journal = self._scopes.journal()
             entries = journal.entries()
@@ -207,6 +208,16 @@ class SemanticMemory(OpenMemory):
             if new or old:
                 journal.append([*new, *old])
             return len(new)
+
+    @checked
+    def known_of(self, sentences: Sequence[str], limit: int = 20) -> builtins.list[MemoryEntry]:
+        """The entries of this memory's own scope that are true and may be about what these
+        sentences say: what a model is shown that takes facts from them."""
+        with self._lock:
+            journal = self._scopes.journal()
+            if journal.is_empty():
+                return []
+            return known_of(journal, self._scopes.finder(journal), sentences, limit)
 
     def inbox(self) -> builtins.list[MemoryEntry]:
         """What waits to be accepted or rejected, oldest first; what tools or imports said waits as
