@@ -18,6 +18,13 @@ def new_id() -> str:
     return f"{ID_PREFIX}{secrets.token_hex(ID_BYTES)}"
 
 
+def is_whole(id: str) -> bool:
+    """Whether an id is one that a memory gives itself, and not the beginning of one."""
+    digits = id.removeprefix(ID_PREFIX)
+    is_long = id.startswith(ID_PREFIX) and len(digits) == 2 * ID_BYTES
+    return is_long and set(digits) <= set("0123456789abcdef")
+
+
 class MemoryEntry(Struct, frozen=True, kw_only=True):
     """One thing that is remembered. `score` says how well it answers, from 0 to 1, and `why` by
     what; `count` how often it was said. It is true from `valid_from_ms` on, and until

@@ -77,7 +77,7 @@ class OpenMemory:
 
     def _write(self, journal: Journal, body: Memory) -> MemoryEntry:
         with self._lock:
-            entries = journal.append([body])
+            entries = journal.append([body], lambda: self._scopes.finder(journal))
             run = entries.run_of(body.entry)
             assert run is not None
             return entries.entry(run, journal.scope)

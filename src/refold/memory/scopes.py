@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from refold.checked import quoted
 from refold.core.model import MEMORY_PREFIX
 from refold.errors import Invalid, NotFound
+from refold.memory.entry import is_whole
 from refold.memory.finder import Finder
+from refold.memory.fold import Entries
 from refold.memory.forgetting import Forgetter, Which
 from refold.memory.journal import AGENT, Journal, scope_checked
 from refold.memory.replacing import REPLACED_MAX
@@ -78,10 +80,14 @@ class Scopes:
     def named(self, id: str) -> tuple[Journal, Run]:
         """The entry of an id, wherever it is; NotFound if there is none."""
         for journal in self.all():
-            run = journal.entries().run_of(id)
+            run = self.by_key(journal).run_of(id)
             if run is not None:
                 return journal, run
         raise _no_entry(id)
+
+    def by_key(self, journal: Journal) -> Entries:
+        """What a journal says, for who asks by ids alone."""
+        return journal.by_key(lambda: self.finder(journal))
 
     def replaced(self, ids: Sequence[str], scope: str | None) -> Journal:
         """The journal of entries that are to be replaced, which is that of the scope if one is
@@ -102,13 +108,13 @@ class Scopes:
         return next(iter(found.values()))
 
     def _replaceable(self, id: str) -> Journal:
-        for journal in self.all():
-            entries = journal.entries()
-            if id in entries.waiting:
-                raise Invalid(f"{quoted(id)} waits in the inbox", hint="accept or reject it there")
-            if entries.run_of(id) is not None:
-                return journal
-        raise _no_entry(id)
+        try:
+            return self.named(id)[0]
+        except NotFound:
+            if any(id in journal.entries().waiting for journal in self.all()):
+                hint = "accept or reject it there"
+                raise Invalid(f"{quoted(id)} waits in the inbox", hint=hint) from None
+            raise
 
     def meant(
         self, id: str | None, which: Which, scope: str | None
@@ -131,6 +137,8 @@ class Scopes:
         def begins(versions: Sequence[Version]) -> bool:
             return versions[0].body.entry.startswith(beginning)
 
+        if is_whole(beginning) and any(self.by_key(one).run_of(beginning) for one in self.all()):
+            return [beginning]
         found = (id for journal in self.all() for id in journal.entries().chosen(begins))
         return sorted(set(found))
 

@@ -83,7 +83,7 @@ class SemanticMemory(OpenMemory):
             if not replaced:
                 return self._write(self._scopes.journal(scope), body)
             journal = self._scopes.replaced(replaced, scope)
-            return self._write(journal, journal.entries().continued(body))
+            return self._write(journal, self._scopes.by_key(journal).continued(body))
 
     @checked
     def retrieve(
@@ -140,7 +140,7 @@ class SemanticMemory(OpenMemory):
         it said before stays in its history."""
         with self._lock:
             journal, run = self._scopes.named(id)
-            before = journal.entries().newest(run.entry).body
+            before = self._scopes.by_key(journal).newest(run.entry).body
             body = Memory(
                 entry=before.entry,
                 version=before.version + 1,
@@ -275,8 +275,12 @@ class SemanticMemory(OpenMemory):
         the time for which it was true."""
         with self._lock:
             journal, run = self._scopes.named(id)
-            runs = journal.entries().history(run.entry)
-            return [_entry(journal, one) for one in runs]
+            entries = self._scopes.by_key(journal)
+            runs = entries.history(run.entry)
+            if any(one.first.claim.left for one in runs):  # what moved away is known by no key
+                entries = journal.entries()
+                runs = entries.history(run.entry)
+            return [entries.entry(one, journal.scope) for one in runs]
 
     @checked
     def near(self, id: str, limit: int = 3) -> builtins.list[MemoryEntry]:
@@ -339,12 +343,13 @@ class SemanticMemory(OpenMemory):
         """Makes the index again, with all vectors: for another embedder, or after damage.
         `progress(done, all)` is called between batches."""
         with self._lock:
-            for journal in self._scopes.looked_at():
-                if not journal.is_empty():
-                    finder = self._scopes.finder(journal)
-                    finder.rebuild(
-                        self._scopes.logs_beside(journal), progress or (lambda done, total: None)
-                    )
+            journals = [one for one in self._scopes.looked_at() if not one.is_empty()]
+            for journal in journals:
+                logs = self._scopes.logs_beside(journal)
+                finder = self._scopes.finder(journal)
+                finder.rebuild(logs, progress or (lambda done, total: None))
+            for journal in journals:  # bookmarks were in the index that is gone
+                journal.keep_bookmark(self._scopes.finder(journal))
 
 
 def _entry(journal: Journal, run: Run) -> MemoryEntry:

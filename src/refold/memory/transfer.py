@@ -20,7 +20,7 @@ from refold.core.codec import DEPTH_MAX, decode
 from refold.core.model import Memory, Trust
 from refold.errors import Invalid
 from refold.log.draft import FORM_LEVELS, check_depth
-from refold.memory.entry import ID_PREFIX
+from refold.memory.entry import is_whole
 from refold.memory.given import content_checked, tags_checked
 from refold.memory.journal import Journal
 from refold.memory.replacing import REPLACED_MAX
@@ -183,7 +183,7 @@ def import_lines(
         for id, of_one in left.items()
         if any(entries.is_forgotten(one.content) for one in of_one)
     }
-    ids = {id: new_id() if entries.has(id) or not _is_ours(id) else id for id in left}
+    ids = {id: new_id() if entries.has(id) or not is_whole(id) else id for id in left}
     # What is known here is replaced by what the file says of it; ids of nobody in the file are not.
     meant = ids | {id: entries.saying(by_entry[id][-1].content) for id in known}
     bodies = [
@@ -212,12 +212,6 @@ def _ended(journal: Journal, ids: set[str]) -> int:
 
 def _is_known(journal: Journal, line: Line) -> bool:
     return line.closed or journal.entries().knows(line.content)
-
-
-def _is_ours(id: str) -> bool:
-    """Whether an id is one that a memory gives itself."""
-    digits = id.removeprefix(ID_PREFIX)
-    return id.startswith(ID_PREFIX) and len(digits) == 16 and set(digits) <= set("0123456789abcdef")
 
 
 def _body(line: Line, entry: str, *, accepted: bool, meant: Mapping[str, str]) -> Memory:
