@@ -177,6 +177,38 @@ def test_forgetting_what_was_replaced_leaves_what_is_so(memory: SemanticMemory) 
     assert _said(memory.list(ended=True)) == [NEW] == _said(memory.history(new.id))
 
 
+def test_who_says_later_how_it_was_does_not_make_it_true_again(memory: SemanticMemory) -> None:
+    old = memory.store(OLD, at=BEGIN)
+    memory.store(NEW, at=BEGIN + 9 * DAY, replaces=old.id)
+    memory.update(old.id, "Gunilla kept the key", at=BEGIN + DAY)
+    assert _said(memory.list()) == [NEW]
+    assert _said(memory.list(as_of=BEGIN + 2 * DAY)) == ["Gunilla kept the key"]
+    memory.update(old.id, "Gunilla has it again", at=BEGIN + 10 * DAY)
+    assert sorted(_said(memory.list())) == ["Gunilla has it again", NEW]
+
+
+@given(st.permutations(range(3)), st.sets(st.integers(0, 2)))
+def test_it_does_not_matter_in_which_order_an_import_is_accepted(
+    order: list[int], rejected: set[int]
+) -> None:
+    with _memory() as one, _memory() as other:
+        texts = (OLD, NEW, "Nobody has a key")
+        entry = one.store(texts[0], at=BEGIN)
+        for day, text in enumerate(texts[1:], 1):
+            entry = one.store(text, at=BEGIN + day * DAY, replaces=entry.id)
+        other.import_lines(one.export())
+        assert _said(other.inbox()) == [texts[2]]  # the others ended in the file
+        ids = [run.id for run in other.history(other.inbox()[0].id)]
+        for at in order:
+            if at in rejected:
+                other.reject(ids[at])
+            else:
+                other.accept(ids[at])
+        # Each replaces the one before it, if it is accepted.
+        left = {one for one in range(3) if one not in rejected and one + 1 in {*rejected, 3}}
+        assert set(_said(other.list())) == {texts[one] for one in left}
+
+
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(SAID),

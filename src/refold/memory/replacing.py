@@ -33,10 +33,12 @@ class Replacers:
             self._by_entry.get(entry, {}).pop(version.seq, None)
 
     def of(self, version: Version) -> Iterator[Version]:
-        """What was said later and replaces the entry of a version."""
-        for later in self._by_entry.get(version.body.entry, {}).values():
-            if later.seq > version.seq and (later.is_accepted or not version.is_accepted):
-                yield later
+        """What replaces the entry of a version, and was said later or became true later: who says
+        afterwards how it was before, or accepts that, does not make it true again."""
+        for one in self._by_entry.get(version.body.entry, {}).values():
+            is_later = one.seq > version.seq or one.from_ms > version.from_ms
+            if is_later and (one.is_accepted or not version.is_accepted):
+                yield one
 
     def end(self, run: Run, version: Version) -> None:
         """Ends an entry that a version is part of, if something replaces it."""
