@@ -17,9 +17,10 @@ hold, in any case. `forgotten` is a text that no hit may hold.
 
 `replaces` are the facts that a line changes. It is used only with `--told`: then a reader of the
 life stands in for a model that knows what has changed. `always` says it with every change, `near`
-only where the entry is among those that `memory.near` shows after the store, as the tool does.
+only where the entry is among those that `memory.near` shows after the store, as the tool does;
+`--near` counts how often it is.
 
-    python -m bench.memory_life [FILE ...] [--misses] [--text] [--told always|near]
+    python -m bench.memory_life [FILE ...] [--misses] [--text] [--told always|near] [--near]
 """
 
 from __future__ import annotations
@@ -190,6 +191,38 @@ def _about(lines: Sequence[Line]) -> str:
     return ", ".join(kinds) + f", {len(lines) - len(done)} questions."
 
 
+class Watcher(Teller):
+    """Who tells every change, after looking at what `memory.near` shows."""
+
+    def __init__(self, memory: SemanticMemory) -> None:
+        super().__init__(memory, "always")
+        self.stores, self.shown, self.changes, self.seen = 0, 0, 0, 0
+
+    def _store(self, line: Line, replaced: Sequence[str]) -> MemoryEntry:
+        entry = super()._store(line, ())
+        shown = {one.id for one in self._memory.near(entry.id, SHOWN)}
+        true = {one.id for one in self._memory.list(limit=1_000)}
+        self.stores, self.shown = self.stores + 1, self.shown + len(shown)
+        self.changes += len(true & set(replaced))  # what no rule has ended already
+        self.seen += len(shown & set(replaced))
+        return super()._store(line, replaced) if replaced else entry
+
+
+def near_table(paths: Sequence[Path] = ()) -> Table:
+    """How often `memory.near` shows what a change replaces."""
+    table = Table("What is near, after each store", ["life", "changes", "shown", "per store"])
+    for path in paths or files():
+        for name, embedder in (("text", False), ("text and vectors", None)):
+            with SemanticMemory(MemoryStore(), embedder=embedder, user=MemoryStore) as memory:
+                watcher = Watcher(memory)
+                for line in read(path):
+                    if line.do:
+                        watcher.carry_out(line)
+            per_store = f"{watcher.shown / watcher.stores:.2f}"
+            table.add(f"{path.stem}, {name}", watcher.changes, watcher.seen, per_store)
+    return table
+
+
 def misses(answers: Sequence[Answer]) -> Iterator[str]:
     """What was asked, expected and found instead."""
     for one in answers:
@@ -207,8 +240,11 @@ def main() -> None:
     parser.add_argument(
         "--told", choices=get_args(Told), default="never", help="say what a change replaces"
     )
+    parser.add_argument("--near", action="store_true", help="count what is near, after each store")
     given = parser.parse_args()
-    if given.misses:
+    if given.near:
+        print(near_table(given.files))
+    elif given.misses:
         for path in given.files or files():
             embedder = False if given.text else None
             answers = lived(read(path), embedder=embedder, told=given.told)
