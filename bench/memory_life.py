@@ -10,12 +10,17 @@ A life is a file of JSON lines, `bench/life*.jsonl`. The lines are carried out i
     {"ask": "Which port does the database use?", "as_of": "2024-06-01", "expect": "6432"}
     {"ask": "Which port does the database use?", "forgotten": "5432"}
 
-`fact` is a name of the file's own for an entry that is updated or forgotten later; a change may be
-an update, or another store that says so. `at` is when it became true, `tags` are kept. `expect` is
-a text, or a list of which one suffices, that the content of the first hit must hold, in any case.
-`forgotten` is a text that no hit may hold.
+`fact` is a name of the file's own for an entry that is updated, replaced or forgotten later; a
+change may be an update, or another store that says so. `at` is when it became true, `tags` are
+kept. `expect` is a text, or a list of which one suffices, that the content of the first hit must
+hold, in any case. `forgotten` is a text that no hit may hold.
 
-    python -m bench.memory_life [FILE ...] [--misses] [--text]
+`replaces` are the facts that a line changes. It is used only with `--told`: then a reader of the
+life stands in for a model that knows what has changed. `always` says it with every change, `near`
+only where the entry is among those that `memory.near` shows after the store, as the tool does;
+`--near` counts how often it is.
+
+    python -m bench.memory_life [FILE ...] [--misses] [--text] [--told always|near] [--near]
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 from msgspec import Struct
@@ -35,7 +40,7 @@ from refold.memory.semantic import SemanticMemory
 from refold.stores.memory import MemoryStore
 
 FOLDER = Path(__file__).parent
-HITS = 10
+HITS, SHOWN = 10, 3
 GOALS = {"now": 0.95, "then": 0.90}
 LABELS = {"now": "current value first", "then": "value as of a date first"}
 
@@ -52,6 +57,7 @@ class Line(Struct, frozen=True, forbid_unknown_fields=True):
     as_of: date | None = None
     expect: str | tuple[str, ...] = ()
     forgotten: str = ""
+    replaces: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -93,17 +99,22 @@ def read(path: Path) -> list[Line]:
     return lines
 
 
-def lived(lines: Sequence[Line], *, embedder: bool | None = None) -> list[Answer]:
+Told = Literal["never", "always", "near"]
+
+
+def lived(
+    lines: Sequence[Line], *, embedder: bool | None = None, told: Told = "never"
+) -> list[Answer]:
     """The life carried out, and every question answered, each when it is its turn."""
     answers = []
     with SemanticMemory(MemoryStore(), embedder=embedder, user=MemoryStore) as memory:
-        ids: dict[str, str] = {}
+        teller = Teller(memory, told)
         for line in lines:
             if line.ask:
                 found = memory.retrieve(line.ask, HITS, as_of=_midnight(line.as_of))
                 answers.append(Answer(line, tuple(found)))
             else:
-                _carry_out(memory, line, ids)
+                teller.carry_out(line)
     return answers
 
 
@@ -111,16 +122,37 @@ def _midnight(day: date | None) -> datetime | None:
     return None if day is None else datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
-def _carry_out(memory: SemanticMemory, line: Line, ids: dict[str, str]) -> None:
-    match line.do:
-        case "store":
-            entry = memory.store(line.content, tags=line.tags, at=_midnight(line.at))
+class Teller:
+    """Who lives the life: tells the memory what happens, and, if asked to, what it replaces."""
+
+    def __init__(self, memory: SemanticMemory, told: Told) -> None:
+        self._memory, self._told = memory, told
+        self._ids: dict[str, str] = {}
+
+    def carry_out(self, line: Line) -> None:
+        replaced = self._told != "never" and line.replaces
+        if line.do == "forget":
+            self._memory.forget(self._ids[line.fact])
+        elif line.do == "update" and not replaced:
+            self._memory.update(self._ids[line.fact], line.content, at=_midnight(line.at))
+        else:
+            entry = self._store(line, [self._ids[fact] for fact in line.replaces])
             if line.fact:
-                ids[line.fact] = entry.id
-        case "update":
-            memory.update(ids[line.fact], line.content, at=_midnight(line.at))
-        case "forget":
-            memory.forget(ids[line.fact])
+                self._ids[line.fact] = entry.id
+
+    def _store(self, line: Line, replaced: Sequence[str]) -> MemoryEntry:
+        def store(replaces: Sequence[str]) -> MemoryEntry:
+            at = _midnight(line.at)
+            return self._memory.store(line.content, tags=line.tags, at=at, replaces=replaces)
+
+        if self._told == "always":
+            return store(replaced)
+        entry = store(())
+        if self._told == "near" and replaced:
+            shown = {one.id for one in self._memory.near(entry.id, SHOWN)}
+            seen = [id for id in replaced if id in shown]
+            return store(seen) if seen else entry
+        return entry
 
 
 # --- tables ---
@@ -130,12 +162,14 @@ def files() -> list[Path]:
     return sorted(FOLDER.glob("life*.jsonl"))
 
 
-def run(paths: Sequence[Path] = ()) -> list[Table]:
-    table = Table("A made-up life, goals", ["what", "refold", "goal", "met"])
+def run(paths: Sequence[Path] = (), told: Told = "never") -> list[Table]:
+    how = "" if told == "never" else f", changes told {told if told == 'always' else 'if shown'}"
+    table = Table(f"A made-up life{how}, goals", ["what", "refold", "goal", "met"])
     for path in paths or files():
         lines = read(path)
         for name, embedder in (("text", False), ("text and vectors", None)):
-            _judge(table, f"{path.stem}, {name}", lived(lines, embedder=embedder))
+            answers = lived(lines, embedder=embedder, told=told)
+            _judge(table, f"{path.stem}, {name}", answers)
         table.note(f"{path.stem}: {_about(lines)}")
     return [table]
 
@@ -157,6 +191,38 @@ def _about(lines: Sequence[Line]) -> str:
     return ", ".join(kinds) + f", {len(lines) - len(done)} questions."
 
 
+class Watcher(Teller):
+    """Who tells every change, after looking at what `memory.near` shows."""
+
+    def __init__(self, memory: SemanticMemory) -> None:
+        super().__init__(memory, "always")
+        self.stores, self.shown, self.changes, self.seen = 0, 0, 0, 0
+
+    def _store(self, line: Line, replaced: Sequence[str]) -> MemoryEntry:
+        entry = super()._store(line, ())
+        shown = {one.id for one in self._memory.near(entry.id, SHOWN)}
+        true = {one.id for one in self._memory.list(limit=1_000)}
+        self.stores, self.shown = self.stores + 1, self.shown + len(shown)
+        self.changes += len(true & set(replaced))  # what no rule has ended already
+        self.seen += len(shown & set(replaced))
+        return super()._store(line, replaced) if replaced else entry
+
+
+def near_table(paths: Sequence[Path] = ()) -> Table:
+    """How often `memory.near` shows what a change replaces."""
+    table = Table("What is near, after each store", ["life", "changes", "shown", "per store"])
+    for path in paths or files():
+        for name, embedder in (("text", False), ("text and vectors", None)):
+            with SemanticMemory(MemoryStore(), embedder=embedder, user=MemoryStore) as memory:
+                watcher = Watcher(memory)
+                for line in read(path):
+                    if line.do:
+                        watcher.carry_out(line)
+            per_store = f"{watcher.shown / watcher.stores:.2f}"
+            table.add(f"{path.stem}, {name}", watcher.changes, watcher.seen, per_store)
+    return table
+
+
 def misses(answers: Sequence[Answer]) -> Iterator[str]:
     """What was asked, expected and found instead."""
     for one in answers:
@@ -171,13 +237,20 @@ def main() -> None:
     parser.add_argument("files", type=Path, nargs="*")
     parser.add_argument("--misses", action="store_true", help="print what was not found")
     parser.add_argument("--text", action="store_true", help="with --misses: without vectors")
+    parser.add_argument(
+        "--told", choices=get_args(Told), default="never", help="say what a change replaces"
+    )
+    parser.add_argument("--near", action="store_true", help="count what is near, after each store")
     given = parser.parse_args()
-    if given.misses:
+    if given.near:
+        print(near_table(given.files))
+    elif given.misses:
         for path in given.files or files():
-            answers = lived(read(path), embedder=False if given.text else None)
+            embedder = False if given.text else None
+            answers = lived(read(path), embedder=embedder, told=given.told)
             print("\n".join(misses(answers)))
     else:
-        print("\n\n".join(map(str, run(given.files))))
+        print("\n\n".join(map(str, run(given.files, given.told))))
 
 
 if __name__ == "__main__":

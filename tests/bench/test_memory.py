@@ -13,6 +13,24 @@ def life(tmp_path, text: str):
     return path
 
 
+TOLD = (
+    '{"do": "store", "fact": "key", "content": "Gunilla keeps the spare key", "at": "2024-01-01"}',
+    '{"do": "store", "content": "The boat needs paint", "at": "2024-01-02"}',
+    '{"do": "store", "content": "It is with Omar", "at": "2024-05-01", "replaces": ["key"]}',
+    '{"ask": "Who keeps the spare key?", "expect": "Omar"}',
+    '{"ask": "Who keeps the spare key?", "as_of": "2024-02-01", "expect": "Gunilla"}',
+)
+
+
+@pytest.mark.parametrize(("told", "right"), [("never", 1), ("near", 1), ("always", 2)])
+def test_a_change_is_told_only_if_that_is_asked_for(tmp_path, told, right):
+    path = tmp_path / "told.jsonl"
+    path.write_text("\n".join(TOLD), "utf-8")
+    answers = memory_life.lived(memory_life.read(path), embedder=False, told=told)
+    assert sum(one.is_right for one in answers) == right  # nothing of the change is near
+    assert "told, text" in str(memory_life.near_table([path]))
+
+
 def test_a_life_is_lived_and_judged(tmp_path):
     path = life(
         tmp_path,

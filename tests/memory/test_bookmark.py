@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import apsw
 import pytest
@@ -37,20 +38,27 @@ SAID = (
     "The budget is 40 euros",
 )
 BODIES = st.lists(
-    st.tuples(st.sampled_from(SAID), st.integers(1, 9), st.integers(0, 5), st.booleans()),
+    st.tuples(
+        st.sampled_from(SAID),
+        st.integers(1, 9),
+        st.integers(0, 5),
+        st.booleans(),
+        st.sets(st.integers(1, 9), max_size=2),
+    ),
     max_size=30,
 )
 
 
-def _bodies(said: list[tuple[str, int, int, bool]]) -> list[Memory]:
+def _bodies(said: list[tuple[str, int, int, bool, set[int]]]) -> list[Memory]:
     return [
         Memory(
             entry=f"mem-{entry}",
             content=content,
             valid_from_ms=1 + day,
             trust="user" if own else "tool",
+            replaces=tuple(f"mem-{one}" for one in sorted(replaced)),
         )
-        for content, entry, day, own in said
+        for content, entry, day, own, replaced in said
     ]
 
 
@@ -135,6 +143,76 @@ def test_the_first_question_of_a_process_does_not_read_the_whole_log(
         memory.store("The port is 7432")
     found = _reads(url, monkeypatch)
     assert found[0] == "The port is 7432" and "folded" not in found
+
+
+def test_what_asks_by_ids_does_not_read_the_whole_log(
+    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:{tmp_path / 'work.db'}"
+    ids = _filled(url)
+    folded: list[int] = []
+    fold = journals.Journal._fold
+    monkeypatch.setattr(
+        journals.Journal, "_fold", lambda self, events: (folded.append(1), fold(self, events))[1]
+    )
+    for does in (
+        lambda memory: memory.store("The port is 7432"),
+        lambda memory: memory.store("Beer instead", replaces=ids[-2]),
+        lambda memory: memory.update(ids[-1], "The budget is 50 euros"),
+        lambda memory: memory.history(ids[-1]),
+        lambda memory: memory.near(ids[-1]),
+        lambda memory: memory.ids(ids[-1]),
+    ):
+        with refold.open_memory("project", store=url, embedder=False) as memory:
+            assert does(memory) is not None
+    assert not folded
+    with refold.open_memory("project", store=url, embedder=False) as memory:
+        said = [entry.content for entry in memory.list()]
+        assert {"The port is 7432", "Beer instead", "The budget is 50 euros"} <= set(said)
+        assert "Use tabs instead of spaces" not in said
+
+
+def test_an_index_that_is_made_again_has_a_bookmark_again(
+    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:{tmp_path / 'work.db'}"
+    _filled(url)
+    with refold.open_memory("agent.scout", store=url, embedder=False) as memory:
+        for content in SAID:
+            memory.store(content)
+        memory.reindex()
+    assert "folded" not in _reads(url, monkeypatch)
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(SAID), st.none() | st.integers(0, 11)), min_size=4, max_size=12
+    )
+)
+def test_by_ids_the_same_is_told_with_and_without_a_bookmark(
+    said: list[tuple[str, int | None]],
+) -> None:
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder:
+        url = f"sqlite:{folder}/work.db"
+        with refold.open_memory("project", store=url, embedder=False) as memory:
+            ids: list[str] = []
+            for day, (content, old) in enumerate(said):
+                replaces = () if old is None else ids[old : old + 1]
+                at = BEGIN + timedelta(days=day)
+                ids.append(memory.store(content, at=at, replaces=replaces).id)
+            told = {id: memory.history(id) for id in memory.ids() if _is_there(memory, id)}
+        patch.setattr(journals, "BOOKMARK_EVENTS", 3)
+        with refold.open_memory("project", store=url, embedder=False) as memory:
+            memory.reindex()
+        for id, history in told.items():
+            with refold.open_memory("project", store=url, embedder=False) as memory:
+                assert memory.history(id) == history
+                assert memory.ids(id) == [id]
+
+
+def _is_there(memory: SemanticMemory, id: str) -> bool:
+    return any(id == entry.id for entry in memory.list(ended=True))
 
 
 def test_after_something_was_forgotten_no_bookmark_has_it(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import refold
@@ -184,7 +186,7 @@ class Noting:
         return self.facts
 
 
-def written(tmp_path, writer, extract: str = "keep") -> refold.Context:
+def written(tmp_path, writer, extract: str = "keep", notices: list | None = None) -> refold.Context:
     context = refold.open(
         "talk",
         store=f"sqlite:{tmp_path}/a.db",
@@ -193,6 +195,7 @@ def written(tmp_path, writer, extract: str = "keep") -> refold.Context:
         writer=writer,
         config={"memory_extract": extract},
     )
+    context.on("memory-failed", [].append if notices is None else notices.append)
     context.append({"role": "user", "content": "Help me"})
     call = {"type": "tool_use", "id": "t1", "name": "cat", "input": {}}
     context.append({"role": "assistant", "content": [call]})
@@ -293,3 +296,85 @@ def test_an_old_log_is_not_sent_to_a_writer_again(tmp_path):
             context.append({"role": "assistant", "content": "fine " * 300})
         context.compact(target=5_000)
     assert writer.asked and not any("Zephyr" in prompt for prompt in writer.asked)
+
+
+# --- what a fact replaces, by a writer ---
+
+KAFKA = "The queue broker is Kafka"
+RABBIT = "The queue broker shall be Rabbit 3.13 from May"
+
+
+class Replacing(Noting):
+    """A writer that says that a fact replaces what it is shown, or whatever it is told to say."""
+
+    def __init__(self, named: str = "") -> None:
+        super().__init__("")
+        self.named = named
+
+    def __call__(self, request: refold.types.Request) -> str:
+        if "worth remembering" in request.prompt:
+            ids = re.findall(r"^(mem-\w+): ", request.prompt, re.MULTILINE)
+            self.facts = f"#5 decision: {RABBIT} (replaces {self.named or ', '.join(ids)})"
+        return super().__call__(request)
+
+
+def known(tmp_path, **given) -> str:
+    with refold.open_memory(store=f"sqlite:{tmp_path}/a.db", embedder=False) as memory:
+        memory.store("My manager is Helena")
+        return memory.store(KAFKA, at=1_700_000_000_000, **given).id
+
+
+def test_a_writer_is_shown_what_is_known_and_says_what_a_fact_replaces(tmp_path):
+    old = known(tmp_path, trust="model")
+    writer = Replacing()
+    with written(tmp_path, writer) as context:
+        assert f"{old}: {KAFKA}" in writer.asked[0] and "Helena" not in writer.asked[0]
+        [new] = context.memory.list(tags=["decision"])
+        assert (new.content, new.replaces, new.trust) == (RABBIT, (old,), "model")
+        assert KAFKA not in contents(context.memory.list())
+        assert not context.memory.history(old)[0].is_current
+
+
+@pytest.mark.parametrize("accepts", [True, False])
+def test_what_would_replace_what_a_user_said_waits_for_a_person(tmp_path, accepts):
+    old = known(tmp_path)
+    with written(tmp_path, Replacing()) as context:
+        assert KAFKA in contents(context.memory.list())
+        [waiting] = context.memory.inbox()
+        assert (waiting.content, waiting.replaces) == (RABBIT, (old,))
+        (context.memory.accept if accepts else context.memory.reject)(waiting.id)
+        assert (KAFKA in contents(context.memory.list())) == (not accepts)
+        assert (RABBIT in contents(context.memory.list())) == accepts
+
+
+def test_what_tools_and_imports_said_is_not_shown_to_a_writer(tmp_path):
+    known(tmp_path, trust="import")
+    writer = Replacing("mem-0123")
+    with written(tmp_path, writer):
+        assert KAFKA not in writer.asked[0]
+
+
+@pytest.mark.parametrize(
+    "named", ["mem-0123", "mem-0", "mem-0123, mem-0", "mem-" + "f" * 40, "{old}x", "mem-../../x"]
+)
+def test_an_id_that_was_not_shown_is_ignored_and_told(tmp_path, named):
+    old = known(tmp_path, trust="model")
+    notices: list[refold.types.Notice] = []
+    with written(tmp_path, Replacing(named.format(old=old)), notices=notices) as context:
+        assert {KAFKA, RABBIT} <= contents(context.memory.list())
+        assert [one for one in notices if "was not shown" in one.reason]
+
+
+def test_a_fact_that_rules_take_as_well_replaces_when_a_person_says_so(tmp_path):
+    with refold.open_memory(store="memory:", embedder=False) as memory:
+        old = memory.store(KAFKA, at=1_700_000_000_000).id
+        facts = [
+            refold.Taken(RABBIT, 1, "user", "decision"),
+            refold.Taken(RABBIT, 1, "model", "decision", (old,)),
+        ]
+        assert memory.take(facts, waits=False) == 2
+        assert contents(memory.list()) == {KAFKA, RABBIT}
+        [waiting] = memory.inbox()
+        memory.accept(waiting.id)
+        assert contents(memory.list()) == {RABBIT}
+        assert memory.take(facts, waits=False) == 0  # what is replaced already is not asked again

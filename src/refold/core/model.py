@@ -192,8 +192,9 @@ Trust = Literal["user", "model", "tool", "import"]
 class Memory(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One version of an entry of a memory: what it says, from when to when that is true (0: until
     it changes), who said it (`trust`) and where (`source`: a conversation and a seq). `closed` says
-    that it is true no longer. `state` is `waiting` or `rejected` before and after a person looked
-    at it, and `forgotten` once its words are erased: `seal` then knows them again."""
+    that it is true no longer; `replaces` are entries that are not true any more since this is.
+    `state` is `waiting` or `rejected` before and after a person looked at it, and `forgotten` once
+    its words are erased: `seal` then knows them again."""
 
     entry: str
     version: int = 1
@@ -207,6 +208,7 @@ class Memory(Struct, frozen=True, kw_only=True, omit_defaults=True):
     closed: bool = False
     state: Literal["", "waiting", "rejected", "forgotten"] = ""
     seal: str = ""
+    replaces: tuple[str, ...] = ()
 
 
 class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True):

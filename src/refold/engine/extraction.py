@@ -2,9 +2,10 @@
 
 `memory_extract` is `off`, `keep`, or `ask`: then they wait in the inbox until a person accepts
 them. Rules read every message that left the page; a writer is asked once more about those that
-left it just now; to-dos are what the ledger knows, and end when they are done. It happens after
-the compaction, with no lock held, and a failure is told and costs nothing else. Neighbours:
-`memory.extraction` and `writer.facts` read the messages, `memory.semantic` keeps them.
+left it just now, and shown what is known of the same: it may say what a fact replaces. To-dos are
+what the ledger knows, and end when they are done. It happens after the compaction, with no lock
+held, and a failure is told and costs nothing else. Neighbours: `memory.extraction` and
+`writer.facts` read the messages, `memory.semantic` keeps them.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from typing import TYPE_CHECKING
 
 from refold.core.codec import decode
 from refold.core.fold import Fold
-from refold.core.model import Fact, Message, Slot, Usage, is_shown
+from refold.core.model import Fact, Message, Slot, Trust, Usage, is_shown
+from refold.display import number
 from refold.errors import RefoldError, sentence
 from refold.ledger.ledger import facts_of
+from refold.ledger.sentences import own_text, sentences
 from refold.log.log import runs
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
@@ -101,16 +104,22 @@ class Extraction:
         if asker is None or asker.resting or not new or self._log.config.writer_wait_s <= 0:
             return [], []
         try:
-            found, usage = facts.noted(asker, new, self._log.config.writer_wait_s)
+            found, usage = facts.noted(asker, new, self._log.config.writer_wait_s, self._known)
         except Rejected as error:
             self._log.notify("memory-failed", f"the writer: {error}")
             return [], []
-        taken = [
-            Taken(one.sentence, one.seq, "tool" if one.by_tool else "model", one.kind)
-            for one in found
-            if may_be_kept(one.sentence)
-        ]
-        return taken, usage
+        if unshown := {id for one in found for id in one.unshown}:
+            said = (
+                f"{number(len(unshown), 'id')} that it was not shown: nothing is replaced by that"
+            )
+            self._log.notify("memory-failed", f"the writer named {said}")
+        return [_taken(one) for one in found if may_be_kept(one.sentence)], usage
+
+    def _known(self, slots: Sequence[Slot]) -> list[facts.Known]:
+        """What is remembered of what these messages say themselves; long texts are left out."""
+        said = [one for slot in slots for one in sentences(own_text(slot.message))]
+        found = [one for one in self._memory().known_of(said) if may_be_kept(one.content)]
+        return [facts.Known(one.id, one.content) for one in found]
 
     def _is_new(self, slot: Slot) -> bool:
         """Whether a message left the page since this was opened; what only shows
@@ -134,6 +143,11 @@ class Extraction:
 def _shown(state: Fold) -> set[int]:
     """The messages that the page shows as they came."""
     return {slot.seq for slot in state.slots if not slot.standin}
+
+
+def _taken(noted: facts.Noted) -> Taken:
+    trust: Trust = "tool" if noted.by_tool else "model"
+    return Taken(noted.sentence, noted.seq, trust, noted.kind, noted.replaces)
 
 
 def _is_todo(fact: Fact) -> bool:

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from refold import decoding
 
-FORMAT = 1
+FORMAT = 2
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 Row = tuple[str, str, int]  # a map, a key of it, and a seq

@@ -24,8 +24,9 @@ LOG_HINT = "refold memory log has the numbers"
 
 
 class MemoryChange(Struct, frozen=True, kw_only=True):
-    """One event of a memory: what was done, to which entry, in which words. `reverts` is the seq of
-    a change that it takes back; `is_off` says that it was taken back itself."""
+    """One event of a memory: what was done, to which entry, in which words. `replaces` are entries
+    that it ends; `reverts` is the seq of a change that it takes back; `is_off` says that it was
+    taken back itself."""
 
     seq: int
     at_ms: int
@@ -35,6 +36,7 @@ class MemoryChange(Struct, frozen=True, kw_only=True):
     entry: str = ""
     version: int = 0
     content: str = ""
+    replaces: tuple[str, ...] = ()
     reverts: int = 0
     is_off: bool = False
 
@@ -59,6 +61,7 @@ def _change(journal: Journal, event: Event) -> MemoryChange:
         entry=memory.entry if memory else "",
         version=memory.version if memory else 0,
         content=memory.content if memory else "",
+        replaces=memory.replaces if memory else (),
         reverts=body.seq if isinstance(body, Revert) else 0,
         is_off=event.seq in journal.off,
     )

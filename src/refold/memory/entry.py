@@ -18,11 +18,20 @@ def new_id() -> str:
     return f"{ID_PREFIX}{secrets.token_hex(ID_BYTES)}"
 
 
+def is_whole(id: str) -> bool:
+    """Whether an id is one that a memory gives itself, and not the beginning of one."""
+    digits = id.removeprefix(ID_PREFIX)
+    is_long = id.startswith(ID_PREFIX) and len(digits) == 2 * ID_BYTES
+    return is_long and set(digits) <= set("0123456789abcdef")
+
+
 class MemoryEntry(Struct, frozen=True, kw_only=True):
     """One thing that is remembered. `score` says how well it answers, from 0 to 1, and `why` by
     what; `count` how often it was said. It is true from `valid_from_ms` on, and until
     `valid_until_ms` unless that is None. `rivals` are entries that say something else about the
-    same: code cannot tell which of them holds. `source` is a conversation and a seq."""
+    same: code cannot tell which of them holds. `replaces` are entries that are so no longer because
+    it was said that this replaces them; if it waits, they are so until it is accepted. `source` is
+    a conversation and a seq."""
 
     id: str
     content: str
@@ -40,6 +49,7 @@ class MemoryEntry(Struct, frozen=True, kw_only=True):
     valid_from_ms: int = 0
     valid_until_ms: int | None = None
     rivals: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()
     seq: int = 0  # of the newest event that it is made of, in the log of its scope
 
     @property

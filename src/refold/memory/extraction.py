@@ -24,12 +24,14 @@ EVENTS_SHARE = 0.2  # of the characters of the talk
 
 
 class Taken(Struct, frozen=True):
-    """A sentence that is worth remembering, and where it was said."""
+    """A sentence that is worth remembering, and where it was said; `replaces` are ids of entries
+    that are true no longer since it is."""
 
     content: str
     seq: int
     trust: Trust
     kind: str
+    replaces: tuple[str, ...] = ()
 
 
 def taken_from(messages: Iterable[tuple[int, Message]], share: float = EVENTS_SHARE) -> list[Taken]:

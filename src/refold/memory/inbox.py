@@ -15,7 +15,7 @@ from refold.memory.entry import MemoryEntry
 from refold.memory.extraction import Taken
 from refold.memory.fold import Entries
 from refold.memory.journal import Journal
-from refold.memory.version import ACCEPTED, Version
+from refold.memory.version import ACCEPTED, FOREVER_MS, TRUSTED, Version
 
 
 def waiting_entry(version: Version, scope: str) -> MemoryEntry:
@@ -32,6 +32,7 @@ def waiting_entry(version: Version, scope: str) -> MemoryEntry:
         created_ms=version.at_ms,
         updated_ms=version.at_ms,
         valid_from_ms=version.from_ms,
+        replaces=body.replaces,
         seq=version.seq,
     )
 
@@ -81,7 +82,7 @@ def taken_bodies(
     new_id: Callable[[], str],
 ) -> list[Memory]:
     """First versions of what was taken and is neither known, rejected nor forgotten. What only a
-    tool said waits in any case."""
+    tool said waits in any case, and what would replace an entry of higher trust."""
     return [
         Memory(
             entry=new_id(),
@@ -89,11 +90,29 @@ def taken_bodies(
             tags=(one.kind,),
             trust=one.trust,
             source=(conversation, one.seq),
-            state="waiting" if waits or one.trust not in ACCEPTED else "",
+            state="waiting" if waits or _needs_a_person(entries, one) else "",
+            replaces=one.replaces,
         )
         for one in taken
-        if not entries.knows(one.content) and not entries.is_forgotten(one.content)
+        if _is_new(entries, one) and not entries.is_forgotten(one.content)
     ]
+
+
+def _is_new(entries: Entries, taken: Taken) -> bool:
+    """Whether nobody knows this yet, or that it replaces something that is true so far."""
+    if not entries.knows(taken.content):
+        return True
+    replaced = (entries.run_of(id) for id in taken.replaces)
+    is_left = any(run is not None and run.until_ms == FOREVER_MS for run in replaced)
+    return is_left and bool(entries.saying(taken.content))
+
+
+def _needs_a_person(entries: Entries, taken: Taken) -> bool:
+    """Whether only a person may decide on what was taken."""
+    runs = (entries.run_of(id) for id in taken.replaces)
+    trusts = (run.trust for run in runs if run is not None)
+    own = TRUSTED.index(taken.trust)
+    return taken.trust not in ACCEPTED or any(TRUSTED.index(trust) < own for trust in trusts)
 
 
 def too_many(entries: Entries, new: Sequence[Memory], entries_max: int | None) -> int:

@@ -7,13 +7,13 @@ append; what other processes wrote is read before anything is answered. Neighbou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from refold.checked import quoted
 from refold.core.codec import conversation_checked, decode
 from refold.core.model import MEMORY_PREFIX, Body, Event, Memory, Revert
-from refold.errors import Invalid, NotFound
+from refold.errors import Invalid, NotFound, RefoldError
 from refold.log.draft import Draft
 from refold.log.log import Log
 from refold.log.reading import pages_of
@@ -98,9 +98,25 @@ class Journal:
         self._versions.clear()
         is_first = not self._entries.head
         entries = self.entries()
-        if is_first and entries.head >= BOOKMARK_EVENTS and not entries.unfinished:
-            bookmarks.keep_bookmark(self.id, entries.packed(self._event(entries.head).chain))
+        if is_first:
+            self.keep_bookmark(bookmarks)
         return entries
+
+    def by_key(self, bookmarks: Callable[[], Bookmarks]) -> Entries:
+        """What the log says now, for who asks by ids and events alone. Only for a large log that
+        nobody has read yet is a bookmark looked for."""
+        if self._entries.head or self._head() < BOOKMARK_EVENTS:
+            return self.entries()
+        try:
+            return self.glance(bookmarks())
+        except RefoldError:  # an index that fails keeps nobody from reading the log
+            return self.entries()
+
+    def keep_bookmark(self, bookmarks: Bookmarks) -> None:
+        """Keeps a bookmark of a large log, for the next process."""
+        entries = self.entries()
+        if entries.head >= BOOKMARK_EVENTS and not entries.unfinished:
+            bookmarks.keep_bookmark(self.id, entries.packed(self._event(entries.head).chain))
 
     def _opened_at(self, kept: bytes | None) -> Entries | None:
         """The state of a bookmark, if this log is the one that it was made of."""
@@ -142,10 +158,13 @@ class Journal:
 
     def is_empty(self) -> bool:
         """Whether nothing was ever written."""
+        return not self._head()
+
+    def _head(self) -> int:
         try:
-            return not self.store.conversation(self.id).head
+            return self.store.conversation(self.id).head
         except NotFound:
-            return True
+            return 0
 
     def _fold(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -191,10 +210,13 @@ class Journal:
         self._opened().append([Draft(body=Revert(seq=seq), by="user")])
         self.entries()
 
-    def append(self, bodies: Sequence[Memory]) -> Entries:
-        """Writes versions of entries; gives what the log says with them."""
+    def append(
+        self, bodies: Sequence[Memory], bookmarks: Callable[[], Bookmarks] | None = None
+    ) -> Entries:
+        """Writes versions of entries; gives what the log says with them, to who asks by ids alone
+        if there are bookmarks."""
         events = self._opened().append([Draft(body=body, by=body.trust) for body in bodies])
         if events[0].seq != self._entries.head + 1:
-            return self.entries()
+            return self.entries() if bookmarks is None else self.by_key(bookmarks)
         self._fold(events)
         return self._entries

@@ -61,11 +61,14 @@ def recall(journal: Journal, finder: Finder, asked: Asked, wanted: Wanted) -> li
     for found in finder.found(journal.id, asked):
         if _is_enough(hits, found, wanted.limit):
             break
-        run = _standing(entries, found.seq, wanted.at_ms)
-        if run is None or run.entry in seen:
+        said = entries.run_at(found.seq)
+        run = _standing(entries, said, wanted.at_ms)
+        if said is None or run is None or run.entry in seen:
             continue
         seen.add(run.entry)
         entry = _entry(entries, run, journal, found, wanted)
+        if said.entry != run.entry:
+            entry = replace(entry, why=f"changes {said.entry}; {entry.why}")
         if is_wanted(entry, wanted.tags, wanted.metadata):
             hits.append((found, entry))
     hits = _weighed(hits, Fitness(asked.query))
@@ -117,14 +120,14 @@ def _is_enough(hits: Sequence[Hit], found: Found, limit: int) -> bool:
     return len(hits) >= limit + SPARE and _worth(found) != _equal(hits[-1])
 
 
-def _standing(entries: Entries, seq: int, at_ms: int) -> Run | None:
-    """What the event at a seq says at a time: its own entry, or what it moved to."""
-    run = entries.run_at(seq)
+def _standing(entries: Entries, run: Run | None, at_ms: int) -> Run | None:
+    """What stands for an entry at a time: itself, what it moved to, or what was said to be so
+    instead."""
     for _ in range(HEIRS_MAX):
         if run is None or run.holds_at(at_ms):
             return run
         heir = entries.run_at(run.heir) if run.until_ms <= at_ms and run.heir else None
-        run = heir if heir is not None and heir.first.claim.left else None
+        run = heir if heir is not None and (run.is_told or heir.first.claim.left) else None
     return None
 
 

@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from refold.checked import quoted
 from refold.core.model import MEMORY_PREFIX
-from refold.errors import NotFound
+from refold.errors import Invalid, NotFound
+from refold.memory.entry import is_whole
 from refold.memory.finder import Finder
+from refold.memory.fold import Entries
 from refold.memory.forgetting import Forgetter, Which
 from refold.memory.journal import AGENT, Journal, scope_checked
+from refold.memory.replacing import REPLACED_MAX
 from refold.memory.version import Run, Version
 from refold.search.embedders import Embedder
 from refold.search.upkeep import Tell
@@ -77,10 +80,41 @@ class Scopes:
     def named(self, id: str) -> tuple[Journal, Run]:
         """The entry of an id, wherever it is; NotFound if there is none."""
         for journal in self.all():
-            run = journal.entries().run_of(id)
+            run = self.by_key(journal).run_of(id)
             if run is not None:
                 return journal, run
         raise _no_entry(id)
+
+    def by_key(self, journal: Journal) -> Entries:
+        """What a journal says, for who asks by ids alone."""
+        return journal.by_key(lambda: self.finder(journal))
+
+    def replaced(self, ids: Sequence[str], scope: str | None) -> Journal:
+        """The journal of entries that are to be replaced, which is that of the scope if one is
+        given; NotFound or Invalid before anything is written."""
+        if len(ids) > REPLACED_MAX:
+            raise Invalid(
+                f"{len(ids)} entries are too many to replace",
+                hint=f"at most {REPLACED_MAX} at once",
+            )
+        found = {id: self._replaceable(id) for id in ids}
+        places = {journal.scope for journal in found.values()}
+        if scope is not None:
+            places.add(scope_checked(scope))
+        if len(places) > 1:
+            said = ", ".join(f"{quoted(id)} is of {one.scope}" for id, one in found.items())
+            hint = "an entry is replaced by one of its own scope; store it there"
+            raise Invalid(f"replaces: {said}", hint=hint)
+        return next(iter(found.values()))
+
+    def _replaceable(self, id: str) -> Journal:
+        try:
+            return self.named(id)[0]
+        except NotFound:
+            if any(id in journal.entries().waiting for journal in self.all()):
+                hint = "accept or reject it there"
+                raise Invalid(f"{quoted(id)} waits in the inbox", hint=hint) from None
+            raise
 
     def meant(
         self, id: str | None, which: Which, scope: str | None
@@ -103,6 +137,8 @@ class Scopes:
         def begins(versions: Sequence[Version]) -> bool:
             return versions[0].body.entry.startswith(beginning)
 
+        if is_whole(beginning) and any(self.by_key(one).run_of(beginning) for one in self.all()):
+            return [beginning]
         found = (id for journal in self.all() for id in journal.entries().chosen(begins))
         return sorted(set(found))
 

@@ -11,14 +11,12 @@ whenever somebody looks. Neighbours: `journal` has the logs, `recall` finds, `fo
 from __future__ import annotations
 
 import builtins
-import threading
-from collections.abc import Callable, Sequence
-from types import TracebackType
+from collections.abc import Sequence
 from typing import Any
 
 from refold.checked import checked
 from refold.core.model import Memory, Trust
-from refold.errors import Invalid
+from refold.errors import Invalid, RefoldError, sentence
 from refold.memory.changes import MemoryChange, changes, revert
 from refold.memory.entry import Forgotten, MemoryEntry, new_id
 from refold.memory.extraction import Taken
@@ -34,46 +32,20 @@ from refold.memory.inbox import (
     undecided_body,
 )
 from refold.memory.journal import Journal
+from refold.memory.nearby import known_of, near
+from refold.memory.open_memory import OpenMemory
 from refold.memory.recall import Wanted, is_wanted, recall
-from refold.memory.scopes import Scopes
 from refold.memory.transfer import ImportedMemories, exported, import_lines, read_lines
 from refold.memory.version import Run
-from refold.search.embedders import Embedder
 from refold.search.hits import limit_checked
-from refold.search.upkeep import Progress, Tell
-from refold.stores.protocol import Store
+from refold.search.upkeep import Progress
 from refold.system.moments import Moment, happened_ms
 
 HITS_MAX = 300
 
 
-class SemanticMemory:
-    """Entries of the scopes `project` and `agent.NAME`, which are in the store that is given, and
-    `user`, which is in the user's own. `conversation` is what new entries name as their source;
-    `vectors` the vector store, if it is not refold's own index; `threshold` the least score of what
-    is retrieved where none is given."""
-
-    def __init__(
-        self,
-        store: Store,
-        *,
-        embedder: Embedder | str | bool | None = None,
-        scope: str = "project",
-        conversation: str = "",
-        tell: Tell | None = None,
-        owns_store: bool = False,
-        user: Callable[[], Store] | None = None,
-        vectors: str = "",
-        threshold: float | None = None,
-    ) -> None:
-        self.said: builtins.list[tuple[str, str]] = []
-        self._store, self._owns_store, self._listener = store, owns_store, tell
-        self.conversation, self._threshold = conversation, threshold
-        self._scopes = Scopes(
-            store, scope, embedder=embedder, tell=self._tell, user=user, vectors=vectors
-        )
-        self.scope = self._scopes.own
-        self._lock = threading.RLock()
+class SemanticMemory(OpenMemory):
+    """What is remembered: stored, found, changed, forgotten; looked through, and taken back."""
 
     # --- the four verbs ---
 
@@ -89,10 +61,13 @@ class SemanticMemory:
         source: int | tuple[str, int] | None = None,
         at: Moment | None = None,
         until: Moment | None = None,
+        replaces: str | Sequence[str] = (),
     ) -> MemoryEntry:
         """Remembers something, and gives the entry with its id. What is remembered already is
         merged, and counted. `at` and `until` say from when to when it is true; `source` is where
-        it was said: a seq of this conversation, or a conversation and a seq."""
+        it was said: a seq of this conversation, or a conversation and a seq. The entries that it
+        `replaces` are history from then on; it is kept in their scope."""
+        replaced = tuple(dict.fromkeys([replaces] if isinstance(replaces, str) else replaces))
         body = Memory(
             entry=new_id(),
             content=content_checked(content),
@@ -102,8 +77,13 @@ class SemanticMemory:
             source=self._source(source),
             valid_from_ms=happened_ms(at) or 0,
             valid_until_ms=happened_ms(until) or 0,
+            replaces=replaced,
         )
-        return self._write(self._scopes.journal(scope), body)
+        with self._lock:
+            if not replaced:
+                return self._write(self._scopes.journal(scope), body)
+            journal = self._scopes.replaced(replaced, scope)
+            return self._write(journal, self._scopes.by_key(journal).continued(body))
 
     @checked
     def retrieve(
@@ -160,7 +140,7 @@ class SemanticMemory:
         it said before stays in its history."""
         with self._lock:
             journal, run = self._scopes.named(id)
-            before = journal.entries().newest(run.entry).body
+            before = self._scopes.by_key(journal).newest(run.entry).body
             body = Memory(
                 entry=before.entry,
                 version=before.version + 1,
@@ -212,8 +192,9 @@ class SemanticMemory:
     ) -> int:
         """Remembers what was taken from messages of this conversation, or lets it wait in the
         inbox; gives how many entries are new. What is known, rejected or forgotten is left out,
-        and what only a tool said waits in any case. What is `ended` is true no longer. Nothing is
-        taken beyond `entries_max` entries, and that is told."""
+        and what only a tool said waits in any case, or would replace what is trusted more. What is
+        `ended` is true no longer. Nothing is taken beyond `entries_max` entries, and that is told.
+        """
         with self._lock:
             journal = self._scopes.journal()
             entries = journal.entries()
@@ -227,6 +208,16 @@ class SemanticMemory:
             if new or old:
                 journal.append([*new, *old])
             return len(new)
+
+    @checked
+    def known_of(self, sentences: Sequence[str], limit: int = 20) -> builtins.list[MemoryEntry]:
+        """The entries of this memory's own scope that are true and may be about what these
+        sentences say: what a model is shown that takes facts from them."""
+        with self._lock:
+            journal = self._scopes.journal()
+            if journal.is_empty():
+                return []
+            return known_of(journal, self._scopes.finder(journal), sentences, limit)
 
     def inbox(self) -> builtins.list[MemoryEntry]:
         """What waits to be accepted or rejected, oldest first; what tools or imports said waits as
@@ -284,8 +275,26 @@ class SemanticMemory:
         the time for which it was true."""
         with self._lock:
             journal, run = self._scopes.named(id)
-            runs = journal.entries().history(run.entry)
-            return [_entry(journal, one) for one in runs]
+            entries = self._scopes.by_key(journal)
+            runs = entries.history(run.entry)
+            if any(one.first.claim.left for one in runs):  # what moved away is known by no key
+                entries = journal.entries()
+                runs = entries.history(run.entry)
+            return [entries.entry(one, journal.scope) for one in runs]
+
+    @checked
+    def near(self, id: str, limit: int = 3) -> builtins.list[MemoryEntry]:
+        """The entries that are true and may be about the same as this one, the nearest first: if it
+        has changed, `store` it again with `replaces`. `score` says by how much it is nearer than
+        what counts as near."""
+        limit_checked(limit)
+        with self._lock:
+            journal, run = self._scopes.named(id)
+            try:
+                return near(journal, self._scopes.finder(journal), run, limit)
+            except RefoldError as error:  # whoever stored something has stored it
+                self._tell("memory-failed", sentence(error))
+                return []
 
     @checked
     def ids(self, beginning: str = "") -> builtins.list[str]:
@@ -334,65 +343,13 @@ class SemanticMemory:
         """Makes the index again, with all vectors: for another embedder, or after damage.
         `progress(done, all)` is called between batches."""
         with self._lock:
-            for journal in self._scopes.looked_at():
-                if not journal.is_empty():
-                    finder = self._scopes.finder(journal)
-                    finder.rebuild(
-                        self._scopes.logs_beside(journal), progress or (lambda done, total: None)
-                    )
-
-    def is_empty(self) -> bool:
-        """Whether nothing was ever stored in the scopes that are looked at."""
-        with self._lock:
-            return all(journal.is_empty() for journal in self._scopes.looked_at())
-
-    # --- the end ---
-
-    def close(self) -> None:
-        """Lets go of the index and the stores. Closing twice is fine."""
-        with self._lock:
-            self._scopes.close()
-            if self._owns_store:
-                self._store.close()
-
-    def __enter__(self) -> SemanticMemory:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    # --- writing ---
-
-    def _write(self, journal: Journal, body: Memory) -> MemoryEntry:
-        with self._lock:
-            entries = journal.append([body])
-            run = entries.run_of(body.entry)
-            assert run is not None
-            return entries.entry(run, journal.scope)
-
-    def _source(self, source: int | tuple[str, int] | None) -> tuple[str, int] | None:
-        if source is None or isinstance(source, tuple):
-            return source
-        if not self.conversation:
-            hint = "give a conversation and a seq"
-            raise Invalid(f"source={source} names no conversation", hint=hint)
-        return self.conversation, source
-
-    def _count_use(self, found: Sequence[MemoryEntry]) -> None:
-        for journal in self._scopes.opened():
-            ids = [entry.id for entry in found if entry.scope == journal.scope]
-            if ids:
-                self._scopes.finder(journal).count_use(ids)
-
-    def _tell(self, name: str, reason: str) -> None:
-        self.said.append((name, reason))
-        if self._listener is not None:
-            self._listener(name, reason)
+            journals = [one for one in self._scopes.looked_at() if not one.is_empty()]
+            for journal in journals:
+                logs = self._scopes.logs_beside(journal)
+                finder = self._scopes.finder(journal)
+                finder.rebuild(logs, progress or (lambda done, total: None))
+            for journal in journals:  # bookmarks were in the index that is gone
+                journal.keep_bookmark(self._scopes.finder(journal))
 
 
 def _entry(journal: Journal, run: Run) -> MemoryEntry:

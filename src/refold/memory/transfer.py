@@ -8,7 +8,7 @@ offers `export` and `import_lines`, `journal` writes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -20,9 +20,10 @@ from refold.core.codec import DEPTH_MAX, decode
 from refold.core.model import Memory, Trust
 from refold.errors import Invalid
 from refold.log.draft import FORM_LEVELS, check_depth
-from refold.memory.entry import ID_PREFIX
+from refold.memory.entry import is_whole
 from refold.memory.given import content_checked, tags_checked
 from refold.memory.journal import Journal
+from refold.memory.replacing import REPLACED_MAX
 from refold.system.moments import HAPPENED_MS_MAX
 
 FORMAT = "refold-memory"
@@ -55,6 +56,7 @@ class Line(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown
     until_ms: int = 0
     closed: bool = False
     state: Literal["", "waiting"] = ""
+    replaces: tuple[str, ...] = ()
 
 
 class ImportedMemories(Struct, frozen=True, kw_only=True):
@@ -93,6 +95,7 @@ def _line(body: Memory, at_ms: int) -> Line:
         until_ms=body.valid_until_ms,
         closed=body.closed,
         state="waiting" if body.state == "waiting" else "",
+        replaces=body.replaces,
     )
 
 
@@ -147,7 +150,7 @@ def _checked_line(raw: bytes, place: str) -> Line:
 
 def _fault(line: Line) -> str:
     """What of a line no memory could have written."""
-    names = (line.entry, line.source[0] if line.source else "-")
+    names = (line.entry, line.source[0] if line.source else "-", *line.replaces)
     if not all(name and len(name) <= NAME_CHARS_MAX and name.isprintable() for name in names):
         return "a name is empty, too long, or cannot be shown"
     if not 1 <= line.version < VERSIONS_MAX:
@@ -155,6 +158,8 @@ def _fault(line: Line) -> str:
     times = (line.from_ms, line.until_ms)
     if not all(0 <= moment <= HAPPENED_MS_MAX for moment in times):
         return f"a time out of range: {line.from_ms}, {line.until_ms}"
+    if len(line.replaces) > REPLACED_MAX:
+        return f"it replaces {len(line.replaces):,} entries"
     if line.source and not 1 <= line.source[1] < 1 << 53:
         return f"source {line.source[1]}"
     return ""
@@ -178,9 +183,11 @@ def import_lines(
         for id, of_one in left.items()
         if any(entries.is_forgotten(one.content) for one in of_one)
     }
-    ids = {id: new_id() if entries.has(id) or not _is_ours(id) else id for id in left}
+    ids = {id: new_id() if entries.has(id) or not is_whole(id) else id for id in left}
+    # What is known here is replaced by what the file says of it; ids of nobody in the file are not.
+    meant = ids | {id: entries.saying(by_entry[id][-1].content) for id in known}
     bodies = [
-        _body(line, ids[line.entry], accepted=accepted)
+        _body(line, ids[line.entry], accepted=accepted, meant=meant)
         for line in lines
         if line.entry in left and line.entry not in gone
     ]
@@ -207,13 +214,7 @@ def _is_known(journal: Journal, line: Line) -> bool:
     return line.closed or journal.entries().knows(line.content)
 
 
-def _is_ours(id: str) -> bool:
-    """Whether an id is one that a memory gives itself."""
-    digits = id.removeprefix(ID_PREFIX)
-    return id.startswith(ID_PREFIX) and len(digits) == 16 and set(digits) <= set("0123456789abcdef")
-
-
-def _body(line: Line, entry: str, *, accepted: bool) -> Memory:
+def _body(line: Line, entry: str, *, accepted: bool, meant: Mapping[str, str]) -> Memory:
     is_trusted = accepted and line.trust in ("user", "model")
     return Memory(
         entry=entry,
@@ -227,4 +228,5 @@ def _body(line: Line, entry: str, *, accepted: bool) -> Memory:
         valid_until_ms=line.until_ms,
         closed=line.closed,
         state=line.state,
+        replaces=tuple(meant[id] for id in line.replaces if meant.get(id)),
     )

@@ -8,8 +8,10 @@ from msgspec import Struct
 
 from refold.core.model import Memory, Trust
 from refold.memory.claim import Claim
+from refold.memory.entry import MemoryEntry
 
 FOREVER_MS = 1 << 62
+TRUSTED: tuple[Trust, ...] = ("user", "model", "tool", "import")  # most first
 ACCEPTED: tuple[Trust, ...] = ("user", "model")  # the others wait until a person accepts them
 
 
@@ -33,11 +35,13 @@ class Version(Struct, frozen=True, gc=False):
 
 class Run(Struct):
     """One entry as it stood for a while: the version that began it, and what was merged into it.
-    `until_ms` is FOREVER_MS while nothing ended it; `heir` is the seq of what did."""
+    `until_ms` is FOREVER_MS while nothing ended it; `heir` is the seq of what did, `is_told` if
+    somebody said that it does."""
 
     versions: list[Version]
     until_ms: int = FOREVER_MS
     heir: int = 0
+    is_told: bool = False
 
     @property
     def first(self) -> Version:
@@ -64,5 +68,49 @@ class Run(Struct):
             return newest.version
         return max(one.body.version for one in self.versions if one.body.entry == self.entry)
 
+    @property
+    def trust(self) -> Trust:
+        """That of the one who is trusted most among those who said it."""
+        return min((one.body.trust for one in self.versions), key=TRUSTED.index)
+
+    @property
+    def replaces(self) -> tuple[str, ...]:
+        """The entries that are so no longer since this is."""
+        return tuple(dict.fromkeys(id for one in self.versions for id in one.body.replaces))
+
     def holds_at(self, at_ms: int) -> bool:
         return self.first.from_ms <= at_ms < self.until_ms
+
+    def shown(self, **more: Any) -> MemoryEntry:
+        """It as a caller sees it, with what only the fold knows."""
+        newest = self.versions[-1]
+        given = dict[str, Any](
+            id=self.entry,
+            content=newest.body.content,
+            tags=self.tags,
+            metadata=self.metadata,
+            count=len({one.body.entry for one in self.versions}),
+            version=self.version,
+            trust=self.trust,
+            source=next((one.body.source for one in self.versions if one.body.source), None),
+            updated_ms=newest.at_ms,
+            valid_from_ms=self.first.from_ms,
+            valid_until_ms=None if self.until_ms == FOREVER_MS else self.until_ms,
+            replaces=self.replaces,
+            seq=newest.seq,
+        )
+        return MemoryEntry(**(given | more))
+
+    def end(self, by: Version, *, is_told: bool = False) -> None:
+        """Ends it by something else, if that was so before it ended. What is told to replace it
+        may have been so before it was: then it never was."""
+        until_ms = max(by.from_ms, self.first.from_ms) if is_told else by.from_ms
+        if until_ms < self.until_ms:
+            self.until_ms, self.heir, self.is_told = until_ms, by.seq, is_told
+
+    def says_the_same(self, other: Version) -> bool:
+        """Whether a version is one that is merged into this, and cannot end it."""
+        mine, its = self.first.claim, other.claim
+        if self.first.is_accepted != other.is_accepted or mine.about != its.about:
+            return False
+        return mine.value == its.value if mine.about else mine.said == its.said

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -250,3 +251,24 @@ def test_the_store_is_made_by_what_writes_and_missed_by_what_reads(scheme, tmp_p
     assert run("memory", "list", "--store", url).exit_code == 3
     assert run("memory", "add", "The port is 8443.", "--store", url).exit_code == 0
     assert "The port is 8443." in done("memory", "list", "--store", url)
+
+
+def as_json(*words: str) -> dict[str, Any]:
+    return json.loads(done(*words, "--json"))
+
+
+def test_add_shows_what_is_near_and_takes_what_it_replaces() -> None:
+    new = "The spare key is with Omar next door"
+    old = as_json("memory", "add", "Gunilla keeps the spare key")["entry"]["id"]
+    out = done("memory", "add", new)
+    assert f"Near it is {old}" in out and f"--replaces {old}" in out
+    added = as_json("memory", "add", new, "--replaces", old[:12])
+    assert [one["id"] for one in added["ended"]] == [old] and added["near"] == []
+    assert [one["content"] for one in as_json("memory", "list")["entries"]] == [new]
+    assert f"(replaces {old})" in " ".join(done("memory", "log").split())
+    wrong = run("memory", "add", "Nobody has it", "--replaces", "mem-zzz")
+    assert wrong.exit_code != 0 and "there is no entry" in wrong.stderr
+    users = as_json("memory", "add", "I like tea", "--scope", "user")["entry"]["id"]
+    added = as_json("memory", "add", "I like milk", "--replaces", users)
+    assert added["entry"]["scope"] == "user"
+    assert len(as_json("memory", "list")["entries"]) == 2

@@ -140,10 +140,16 @@ class Answers:
         scope: Annotated[
             str, Field(description="project: for all work here; user: everywhere.")
         ] = "project",
+        replaces: Annotated[
+            list[str],
+            Field(description="Ids (mem-...) of facts that are true no longer, now that this is."),
+        ] = [],  # noqa: B006
     ) -> str:
-        """Keep a fact for later conversations: a decision, a preference, a place, a name."""
+        """Keep a fact for later conversations: a decision, a preference, a place, a name. If it has
+        changed, name what it replaces."""
+        given = RememberArguments(content=content, tags=tags, scope=scope, replaces=replaces)
         with self._memory(writes=True) as memory:
-            return memory.remember(RememberArguments(content=content, tags=tags, scope=scope))
+            return memory.remember(given)
 
     def recall(
         self,

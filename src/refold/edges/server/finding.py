@@ -53,6 +53,7 @@ class MemoryBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     content: Text
     tags: list[str] = field(default_factory=list)
     scope: Annotated[str, Meta(max_length=100)] = "project"
+    replaces: list[str] = field(default_factory=list)
 
 
 class ScopeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -105,7 +106,9 @@ def remember(call: Call) -> MemoryEntry:
     given = call.given(MemoryBody)
     memory = _memory(call, given.scope)
     try:
-        return memory.store(given.content, tags=given.tags, scope=given.scope)
+        return memory.store(
+            given.content, tags=given.tags, scope=given.scope, replaces=given.replaces
+        )
     finally:
         memory.close()
 

@@ -6,7 +6,7 @@ Entries are named by id. `--scope` says whose they are: those of this project un
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -117,8 +117,16 @@ def show_entries(entries: Iterable[MemoryEntry], screen: Screen, nothing: str) -
 def _cells(entry: MemoryEntry) -> tuple[str, ...]:
     until = "" if entry.valid_until_ms is None else _day(entry.valid_until_ms)
     doubt = "[?] " if entry.rivals else ""
-    said = doubt + cut(one_line(entry.content), SHOWN_CHARS)
+    said = doubt + replacing(entry.replaces) + cut(one_line(entry.content), SHOWN_CHARS)
     return entry.id, entry.scope, _day(entry.valid_from_ms), until, f"{entry.count}", said
+
+
+def replacing(ids: Sequence[str]) -> str:
+    """Before the words of an entry, what it replaces; nothing if that is nothing."""
+    if not ids:
+        return ""
+    more = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
+    return f"(replaces {ids[0]}{more}) "
 
 
 def _day(at_ms: int) -> str:

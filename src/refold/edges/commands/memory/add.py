@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Meta
+
 from refold.display import cut, one_line
 from refold.edges.commands.command import Command, Result, Screen
 from refold.edges.commands.memory import (
@@ -12,32 +14,44 @@ from refold.edges.commands.memory import (
     SHOWN_CHARS,
     TAG,
     MemoryArguments,
+    entry_meant,
     memory_of,
 )
 from refold.edges.commands.session import Session
 from refold.memory.entry import MemoryEntry
+
+REPLACES = Meta(
+    description="An entry that is true no longer, now that this is; may be given several times.",
+    extra={"metavar": "ENTRY"},
+)
 
 
 class AddArguments(MemoryArguments, frozen=True, kw_only=True):
     content: Annotated[str, CONTENT]
     scope: Annotated[str, SCOPE] = "project"
     tag: Annotated[tuple[str, ...], TAG] = ()
+    replaces: Annotated[tuple[str, ...], REPLACES] = ()
 
 
 class Added(Result, frozen=True, kw_only=True):
-    """What is remembered now, and the entries that it ended."""
+    """What is remembered now, the entries that it ended, and those that may be about the same."""
 
     entry: MemoryEntry
     ended: tuple[MemoryEntry, ...] = ()
+    near: tuple[MemoryEntry, ...] = ()
 
 
 def run(session: Session, arguments: AddArguments) -> Added:
     with memory_of(session, arguments, arguments.scope, creates=True) as memory:
-        entry = memory.store(arguments.content, tags=arguments.tag)
-        # What it says again has ended the others before.
-        past = memory.history(entry.id) if entry.count == 1 else ()
-    ended = tuple(one for one in past if one.valid_until_ms == entry.valid_from_ms)
-    return Added(entry=entry, ended=ended)
+        replaced = [entry_meant(memory, typed) for typed in arguments.replaces]
+        # Unless a scope is named, it is kept where that is which it replaces.
+        scope = None if replaced and arguments.scope == "project" else arguments.scope
+        entry = memory.store(arguments.content, tags=arguments.tag, scope=scope, replaces=replaced)
+        # What it says again has ended the others before, if it does not replace them only now.
+        past = memory.history(entry.id) if entry.count == 1 or replaced else ()
+        near = () if replaced else tuple(memory.near(entry.id))
+    ends = [one for one in past if one.id in replaced or one.valid_until_ms == entry.valid_from_ms]
+    return Added(entry=entry, ended=tuple(one for one in ends if not one.is_current), near=near)
 
 
 def show(added: Added, screen: Screen) -> None:
@@ -46,6 +60,11 @@ def show(added: Added, screen: Screen) -> None:
     screen.line(f"Remembered as {entry.id}{known}.")
     for one in added.ended:
         screen.line(f"It ends {one.id}: {cut(one_line(one.content), SHOWN_CHARS)}")
+    for one in added.near:
+        screen.line(f"Near it is {one.id}: {cut(one_line(one.content), SHOWN_CHARS)}")
+    if added.near:
+        call = screen.call("memory add", "", "--replaces", added.near[0].id, entry.content)
+        screen.line(f"If it replaces one of them, say so: {call}")
     screen.line(f"Forget it with: {screen.call('memory forget', '', entry.id)}")
 
 

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from refold.display import cut, moment, one_line
 from refold.edges.commands.command import Command, Result, Screen
-from refold.edges.commands.memory import SCOPE, SHOWN_CHARS, MemoryArguments, memory_of
+from refold.edges.commands.memory import SCOPE, SHOWN_CHARS, MemoryArguments, memory_of, replacing
 from refold.edges.commands.session import Session
 from refold.memory.changes import MemoryChange
 
@@ -37,10 +37,11 @@ def show(log: Changes, screen: Screen) -> None:
 
 
 def _cells(change: MemoryChange) -> tuple[str, ...]:
-    said = f"change {change.reverts}" if change.reverts else one_line(change.content)
+    said = replacing(change.replaces) + cut(one_line(change.content), SHOWN_CHARS)
+    if change.reverts:
+        said = f"change {change.reverts}"
     what = f"({change.what})" if change.is_off else change.what
-    shown = cut(said, SHOWN_CHARS)
-    return f"{change.seq}", moment(change.at_ms), change.by, what, change.entry, shown
+    return f"{change.seq}", moment(change.at_ms), change.by, what, change.entry, said
 
 
 COMMAND = Command(
