@@ -18,7 +18,7 @@ from refold.edges.proxy import serve, supervisor
 from refold.edges.proxy.agents import bases_of, start_of
 from refold.edges.proxy.serve import Given, checked, url_of
 from refold.edges.proxy.tally import KEPT, Tally, teller
-from refold.errors import Invalid, NotFound, Unavailable
+from refold.errors import Denied, Invalid, NotFound, Unavailable
 
 URL = "http://127.0.0.1:5000"
 REFOLD = (sys.executable, "-c", "from refold.edges.cli import main; main()")
@@ -118,6 +118,39 @@ def test_the_status_of_the_agent_is_given_back(
 def test_a_program_that_is_not_there_is_not_found() -> None:
     with pytest.raises(NotFound, match="no-such-agent"):
         supervisor._run(start_of(("no-such-agent",), {}, ""), supervisor._Signals())
+
+
+@pytest.mark.parametrize(("mode", "why"), [(0o600, "Permission denied"), (0o700, "Exec format")])
+def test_a_program_that_cannot_be_run_is_said_to_be_so(mode: int, why: str, tmp_path: Path) -> None:
+    program = tmp_path / "agent"
+    program.write_bytes(b"\x7fELF")
+    program.chmod(mode)
+    with pytest.raises(Denied, match=f"agent' cannot be started: {why}"):
+        supervisor._run(start_of((str(program),), {}, ""), supervisor._Signals())
+
+
+def test_without_a_proxy_to_start_an_agent_is_started_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def never(*_: Any, **__: Any) -> Any:
+        raise AssertionError("nothing is to be started, nor waited for")
+
+    monkeypatch.setattr(supervisor, "Supervisor", never)
+    command = (sys.executable, "-c", "raise SystemExit(7)")
+    ended = supervisor.run_agent(command, None, dict(os.environ), tell=never)
+    assert ended.status == 7 and ended.tally is None
+
+
+def test_a_gateway_that_is_no_address_is_said_and_the_agent_goes_on(tmp_path: Path) -> None:
+    environ = {**os.environ, "ANTHROPIC_BASE_URL": "ftp://x"}
+    code = "import os; print(os.environ['ANTHROPIC_BASE_URL'])"
+    done = subprocess.run(
+        [*REFOLD, "run", sys.executable, "-c", code],
+        cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "ftp://x\n")
+    assert "no proxy: 'ftp://x' is not an address" in done.stderr
+    assert "does not answer" not in done.stderr and "NOT kept" in done.stderr
 
 
 # --- what a proxy is told ---
