@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -214,6 +215,22 @@ def test_a_signal_that_only_refold_is_sent_is_handed_on_and_ends_the_proxy(tmp_p
     _, told = process.communicate(timeout=30)
     assert process.returncode == 9 and "nothing was kept" in told
     assert len(below) == 2 and not any(map(is_running, below))
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGHUP"])
+def test_without_a_terminal_every_signal_goes_to_the_agent_and_nothing_is_left(
+    name: str, tmp_path: Path
+) -> None:
+    code = AGENT.replace("SIGTERM", name)
+    command = [*REFOLD, "run", sys.executable, "-c", code]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    wait_for((tmp_path / "ready").exists)
+    below = children_of(process.pid)
+    process.send_signal(getattr(signal, name))
+    process.communicate(timeout=30)
+    assert process.returncode == 9 and not any(map(is_running, below))
 
 
 def test_a_signal_before_the_agent_is_there_ends_the_proxy(tmp_path: Path) -> None:

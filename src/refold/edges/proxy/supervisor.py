@@ -214,6 +214,11 @@ def _run(start: Start, signals: _Signals) -> int:
     return status if status >= 0 else 128 - status
 
 
+# What a terminal sends to everybody in front of it: Ctrl-C and Ctrl-\\.
+_OF_TERMINALS = (signal.SIGINT, signal.SIGQUIT)
+_HANDED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
 class _Signals:
     """Signals are the agent's, as they would be without us: a terminal sends Ctrl-C to both, and
     what only we are sent is handed on. Before the agent is there, `status` says how to end."""
@@ -224,7 +229,7 @@ class _Signals:
         self._before: dict[int, _Handler] = {}
 
     def __enter__(self) -> _Signals:
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        for number in (*_OF_TERMINALS, *_HANDED_ON):
             self._before[number] = signal.signal(number, self._take)
         return self
 
@@ -235,7 +240,7 @@ class _Signals:
     def _take(self, number: int, _: object) -> None:
         if self._agent is None:
             self.status = 128 + number
-        elif number != signal.SIGINT:
+        elif number in _HANDED_ON or not _is_in_front():
             self._agent.send_signal(number)
 
     def give_to(self, agent: subprocess.Popen[bytes]) -> None:
@@ -243,3 +248,17 @@ class _Signals:
         self._agent = agent
         if self.status:
             agent.send_signal(self.status - 128)
+
+
+def _is_in_front() -> bool:
+    """Whether a terminal sends Ctrl-C to this process, and so to the agent as well."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
