@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -18,7 +19,7 @@ from refold.edges.proxy import serve, supervisor
 from refold.edges.proxy.agents import bases_of, start_of
 from refold.edges.proxy.serve import Given, checked, url_of
 from refold.edges.proxy.tally import KEPT, Tally, teller
-from refold.errors import Invalid, NotFound, Unavailable
+from refold.errors import Denied, Invalid, NotFound, Unavailable
 
 URL = "http://127.0.0.1:5000"
 REFOLD = (sys.executable, "-c", "from refold.edges.cli import main; main()")
@@ -120,6 +121,39 @@ def test_a_program_that_is_not_there_is_not_found() -> None:
         supervisor._run(start_of(("no-such-agent",), {}, ""), supervisor._Signals())
 
 
+@pytest.mark.parametrize(("mode", "why"), [(0o600, "Permission denied"), (0o700, "Exec format")])
+def test_a_program_that_cannot_be_run_is_said_to_be_so(mode: int, why: str, tmp_path: Path) -> None:
+    program = tmp_path / "agent"
+    program.write_bytes(b"\x7fELF")
+    program.chmod(mode)
+    with pytest.raises(Denied, match=f"agent' cannot be started: {why}"):
+        supervisor._run(start_of((str(program),), {}, ""), supervisor._Signals())
+
+
+def test_without_a_proxy_to_start_an_agent_is_started_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def never(*_: Any, **__: Any) -> Any:
+        raise AssertionError("nothing is to be started, nor waited for")
+
+    monkeypatch.setattr(supervisor, "Supervisor", never)
+    command = (sys.executable, "-c", "raise SystemExit(7)")
+    ended = supervisor.run_agent(command, None, dict(os.environ), tell=never)
+    assert ended.status == 7 and ended.tally is None
+
+
+def test_a_gateway_that_is_no_address_is_said_and_the_agent_goes_on(tmp_path: Path) -> None:
+    environ = {**os.environ, "ANTHROPIC_BASE_URL": "ftp://x"}
+    code = "import os; print(os.environ['ANTHROPIC_BASE_URL'])"
+    done = subprocess.run(
+        [*REFOLD, "run", sys.executable, "-c", code],
+        cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "ftp://x\n")
+    assert "no proxy: 'ftp://x' is not an address" in done.stderr
+    assert "does not answer" not in done.stderr and "NOT kept" in done.stderr
+
+
 # --- what a proxy is told ---
 
 
@@ -181,6 +215,22 @@ def test_a_signal_that_only_refold_is_sent_is_handed_on_and_ends_the_proxy(tmp_p
     _, told = process.communicate(timeout=30)
     assert process.returncode == 9 and "nothing was kept" in told
     assert len(below) == 2 and not any(map(is_running, below))
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGHUP"])
+def test_without_a_terminal_every_signal_goes_to_the_agent_and_nothing_is_left(
+    name: str, tmp_path: Path
+) -> None:
+    code = AGENT.replace("SIGTERM", name)
+    command = [*REFOLD, "run", sys.executable, "-c", code]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    wait_for((tmp_path / "ready").exists)
+    below = children_of(process.pid)
+    process.send_signal(getattr(signal, name))
+    process.communicate(timeout=30)
+    assert process.returncode == 9 and not any(map(is_running, below))
 
 
 def test_a_signal_before_the_agent_is_there_ends_the_proxy(tmp_path: Path) -> None:

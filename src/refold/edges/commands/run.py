@@ -70,14 +70,13 @@ def run(session: Session, arguments: RunArguments) -> Ran:
         window=arguments.window,
         bases=bases_of(program, os.environ),
     )
+    behind: Given | None = None
     try:
-        given = checked(given)
+        behind = checked(given)
     except RefoldError as error:
         tell(f"no proxy: {error}")
-    if arguments.tools and "gemini" in given.bases and len(given.bases) == 1:
-        tell("Gemini is passed on without refold's tools")
     with _log_file(session) as log:
-        ended = run_agent(arguments.program, given, os.environ, log=log, tell=tell)
+        ended = run_agent(arguments.program, behind, os.environ, log=log, tell=tell)
     ran = _ran(program, given.store, ended)
     if ended.status:
         if session.screen is not None:

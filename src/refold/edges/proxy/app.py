@@ -36,13 +36,7 @@ from refold.edges.proxy.route import Target, target_of
 from refold.edges.proxy.savings import line_text
 from refold.edges.proxy.tally import KEPT, Told, place_of, reason_of
 from refold.edges.proxy.thinking import is_refused, without_thinking
-from refold.edges.proxy.upstream import (
-    Answer,
-    Content,
-    Upstream,
-    readable,
-    unpacked,
-)
+from refold.edges.proxy.upstream import Answer, Content, Upstream, readable, unpacked
 from refold.edges.proxy.usage import UsageReader
 from refold.errors import RefoldError, Unavailable
 
@@ -207,7 +201,6 @@ class Proxy:
             await self._relay(call, response, send)
 
     async def _sent(self, call: Call) -> Answer:
-        place = self._upstream.address(call.target.provider)
         headers, taken = call.headers, call.taken
         if taken is not None:
             headers = with_headers(readable(headers), taken.headers)
@@ -216,10 +209,15 @@ class Proxy:
             return await self._upstream.send(
                 call.method, call.target, call.query, headers, call.content
             )
-        except httpx.TimeoutException as error:
-            raise Refused("slow", f"{place} did not answer in time") from error
         except httpx.HTTPError as error:
-            raise Refused("upstream", f"{place}: {type(error).__name__}") from error
+            raise self._unanswered(call, error) from error
+
+    def _unanswered(self, call: Call, error: httpx.HTTPError) -> Refused:
+        """What a client is told that has nothing of the provider's."""
+        place = self._upstream.address(call.target.provider)
+        if isinstance(error, httpx.TimeoutException):
+            return Refused("slow", f"{place} did not answer in time")
+        return Refused("upstream", f"{place}: {type(error).__name__}")
 
     async def _relay(self, call: Call, response: Answer, send: Send) -> None:
         """Passes an answer on as it comes; what it was billed is read on the way."""
@@ -260,6 +258,8 @@ class Proxy:
         try:
             await rounds.relay(response)
         except httpx.HTTPError as error:
+            if not rounds.has_begun:
+                raise self._unanswered(call, error) from error
             raise CutOff(type(error).__name__) from None
         finally:
             finish()

@@ -25,10 +25,11 @@ from typing import IO
 import msgspec
 from msgspec import Struct
 
+from refold.checked import quoted
 from refold.edges.proxy.agents import Start, start_of
 from refold.edges.proxy.serve import GIVEN, Given, listen
 from refold.edges.proxy.tally import Tally
-from refold.errors import NotFound, RefoldError
+from refold.errors import Denied, NotFound, RefoldError
 
 READY_PATH, READY_S, ASK_S = "/refold/ready", 20.0, 1.0
 RESTARTS_MAX = 5  # deaths after which a proxy is replaced by one that only passes on
@@ -156,15 +157,16 @@ class Ended(Struct, frozen=True, kw_only=True):
 
 def run_agent(
     command: tuple[str, ...],
-    given: Given,
+    given: Given | None,
     environ: Mapping[str, str],
     *,
     log: IO[bytes] | int = subprocess.DEVNULL,
     tell: Tell,
 ) -> Ended:
-    """Runs an agent behind a proxy of its own, or without one if that does not answer."""
+    """Runs an agent behind a proxy of its own; without one if that does not answer, or none is
+    given."""
     with _Signals() as signals:
-        supervisor = _started(given, log, tell, signals)
+        supervisor = None if given is None else _started(given, log, tell, signals)
         try:
             url = supervisor.url if supervisor is not None else ""
             status = signals.status or _run(start_of(command, environ, url), signals)
@@ -204,9 +206,17 @@ def _run(start: Start, signals: _Signals) -> int:
     except FileNotFoundError as error:
         said = f"there is no program {start.command[0]!r}"
         raise NotFound(said, hint="install it, or name it by its path") from error
+    except OSError as error:
+        said = f"{quoted(start.command[0])} cannot be started: {error.strerror or error}"
+        raise Denied(said, hint="name a program that you may run") from error
     signals.give_to(process)
     status = process.wait()
     return status if status >= 0 else 128 - status
+
+
+# What a terminal sends to everybody in front of it: Ctrl-C and Ctrl-\\.
+_OF_TERMINALS = (signal.SIGINT, signal.SIGQUIT)
+_HANDED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class _Signals:
@@ -219,7 +229,7 @@ class _Signals:
         self._before: dict[int, _Handler] = {}
 
     def __enter__(self) -> _Signals:
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        for number in (*_OF_TERMINALS, *_HANDED_ON):
             self._before[number] = signal.signal(number, self._take)
         return self
 
@@ -230,7 +240,7 @@ class _Signals:
     def _take(self, number: int, _: object) -> None:
         if self._agent is None:
             self.status = 128 + number
-        elif number != signal.SIGINT:
+        elif number in _HANDED_ON or not _is_in_front():
             self._agent.send_signal(number)
 
     def give_to(self, agent: subprocess.Popen[bytes]) -> None:
@@ -238,3 +248,17 @@ class _Signals:
         self._agent = agent
         if self.status:
             agent.send_signal(self.status - 128)
+
+
+def _is_in_front() -> bool:
+    """Whether a terminal sends Ctrl-C to this process, and so to the agent as well."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)

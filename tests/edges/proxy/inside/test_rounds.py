@@ -476,3 +476,24 @@ def test_an_answer_that_comes_back_without_its_thinking_keeps_what_was_said_insi
     said = json.dumps(provider.last["messages"])
     assert "o1" in said and "Found." in said and "thinking" not in said
     assert names(provider.last) == OWN | {"read"}
+
+
+class Cut(Provider):
+    """Ends in the middle of its answer."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"100")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"{", "more_body": True})
+        raise httpx.RemoteProtocolError("peer closed connection")
+
+
+def test_an_answer_that_is_cut_off_before_the_client_has_any_of_it_is_an_error_it_can_read() -> (
+    None
+):
+    async def work(running: Running) -> httpx.Response:
+        return await running.messages(BEGIN)
+
+    answered = with_proxy(work, tools=True, provider=Cut())
+    assert answered.status_code == 502
+    assert answered.json()["error"]["type"] == "refold_upstream"

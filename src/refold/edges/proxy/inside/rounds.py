@@ -85,6 +85,11 @@ class Rounds:
         self._has_called = False  # one of ours
         self.readers: list[UsageReader] = []  # of what each round was billed
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the client has anything of its answer."""
+        return self._client.has_begun
+
     async def relay(self, answer: Answer) -> None:
         """Hands the client its answer."""
         while True:
