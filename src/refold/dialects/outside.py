@@ -44,7 +44,7 @@ def plain(value: Any, depth: int = 1) -> Any:
 def _plain_items(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
     items: dict[str, Any] = {}
     for key, item in _entries(value):
-        if not isinstance(key, str):
+        if type(key) is not str and not isinstance(key, str):
             raise Invalid(f"the key {shown(key)} is not text", hint="JSON objects have text keys")
         kind = type(item)
         is_bare = kind is str or item is None or kind is bool or kind is int
@@ -305,7 +305,7 @@ def refused(what: str, value: Any, accepted: str) -> Invalid:
 def text_in(fields: Mapping[Any, Any], key: str) -> str:
     """A text field, or nothing."""
     value = fields.get(key)
-    return value if isinstance(value, str) else ""
+    return value if type(value) is str or isinstance(value, str) else ""
 
 
 def count_in(fields: Any, key: str) -> int:

@@ -20,7 +20,7 @@ from refold.stores.protocol import Store
 
 USUAL = "refold"  # what lies beside a database of this name has no name before its own
 _BESIDE = (
-    r"artifacts|(index|fronts|memory)\.db([-.].*)?|memory\.chroma|proxy\.log.*"
+    r"artifacts|imports|(index|fronts|memory)\.db([-.].*)?|memory\.chroma|proxy\.log.*"
     r"|sync\.(json|lock).*|sync-(moves|encrypted)\..*|(.+\.)?damaged-\d.*"
 )
 

@@ -12,7 +12,7 @@ from refold.config import Config
 from refold.edges.importers import importer, unchanged
 from refold.edges.importers.importer import import_file
 from refold.engine.context import Context
-from refold.stores import open_store
+from refold.stores import open_store, own_paths
 from refold.stores.protocol import Store
 from tests.edges.importers import transcripts
 from tests.edges.importers.test_importing import CLAUDE, texts
@@ -142,3 +142,10 @@ def test_another_id_and_another_store_are_another_import(
     import_file(open_store(f"files:{tmp_path}/elsewhere"), Config(), file)
     import_file(open_store("memory:"), Config(), file)
     assert len(reads) == 4
+
+
+def test_what_is_kept_belongs_to_the_store(store: Store, file: Path, reads: list[Path]) -> None:
+    """No model may write there by the tools of a chat."""
+    import_file(store, Config(), file)
+    [kept] = Path(store.derived_path("imports") or "").iterdir()
+    assert str(kept) in own_paths(store)

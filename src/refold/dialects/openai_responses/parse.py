@@ -219,6 +219,8 @@ def _placed_answer(items: list[Item]) -> Placed:
 
 def _paired(items: list[Item]) -> set[int]:
     """Where the calls stand that the same response answers, and their outputs."""
+    if len(items) == 1:
+        return set()
     waiting: dict[tuple[str, str], int] = {}
     paired: set[int] = set()
     for index, item in enumerate(items):

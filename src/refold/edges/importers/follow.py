@@ -145,6 +145,8 @@ class Follower:
         """The place that an entry has, if the log went the same way. Of one that was erased,
         nothing is left but its time and its size: it is not brought back."""
         at = self._at
+        if at == len(self._places):
+            return None
         while at < len(self._places) and not self._places[at].key:
             at += 1
         erased = self._places[self._at : at]

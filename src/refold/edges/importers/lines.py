@@ -210,12 +210,12 @@ def told(entries: Iterator[Entry], where: Where) -> Iterator[Entry]:
 def happened(value: Any) -> int | None:
     """A time as files have it: ISO 8601, or seconds or milliseconds since 1970. None if it is
     neither."""
-    if isinstance(value, str):
+    if type(value) is str:
         try:
             value = datetime.fromisoformat(value).timestamp()
         except (ValueError, OverflowError, OSError):
             return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+    elif (type(value) is not int and type(value) is not float) or value != value:
         return None
     ms = value if value > 1e11 else value * 1_000
     return round(ms) if 0 <= ms <= HAPPENED_MS_MAX else None

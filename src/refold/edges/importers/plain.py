@@ -46,8 +46,10 @@ def entry_of(
     """What a message of a list says, under a key of its place and its content: the line as it
     stands, where it has one of its own."""
     key = f"{place}:{digest(raw or msgspec.json.encode(value))}"
-    times = (happened(value[name]) for name in _TIMES if name in value)
-    at_ms = next((ms for ms in times if ms is not None), None)
+    at_ms = None
+    for name in _TIMES:
+        if name in value and (at_ms := happened(value[name])) is not None:
+            break
     message = normal(value)
     if value.get("compact_summary") is True and isinstance(message.get("content"), str):
         text = message["content"]

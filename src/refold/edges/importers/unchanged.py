@@ -134,9 +134,13 @@ def _state_of(path: Path) -> _State | None:
 
 def _write(place: Path, content: bytes) -> None:
     """Puts a file in its place, whole, for its owner alone."""
-    place.parent.mkdir(mode=0o700, exist_ok=True)
-    beside = place.with_name(f"{place.name}.{os.getpid()}")
-    beside.unlink(missing_ok=True)
-    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+    beside = f"{place}.{os.getpid()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    try:
+        made = os.open(beside, flags, 0o600)
+    except FileNotFoundError:
+        os.mkdir(place.parent, 0o700)
+        made = os.open(beside, flags, 0o600)
+    with open(made, "wb") as file:
         file.write(content)
-    beside.replace(place)
+    os.replace(beside, place)
