@@ -161,6 +161,8 @@ CALLS: dict[str, dict[str, Any]] = {
     "memory.accept": {"id": "mem-0"},
     "memory.reject": {"id": "mem-0"},
     "memory.ids": {"beginning": "mem-"},
+    "memory.near": {"id": "mem-0"},
+    "memory.known_of": {"sentences": ["x"]},
     "memory.list": {},
     "memory.history": {"id": "mem-0"},
     "memory.reindex": {},

@@ -28,8 +28,7 @@ class RememberArguments(Struct, forbid_unknown_fields=True, kw_only=True):
     tags: Annotated[list[str], Meta(description="A few words to sort it by.")] = []
     scope: ToolScope = "project"
     replaces: Annotated[
-        list[str],
-        Meta(description="Ids (mem-...) of facts that are true no longer, now that this is."),
+        list[str], Meta(description="mem-... of facts that have changed to this.")
     ] = []
 
 
@@ -43,8 +42,7 @@ class ForgetArguments(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 ABOUT = {
-    "remember": "Keep a fact for later conversations: a decision, a preference, a place, a name. "
-    "If it has changed, name what it replaces.",
+    "remember": "Keep a fact for later conversations: a decision, a preference, a place, a name.",
     "recall": "Find what was remembered in earlier conversations, with the ids for forget.",
     "forget": "Erase a remembered fact for good, when the user wants that.",
 }

@@ -1,4 +1,4 @@
-"""A memory that is open: its scopes, its lock, how an entry is written, what is told, and the end.
+"""A memory that is open: its scopes, its lock, how an entry is written, and what is told.
 What can be asked of it is in `semantic`. Neighbours: `scopes`, `journal`.
 """
 
@@ -7,8 +7,6 @@ from __future__ import annotations
 import builtins
 import threading
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Self
 
 from refold.core.model import Memory
 from refold.errors import Invalid
@@ -47,31 +45,6 @@ class OpenMemory:
         )
         self.scope = self._scopes.own
         self._lock = threading.RLock()
-
-    def is_empty(self) -> bool:
-        """Whether nothing was ever stored in the scopes that are looked at."""
-        with self._lock:
-            return all(journal.is_empty() for journal in self._scopes.looked_at())
-
-    # --- the end ---
-
-    def close(self) -> None:
-        """Lets go of the index and the stores. Closing twice is fine."""
-        with self._lock:
-            self._scopes.close()
-            if self._owns_store:
-                self._store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # --- writing ---
 

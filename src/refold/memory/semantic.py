@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
+from types import TracebackType
 from typing import Any
 
 from refold.checked import checked
@@ -350,6 +351,31 @@ class SemanticMemory(OpenMemory):
                 finder.rebuild(logs, progress or (lambda done, total: None))
             for journal in journals:  # bookmarks were in the index that is gone
                 journal.keep_bookmark(self._scopes.finder(journal))
+
+    def is_empty(self) -> bool:
+        """Whether nothing was ever stored in the scopes that are looked at."""
+        with self._lock:
+            return all(journal.is_empty() for journal in self._scopes.looked_at())
+
+    # --- the end ---
+
+    def close(self) -> None:
+        """Lets go of the index and the stores. Closing twice is fine."""
+        with self._lock:
+            self._scopes.close()
+            if self._owns_store:
+                self._store.close()
+
+    def __enter__(self) -> SemanticMemory:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
 
 def _entry(journal: Journal, run: Run) -> MemoryEntry:

@@ -141,12 +141,10 @@ class Answers:
             str, Field(description="project: for all work here; user: everywhere.")
         ] = "project",
         replaces: Annotated[
-            list[str],
-            Field(description="Ids (mem-...) of facts that are true no longer, now that this is."),
+            list[str], Field(description="mem-... of facts that have changed to this.")
         ] = [],  # noqa: B006
     ) -> str:
-        """Keep a fact for later conversations: a decision, a preference, a place, a name. If it has
-        changed, name what it replaces."""
+        """Keep a fact for later conversations: a decision, a preference, a place, a name."""
         given = RememberArguments(content=content, tags=tags, scope=scope, replaces=replaces)
         with self._memory(writes=True) as memory:
             return memory.remember(given)
