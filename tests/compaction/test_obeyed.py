@@ -179,3 +179,17 @@ def test_a_long_text_of_a_user_is_read_whole_and_its_sections_are_not() -> None:
     say(context, "user", "Go on.")
     context.request()
     assert "never say this line" not in str(context.request())
+
+
+@pytest.mark.parametrize("break_", ["\n", "\r\n", "\u2028", "\x0c"])
+def test_words_that_were_typed_are_known_in_any_dress(break_: str) -> None:
+    """Colours of a terminal and breaks of any kind do not make a user's words somebody else's."""
+    context = opened(20_000, reserve_tokens=0)
+    say(context, "user", "Hello.")
+    points = [f"\x1b[31mpoint {n}\x1b[0m: the door opens at noon, {n}." for n in range(60)]
+    say(context, "user", break_.join(points))
+    read_files(context, 0, 60)
+    say(context, "user", "Go on.")
+    context.compact(target=3_000)
+    page = str(context.request())
+    assert [n for n in range(60) if f"opens at noon, {n}." not in page] == []

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from refold.core.laws import is_request
 from refold.core.model import Message, Quote, Slot, Span, Thinking, ToolCall, ToolResult
 from refold.core.shortened import text_of
+from refold.display import without_colors
 from refold.ledger.arguments import arguments_of, command_of, paths_of
 from refold.ledger.sentences import own_text
 from refold.ledger.todos import stateless
@@ -169,7 +170,7 @@ def chars_of(passages: Iterable[Passage]) -> int:
 
 def _typed_numbers(lines: Sequence[str], own: str) -> Sequence[int]:
     """The numbers of the lines that are the user's own words, and not put there by the agent."""
-    said = {line.strip() for line in own.splitlines()}
+    said = {line.strip() for line in without_colors(own).splitlines()}
     return [at for at, line in enumerate(lines) if line in said]
 
 
