@@ -148,11 +148,12 @@ def _warm_up(agent: Agent) -> None:
     agent.upstream.requests.clear()
 
 
+_TEXT = (Path(__file__).parents[1] / "ARCHITECTURE.md").read_text(encoding="utf-8")
 _ITEMS = [
     one
     for number in range(3)
     for one in (
-        {"role": "user", "content": f"Say {number}."},
+        {"role": "user", "content": f"{number}: {_TEXT}"},
         {
             "type": "message",
             "role": "assistant",
