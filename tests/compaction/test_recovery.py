@@ -6,15 +6,18 @@ import json
 import threading
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import refold
 from refold import dialects
 from refold.compaction.hooks import Veto
+from refold.compaction.recovery import as_counted
 from refold.errors import OverBudget
 from refold.writer.asker import Answer
 from tests.refusals import APIStatusError, Provider, anthropic, openai
 from tests.scripted import heard_by
-from tests.turns import opened_in_characters, talk, worked
+from tests.turns import call, opened_in_characters, talk, worked
 
 LINE = "a line of output that is long enough to count for something\n"
 
@@ -234,3 +237,43 @@ def test_a_refusal_without_numbers_keeps_about_a_quarter():
     before = context.stats().current
     assert context.recover(Exception("context_length_exceeded"))
     assert 0.15 * before < context.stats().current <= 0.26 * before
+
+
+@given(
+    counted=st.integers(min_value=1, max_value=300_000),
+    share=st.floats(min_value=1.0, max_value=6.0),
+    limit=st.integers(min_value=1_000, max_value=300_000),
+)
+def test_a_limit_in_our_tokens_is_within_the_providers_and_never_next_to_nothing(
+    counted: int, share: float, limit: int
+):
+    stated = int(counted * share)
+    ours = as_counted(limit, counted, stated)
+    by_share = limit * counted // max(stated, counted)
+    assert by_share // 2 <= ours <= by_share
+    if limit - (stated - counted) >= by_share // 2:  # what is not counted is beside the page
+        assert ours + stated - counted <= limit
+
+
+@pytest.mark.parametrize("more", [1.02, 1.2, 1.5, 2.0, 3.0])
+def test_a_page_that_the_provider_counts_higher_keeps_its_request(more: float):
+    """We believed that it fits: what was stated says by how much that is wrong."""
+    context = opened_in_characters(window=20_000, config={"reserve_tokens": 0})
+    context.append({"role": "user", "content": "Repair login_form.py, please. " * 20})
+    for number in range(12):
+        context.append(call(number))
+        context.append_result(f"c{number}", LINE * 16)
+    context.request("openai_chat")
+    context.record(usage={"input_tokens": context.stats().current, "output_tokens": 1})
+    context.append(call(99))
+    context.append_result("c99", LINE * 60)
+    sent = context.request("openai_chat")
+    current = context.stats().current
+    stated = round(current * more)
+    text = f"prompt is too long: {stated} tokens > {round(stated / 1.01)} maximum"
+    assert context.recover({"status_code": 400, "body": text})
+    after = context.request("openai_chat")
+    assert dialects.dialect("openai_chat").check(after) == []
+    assert sent["messages"][0] in after["messages"]
+    assert context.stats().current < current
+    assert after["messages"][-1]["content"].count(LINE) > 2

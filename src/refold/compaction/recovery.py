@@ -110,24 +110,29 @@ def _job(
 
 def _strong_budget(state: Fold, budget: Budget, overflow: Overflow, *, shown: int) -> Budget:
     """The budget of the reduction. Its trigger is its target, so that no rung is spared. Its hard
-    limit is the one learnt; where by our own estimate the page would have fitted, the estimate is
-    wrong, and only a quarter is risked."""
+    limit is the one learnt, in tokens as we count them; where by our own estimate the page would
+    have fitted and nobody says how wrong that is, only a quarter is risked."""
     current = current_tokens(state, budget.factor)
-    margin = _margin(overflow, current, is_current=shown == state.head and state.tokens > 0)
-    full = max(1, min(current, budget.input_max) - margin)
+    stated = overflow.tokens if shown == state.head and state.tokens > 0 else None
+    full = max(1, min(current, as_counted(budget.input_max, current, stated or 0)))
     hard = full
-    if overflow.limit is None or current <= budget.input_max:
-        hard = max(1, min(full, current // KEPT_SHARE - margin))
+    if overflow.limit is None or (not stated and current <= budget.input_max):
+        hard = max(1, min(full, current // KEPT_SHARE))
     fixed = min(hard, round(untouched_tokens(state.view()) * budget.factor))
     target = min(hard, fixed + (full - fixed) // KEPT_SHARE)
     return replace(budget, reserve=budget.window - hard, compact_at=target)
 
 
-def _margin(overflow: Overflow, current: int, *, is_current: bool) -> int:
-    """The tokens by which the refused page was larger than we still believe."""
-    if not overflow.tokens or not is_current:
-        return 0
-    return max(0, overflow.tokens - current)
+def as_counted(limit: int, current: int, stated: int) -> int:
+    """A limit of the provider's in our tokens, for a page that we count as `current` and the
+    provider as `stated`. Either each token is too small by the same share, or something beside the
+    page is not counted at all: the smaller of the two, unless the latter would leave nearly
+    nothing."""
+    if stated <= current:
+        return limit
+    by_share = limit * current // stated
+    beside = limit - (stated - current)
+    return min(by_share, max(beside, by_share // 2))
 
 
 def _notice(receipt: Receipt, overflow: Overflow, budget: Budget) -> Notice:
