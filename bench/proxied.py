@@ -1,5 +1,6 @@
 """What the proxy sends, without HTTP: a client that repeats its whole list at every call, handed to
-the proxy's observer, and the provider's usage back.
+the proxy's observer, and the provider's usage back. A provider that counts more than the budget refuses the call, as
+real ones do, and the proxy makes room once.
 
 As a policy it stands beside the library in the measure of `fidelity`: the same sessions, budgets
 and needs, once held by the caller's own `Context` and once behind a base URL. Neighbours: `talks`
@@ -16,7 +17,7 @@ import refold
 from bench.sessions import Message, tokens_of_all
 from bench.talks import MessagesTalk, Talk, spoken
 from refold.core.model import Usage
-from refold.edges.proxy.book import Book, Folding
+from refold.edges.proxy.book import RHYTHM_FROM, Book, Folding
 from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.observer import Observer, Taken
 from refold.edges.proxy.route import target_of
@@ -41,6 +42,16 @@ class Passage:
             return body
         return self._taken.body
 
+    def sent_again(self, tokens: int, limit: int) -> bytes | None:
+        """What goes up after the provider refused so many tokens; None if nothing helps."""
+        if self._taken is None:
+            return None
+        says = f"prompt is too long: {tokens} tokens > {limit} maximum"
+        error = {"type": "invalid_request_error", "message": says}
+        answer = msgspec.json.encode({"type": "error", "error": error})
+        self._taken = self._observer.recover(self._taken, 400, answer)
+        return None if self._taken is None else self._taken.body
+
     def answered(self, tokens: int) -> None:
         """The provider answered, and billed so many tokens for what went up."""
         if self._taken is not None and self._taken.held is not None:
@@ -55,18 +66,27 @@ class Proxied:
     """The proxy as a policy: each turn's list goes in, and what is sent for it is the prompt."""
 
     def __init__(self, **config: Any) -> None:
-        self.config = {"reserve_tokens": 0, **config}
+        self.config = config
 
     def start(self, budget: int) -> None:
+        """A large window is one below the model's own; of a small one, too, all is for the list,
+        as it is for the library."""
+        self.budget = budget
+        usual = {} if budget >= RHYTHM_FROM else {"reserve_tokens": 0}
         self.talk: Talk = MessagesTalk()
-        self.passage = Passage(self.talk.path, budget, **self.config)
+        self.passage = Passage(self.talk.path, budget, **{**usual, **self.config})
 
     def observe(self, message: Message) -> None:
         self.talk.take(message)
 
     def prompt(self) -> list[Message]:
-        body = msgspec.json.decode(self.passage.sent(self.talk.body()))
-        messages = [said for wire in body["messages"] for said in spoken(wire)]
-        prompt = [*self.talk.system, *messages]
+        prompt = self._said(self.passage.sent(self.talk.body()))
+        tokens = tokens_of_all(prompt)
+        if tokens > self.budget and (again := self.passage.sent_again(tokens, self.budget)):
+            prompt = self._said(again)
         self.passage.answered(tokens_of_all(prompt))
         return prompt
+
+    def _said(self, body: bytes) -> list[Message]:
+        wires = msgspec.json.decode(body)["messages"]
+        return [*self.talk.system, *(said for wire in wires for said in spoken(wire))]

@@ -21,7 +21,7 @@ NUMBERS = (
     "artifacts_days", "artifacts_bytes", "artifacts_count", "tokens_cap", "keep_recent",
     "writer_wait_s", "native_wait_s", "reserve_tokens", "output_tokens", "offload_tokens",
     "messages_cap", "checkpoint_every", "cache_marks", "cache_life_s", "memory_tokens",
-    "memory_entries",
+    "memory_entries", "compact_every",
 )  # fmt: skip
 
 MODELS = "models"
@@ -86,6 +86,8 @@ class Config(
     critical_ratio: float = 0.95
     # Where a compaction aims, as a share of the way from the fixed part of the page to the trigger.
     target_ratio: float = 0.5
+    # Answers that come between two automatic compactions at least, as long as the page fits.
+    compact_every: int = 0
     # Messages at the end of the page that every strategy leaves alone; a gist as far as they leave
     # more than half of its room.
     keep_recent: int = 10

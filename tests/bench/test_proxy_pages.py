@@ -69,6 +69,16 @@ def test_the_proxy_is_measured_like_the_library() -> None:
     assert proxy.cost < 1
 
 
+def test_what_the_provider_counts_over_the_budget_is_made_to_fit_and_the_request_stays() -> None:
+    """Where its count is far from ours, as of runs of spaces."""
+    messages = session(30)
+    picture = "".join(f" src/part_{n}.py {' ' * 90} | {n} {'+-' * 20}\n" for n in range(60))
+    for number in (20, 40, 50):
+        messages[number + 1] = {**messages[number + 1], "content": picture[: 120 * number]}
+    score = replay(messages, 4_000, POLICIES)["proxy"]
+    assert not score.bill.faults
+
+
 def test_a_prompt_of_the_proxy_says_what_its_system_prompt_says() -> None:
     proxied = Proxied()
     proxied.start(60_000)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from refold.compaction.trigger import answers
 from refold.errors import OverBudget
 from tests.scripted import heard_by
 from tests.turns import call, checked, names, opened_in_characters, talk
@@ -109,3 +110,48 @@ def test_a_message_cap_takes_off_the_oldest_and_leaves_the_others(
             newest = sorted(before)[-len(after) + 3 :]  # beside the opening
             assert set(newest) <= {slot.seq for slot in after}
             return
+
+
+def compactions(every: int, *, size: int, turns: int) -> tuple[list[int], int]:
+    """The answers before which a page was compacted, and the largest page that was sent."""
+    ratios = {"warn_ratio": 0.5, "compact_ratio": 0.6, "target_ratio": 0.4, "reserve_tokens": 0}
+    config = {**ratios, "compact_every": every}
+    context = opened_in_characters(window=20_000, config=config)
+    heard, found, largest = heard_by(context), list[int](), 0
+    for n in range(turns):
+        context.append({"role": "user", "content": f"question {n} " + "q" * size})
+        before = names(heard).count("compaction-complete")
+        context.request("openai_chat")
+        largest = max(largest, context.stats().current)
+        if names(heard).count("compaction-complete") > before:
+            found.append(n)
+        context.append({"role": "assistant", "content": f"answer {n}"})
+    return found, largest
+
+
+def test_a_page_that_fits_is_not_compacted_twice_within_so_many_answers():
+    often, small = compactions(0, size=1_500, turns=60)
+    rarely, large = compactions(40, size=1_500, turns=60)
+    assert len(rarely) < len(often)
+    assert rarely[0] == often[0]  # the first is as ever
+    assert small <= 12_500 < large <= 20_000
+
+
+@given(
+    every=st.integers(min_value=0, max_value=50),
+    size=st.integers(min_value=100, max_value=8_000),
+)
+@settings(max_examples=15, deadline=None)
+def test_however_long_a_compaction_waits_the_page_fits(every: int, size: int):
+    _, largest = compactions(every, size=size, turns=20)
+    assert largest <= 20_000
+
+
+def test_messages_in_a_row_are_one_answer():
+    context = opened_in_characters()
+    said = ("user", "assistant", "assistant", "user", "assistant", "user", "assistant")
+    for number, role in enumerate(said):
+        context.append({"role": role, "content": f"{role} {number}"})
+    slots = context.view.slots
+    assert [answers(slots[:count]) for count in range(8)] == [0, 0, 1, 1, 1, 2, 2, 3]
+    assert answers(slots[1:]) == 3

@@ -2,15 +2,16 @@
 has forgotten the page; under a condition of `compact_when`; when the model asked for it (`wish`);
 at a strategy's own trigger; or when there are too many messages.
 
-Two pauses hold it back while the page still fits: right after a compaction, and for longer after an
-undo. A page that does not fit after an undo is not compacted again; only its oldest messages leave.
-Everything follows from the log, the budget, the configuration and the time. Neighbours:
-`compactor` acts, `planning` says what is done.
+Two pauses hold it back while the page still fits: right after a compaction, which `compact_every`
+makes longer, and for longer after an undo. A page that does not fit after an undo is not compacted
+again; only its oldest messages leave. Everything follows from the log, the budget, the
+configuration and the time. Neighbours: `compactor` acts, `planning` says what is done.
 """
 
 from __future__ import annotations
 
-from itertools import chain, islice
+from collections.abc import Sequence
+from itertools import chain, islice, pairwise
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -20,7 +21,7 @@ from refold.config import Config, When
 from refold.core.budget import Budget, current_tokens
 from refold.core.fold import Fold
 from refold.core.laws import results_of
-from refold.core.model import BY_HAND, MADE_ROOM
+from refold.core.model import BY_HAND, MADE_ROOM, Slot
 from refold.strategies.brief import Ages
 from refold.strategies.hide import oldest_units
 
@@ -69,7 +70,7 @@ def due(state: Fold, budget: Budget, config: Config, moment: Moment) -> Due:
     why = cause(state, budget, config, moment)
     if why in ("", "crowded", "asked"):
         return "yes" if why else "no"
-    pause = _pause(state, budget)
+    pause = _pause(state, budget, config)
     if current_tokens(state, budget.factor) <= budget.input_max:
         return pause
     return "room" if pause == "undone" else "yes"
@@ -111,17 +112,25 @@ def _oldest_age_s(state: Fold, moment: Moment) -> float:
     return moment.ages([oldest]).get(oldest, 0) / 1_000 if oldest else 0.0
 
 
-def _pause(state: Fold, budget: Budget) -> Due:
+def _pause(state: Fold, budget: Budget, config: Config) -> Due:
     """Whether enough has come since the last batch, undo or restore."""
     last, batch = last_change(state)
     if not last:
         return "yes"
-    grown = sum(slot.tokens for slot in reversed(state.slots) if slot.seq > last)
+    new = [slot for slot in state.slots if slot.seq > last]
+    grown = sum(slot.tokens for slot in new)
     if not batch and grown < PAUSE_RATIO * budget.window:
         return "undone"
-    if batch and grown < GROWTH_RATIO * budget.window:
+    is_early = config.compact_every > 0 and answers(new) < config.compact_every
+    if batch and (is_early or grown < GROWTH_RATIO * budget.window):
         return "recent"
     return "yes"
+
+
+def answers(slots: Sequence[Slot]) -> int:
+    """How many answers these are; one may be several messages in a row."""
+    said = [slot.message.role == "assistant" for slot in slots]
+    return said[:1].count(True) + sum(now and not before for before, now in pairwise(said))
 
 
 def last_change(state: Fold) -> tuple[int, str]:

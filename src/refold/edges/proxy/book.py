@@ -17,7 +17,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from itertools import count
+from itertools import chain, count
 from typing import Any
 
 from msgspec import Struct
@@ -26,6 +26,7 @@ import refold
 from refold.artifacts.intake import whole_tokens
 from refold.config import NUMBER_MAX
 from refold.conversations.recognition import recognise
+from refold.core.budget import RESERVE_MAX
 from refold.core.model import NATIVE
 from refold.edges.proxy.beginning import (
     TAG,
@@ -57,6 +58,19 @@ log = logging.getLogger("refold.proxy")
 # Others bind an item to the reasoning before it: of these, only the renderer knows what may stay.
 BINDING = frozenset({"anthropic"})
 _NUMBERS = count()
+# A window that is smaller than the model's is a wish, not a limit: what is sent may fill it, and
+# the answer has room above it. An agent that reads much at once would fill the page every few
+# calls, and each compaction costs the front: the next one is left until the page is full. Then it
+# goes further. In a small window a gist needs all the room there is.
+RHYTHM_FROM = 40_000  # tokens
+RHYTHM: dict[str, Any] = {
+    "reserve_tokens": 0,
+    "warn_ratio": 0.66,
+    "compact_ratio": 0.75,
+    "target_ratio": 0.4,
+    "compact_every": 30,
+}
+RHYTHM_NAMES = frozenset({*RHYTHM, "critical_ratio", "tokens_cap"})
 AMENDED_MAX = 2  # a difference in the last two messages is an amendment: see `engine.mirror`
 
 
@@ -291,6 +305,7 @@ class Book:
         ladder = loaded(given)[0].ladder
         asks = {"ladder": tuple(dict.fromkeys((NATIVE, *ladder)))} if self.folding.native else {}
         return {
+            **self._rhythm(asked),
             **given,
             **asks,
             "dialect": asked.dialect,
@@ -299,6 +314,18 @@ class Book:
             "alternate_roles": False,
             "offload_tokens": self._large_tokens(asked) if offloads else NUMBER_MAX,
         }
+
+    def _rhythm(self, asked: Asked) -> dict[str, Any]:
+        """When a compaction comes, and how far it goes, if the user says nothing of it and the
+        model has room for an answer beside the window that the user chose."""
+        window, info = self.folding.window, model_info(asked.model or None)
+        if window is None or not info.known or window < RHYTHM_FROM:
+            return {}
+        if window + min(info.output or RESERVE_MAX, RESERVE_MAX) > info.window:
+            return {}
+        config, origins = loaded(self.folding.config)
+        said = chain(origins, *config.models.values())
+        return {} if any(name in RHYTHM_NAMES for name in said) else RHYTHM
 
     def _large_tokens(self, asked: Asked) -> int:
         """The size from which a result is a stub at its first send: as the user says, else as in
