@@ -17,7 +17,8 @@ import refold
 from bench.sessions import Message, tokens_of_all
 from bench.talks import MessagesTalk, Talk, spoken
 from refold.core.model import Usage
-from refold.edges.proxy.book import RHYTHM_FROM, Book, Folding
+from refold.edges.proxy.book import Book
+from refold.edges.proxy.folding import WISH_FROM, Folding
 from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.observer import Observer, Taken
 from refold.edges.proxy.route import target_of
@@ -72,7 +73,7 @@ class Proxied:
         """A large window is one below the model's own; of a small one, too, all is for the list,
         as it is for the library."""
         self.budget = budget
-        usual = {} if budget >= RHYTHM_FROM else {"reserve_tokens": 0}
+        usual = {} if budget >= WISH_FROM else {"reserve_tokens": 0}
         self.talk: Talk = MessagesTalk()
         self.passage = Passage(self.talk.path, budget, **{**usual, **self.config})
 

@@ -89,6 +89,10 @@ def run(data: Path | None, limit: int = ALL) -> list[Table] | str:
     money = [f"${one.cost:.2f}, ${one.saved:.2f} saved" for one in (claude, codex)]
     table.add("billed, by the upstream's usage", *money, "", "")
     table.note(
+        "Lists that fit go up as they came: no proxy can send a smaller share than theirs without "
+        "taking from an agent what it has room for."
+    )
+    table.note(
         "The goal of the CPU is 5 ms and three decodings of the body, for either agent; what is "
         "loaded late was loaded before."
     )

@@ -12,7 +12,8 @@ import httpx
 
 import refold
 from refold.edges.proxy.app import Proxy
-from refold.edges.proxy.book import Book, Folding
+from refold.edges.proxy.book import Book
+from refold.edges.proxy.folding import Folding
 from refold.edges.proxy.gate import Gate
 from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.observer import Observer

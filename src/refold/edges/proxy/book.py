@@ -17,17 +17,10 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from itertools import chain, count
-from typing import Any
-
-from msgspec import Struct
+from itertools import count
 
 import refold
-from refold.artifacts.intake import whole_tokens
-from refold.config import NUMBER_MAX
 from refold.conversations.recognition import recognise
-from refold.core.budget import RESERVE_MAX
-from refold.core.model import NATIVE
 from refold.edges.proxy.beginning import (
     TAG,
     are_alike,
@@ -37,6 +30,7 @@ from refold.edges.proxy.beginning import (
     words_in,
 )
 from refold.edges.proxy.body import Asked, Wire, is_answer
+from refold.edges.proxy.folding import Folding
 from refold.edges.proxy.inside import kept as inside
 from refold.edges.proxy.inside.kept import Kept
 from refold.edges.proxy.inside.tools import added_in
@@ -49,40 +43,14 @@ from refold.edges.proxy.savings import NOTE, Account, CallLine, line_of
 from refold.engine.mirror import Unchanging
 from refold.errors import RefoldError
 from refold.log.notes import Noted
-from refold.settings.sources import loaded
 from refold.stores.protocol import Store
-from refold.tokens.models import model_info
 
 log = logging.getLogger("refold.proxy")
 # Where thinking is bound to the front to the last block, the client's own messages must stand.
 # Others bind an item to the reasoning before it: of these, only the renderer knows what may stay.
 BINDING = frozenset({"anthropic"})
 _NUMBERS = count()
-# A window that is smaller than the model's is a wish, not a limit: what is sent may fill it, and
-# the answer has room above it. An agent that reads much at once would fill the page every few
-# calls, and each compaction costs the front: the next one is left until the page is full. Then it
-# goes further. In a small window a gist needs all the room there is.
-RHYTHM_FROM = 40_000  # tokens
-RHYTHM: dict[str, Any] = {
-    "reserve_tokens": 0,
-    "warn_ratio": 0.66,
-    "compact_ratio": 0.75,
-    "target_ratio": 0.4,
-    "compact_every": 30,
-}
-RHYTHM_NAMES = frozenset({*RHYTHM, "critical_ratio", "tokens_cap"})
 AMENDED_MAX = 2  # a difference in the last two messages is an amendment: see `engine.mirror`
-
-
-class Folding(Struct, frozen=True, kw_only=True):
-    """Whether requests are folded, by whom first, and into which window; None is the model's. With
-    `tools`, conversations that begin now have ours."""
-
-    folds: bool = False
-    native: bool = False  # what is due is asked of the provider first
-    tools: bool = False
-    window: int | None = None
-    config: dict[str, Any] = {}
 
 
 class Held:
@@ -289,7 +257,7 @@ class Book:
             store=self.store,
             model=asked.model or None,
             window=self.folding.window,
-            config=self._config(asked, offloads=offloads),
+            config=self.folding.settings(asked, offloads=offloads),
             native=native if self.folding.native else None,
         )
         if TAG not in context.view.tags:
@@ -298,48 +266,11 @@ class Book:
             context.update(tags=(*context.view.tags, TAG), metadata=metadata)
         return context
 
-    def _config(self, asked: Asked, *, offloads: bool) -> dict[str, Any]:
-        """What the proxy needs of the settings: the client has its own cache marks and roles, and
-        nothing is put on its page that it did not say."""
-        given = self.folding.config
-        ladder = loaded(given)[0].ladder
-        asks = {"ladder": tuple(dict.fromkeys((NATIVE, *ladder)))} if self.folding.native else {}
-        return {
-            **self._rhythm(asked),
-            **given,
-            **asks,
-            "dialect": asked.dialect,
-            "cache": False,
-            "memory_tokens": 0,
-            "alternate_roles": False,
-            "offload_tokens": self._large_tokens(asked) if offloads else NUMBER_MAX,
-        }
-
-    def _rhythm(self, asked: Asked) -> dict[str, Any]:
-        """When a compaction comes, and how far it goes, if the user says nothing of it and the
-        model has room for an answer beside the window that the user chose."""
-        window, info = self.folding.window, model_info(asked.model or None)
-        if window is None or not info.known or window < RHYTHM_FROM:
-            return {}
-        if window + min(info.output or RESERVE_MAX, RESERVE_MAX) > info.window:
-            return {}
-        config, origins = loaded(self.folding.config)
-        said = chain(origins, *config.models.values())
-        return {} if any(name in RHYTHM_NAMES for name in said) else RHYTHM
-
-    def _large_tokens(self, asked: Asked) -> int:
-        """The size from which a result is a stub at its first send: as the user says, else as in
-        any message of a caller's own. An agent behind a base URL has no tool that gives back what
-        is out of its sight: what is smaller leaves with a compaction, which quotes it."""
-        said = loaded(self.folding.config)[0].offload_tokens
-        window = self.folding.window or model_info(asked.model or None).window
-        return whole_tokens(window) if said is None else said
-
     def _hold(self, asked: Asked, id: str, known: int, at: float = 0.0) -> Held:
         native = Compaction()
         context = self.open(asked, id, native, offloads=self.folding.folds)
         held = Held(context, asked, known=known, native=native)
-        held.large = self._large_tokens(asked)
+        held.large = self.folding.large_tokens(asked)
         held.began_at, held.retries = at, asked.retries
         with self._guard:
             self._held[held.number] = held

@@ -141,7 +141,8 @@ def main() -> None:
 def proxy_of(given: Given) -> Proxy:
     """The application, with its store open."""
     from refold.edges.proxy.app import Proxy
-    from refold.edges.proxy.book import Book, Folding
+    from refold.edges.proxy.book import Book
+    from refold.edges.proxy.folding import Folding
     from refold.edges.proxy.gate import Gate
     from refold.edges.proxy.observer import Observer
     from refold.edges.proxy.route import PROVIDERS

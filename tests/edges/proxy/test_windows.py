@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 import refold
 from refold.core.budget import Budget
-from refold.edges.proxy.book import RHYTHM, RHYTHM_FROM, RHYTHM_NAMES
+from refold.edges.proxy.folding import SAID, WISH_FROM, WISHED
 from tests.edges.proxy.kit import MODEL, Provider, Running, call, loop, result, with_proxy
 
 
@@ -37,7 +37,7 @@ def test_the_page_may_fill_a_window_below_the_models_and_is_compacted_before() -
     ("window", "model"),
     [
         (None, MODEL),  # the model's own
-        (RHYTHM_FROM - 1, MODEL),  # small
+        (WISH_FROM - 1, MODEL),  # small
         (990_000, MODEL),  # no room for an answer above it
         (60_000, "a-model-that-no-table-knows"),
     ],
@@ -48,9 +48,9 @@ def test_a_window_that_is_a_limit_keeps_room_for_the_answer(window: int | None, 
     assert budget.target_ratio == 0.5
 
 
-@pytest.mark.parametrize("name", sorted(RHYTHM_NAMES))
+@pytest.mark.parametrize("name", sorted(SAID))
 def test_what_the_user_says_of_it_stands_alone(name: str) -> None:
-    value = {**RHYTHM, "critical_ratio": 0.97, "compact_ratio": 0.85, "tokens_cap": 30_000}[name]
+    value = {**WISHED, "critical_ratio": 0.97, "compact_ratio": 0.85, "tokens_cap": 30_000}[name]
     said = {name: value}
     with refold.open("alone", store="memory:", model=MODEL, window=60_000, config=said) as context:
         assert budget_of(60_000, config=said) == context.budget
