@@ -37,10 +37,12 @@ def test_an_artifact_knows_its_sizes_and_its_digest(store):
     assert artifact.type == "file"
 
 
-def test_huge_arguments_are_known_by_their_beginning_and_a_hash(store):
+@pytest.mark.parametrize("letter", ["x", "é", "日", "😀", "\n", "x😀é"])
+def test_huge_arguments_are_known_by_their_beginning_and_a_hash(store, letter):
     """T-06."""
     context = opened(store)
-    arguments = [json.dumps({"path": "a.py", "text": "x" * 1_000_000 + end}) for end in "ab"]
+    value = {"path": "a.py", "text": letter * 1_000_000}
+    arguments = [json.dumps({**value, "z": end}, ensure_ascii=False) for end in "ab"]
     for text in arguments:
         ran(context, long(text[-9:]), tool="write_file", arguments=text)
     first, second = (found.artifact.origin for found in context.artifacts.list())

@@ -7,9 +7,11 @@ import json
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from refold.artifacts.kinds.registry import SEARCH_RESULTS, Looked, kind_of
-from refold.artifacts.kinds.search_results import NAMES_MAX
+from refold.artifacts.kinds.search_results import FIELDS, NAMES_MAX, RESULTS_MIN
 from refold.artifacts.stub import STUB_CHARS_MAX
 from refold.stores import open_store
 from tests.toolruns import opened, outputs_in, ran
@@ -24,6 +26,12 @@ SHAPES = {
     "windows": "\n".join(f"C:\\{path}:{n}:x" for n, path in enumerate(PLACES)),
     "in this folder": "\n".join(f"file{n}.py:{n}:x" for n in range(15)),
     "json": json.dumps([{"path": path, "line": n, "x": "y" * 60} for n, path in enumerate(PLACES)]),
+    "short json": json.dumps([{"path": path} for path in PLACES], separators=(",", ":")),
+    "json laid out": json.dumps([{"path": path, "line": 1} for path in PLACES], indent=2),
+    "json of long items": json.dumps([{"file": path, "text": "word " * 90} for path in PLACES]),
+    "json with matches": json.dumps(
+        {"total": 15, "results": [{"file": path, "matches": [{"n": 1}]} for path in PLACES]}
+    ),
     "json within": json.dumps({"results": [f"a/{path}" * 3 for path in PLACES], "took_ms": 5}),
 }
 
@@ -40,6 +48,28 @@ def test_fifteen_results_are_fifteen_and_at_most_five_names(shape):
     found = looked(SHAPES[shape])
     assert found.about == "15 results in 15 files"
     assert len(set(NAME.findall("\n".join(found.excerpt(1_500))))) == NAMES_MAX
+
+
+@given(
+    st.integers(RESULTS_MIN, 300),
+    st.sampled_from(FIELDS),
+    st.text(max_size=300),
+    st.sampled_from([None, 2]),
+    st.booleans(),
+)
+def test_however_a_list_of_results_is_written_it_is_counted(count, field, more, indent, is_within):
+    """M-61: `JSON.stringify(results)`, with whatever else an item says."""
+    items = [{"n": n, field: f"src/file{n}.py", "more": more} for n in range(count)]
+    text = json.dumps({"ok": True, "hits": items} if is_within else items, indent=indent)
+    found = looked(text)
+    assert found.about == f"{count} results in {count} files"
+    shown = "\n".join(found.excerpt(1_500))
+    assert len(set(re.findall(r"src/file\d+\.py", shown))) == NAMES_MAX
+
+
+def test_pages_of_the_web_are_no_files():
+    items = [{"title": "x", "url": f"https://e{n}.org"} for n in range(7)]
+    assert looked(json.dumps(items)).about == "7 results in 7 pages"
 
 
 def test_the_files_with_most_results_come_first_and_what_names_none_stays():

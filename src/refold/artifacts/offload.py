@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 TYPES = get_args(get_type_hints(Artifact)["type"])
 CHUNK_CHARS = 256 * 1024
-ARGUMENTS_CHARS = 512
+ARGUMENTS_BYTES = 512
 OWN_TOOLS = ("refold_search", "refold_unfold", "refold_grep", "refold_artifacts")  # see `toolbox`
 SUFFIXES = {
     TEXT: ".txt",
@@ -211,15 +211,21 @@ def origin_of(
     if call is None:
         return Origin(tool=name, description=name, task=task, query=query)
     arguments = canonical_arguments(call)
-    is_long = len(arguments) > ARGUMENTS_CHARS
+    is_long = len(arguments.encode(errors="replace")) > ARGUMENTS_BYTES
     return Origin(
         tool=call.name,
-        arguments=redact(arguments)[:ARGUMENTS_CHARS] if is_long else arguments,
+        arguments=_beginning(redact(arguments)) if is_long else arguments,
         arguments_hash=_arguments_hash(arguments),
         description=described(call.name, call.arguments, failed, redact),
         task=task,
         query=query,
     )
+
+
+def _beginning(arguments: str) -> str:
+    """As much of the arguments as is kept, without half a character at its end."""
+    kept = arguments[:ARGUMENTS_BYTES].encode(errors="replace")[:ARGUMENTS_BYTES]
+    return kept.decode(errors="ignore")
 
 
 def _arguments_hash(arguments: str) -> str:

@@ -336,3 +336,19 @@ def test_clear_asks_and_offers_a_backup_on_a_terminal(url: str, tmp_path: Path) 
     assert status == 0 and (tmp_path / "fix-login-backup.json").exists()
     assert as_json("stats", "fix-login")["active"] == 0
     assert "clear asks first; confirm it with --yes" in refused("clear", "fix-login")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [{"path": f"src/{n}.py"} for n in range(15)],
+        {"query": "x", "results": [{"title": str(n)} for n in range(15)]},
+        "\n".join(f"src/{n}.py:1: x" for n in range(15)),
+    ],
+)
+def test_results_of_a_search_are_counted_however_they_are_kept(url: str, content: Any) -> None:
+    """M-100: `(search, 15 results)`, also of JSON in one line."""
+    with refold.open("found", store=url) as context:
+        context.append({"role": "user", "content": "look"})
+        context.artifacts.put(content, name="Search results", type="search_result")
+    assert "Search results (search, 15 results)" in run("context", "found", "--store", url).stdout

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -26,7 +27,8 @@ _KEY = re.compile(r'\s*"((?:[^"\\]|\\.)*)"\s*:')
 
 def fits(sample: Sample) -> bool:
     start = sample.lines[0].lstrip()[:1] if sample.lines else ""
-    end = sample.lines[-1].rstrip()[-1:] if sample.lines else ""
+    last = (sample.uncut or sample.lines or ("",))[-1]
+    end = last.rstrip()[-1:]
     if (start, end) not in (("{", "}"), ("[", "]")):
         return False
     text = "\n".join(sample.lines[:LINES_MIN])[:2_000]
@@ -35,9 +37,10 @@ def fits(sample: Sample) -> bool:
 
 def parted(sample: Sample) -> Sample:
     """The items of a value that stands on one line, each as a line."""
-    if sample.unit != "pieces":
+    is_short = sample.unit == "lines" and sample.total == 1
+    if sample.unit != "pieces" and not is_short:
         return sample
-    text = "".join(sample.lines)
+    text = "".join(sample.uncut or sample.lines)
     items = [text[start:end] for start, end in _items(text[:PARTED_CHARS])]
     total = len(items)
     if not sample.is_whole or len(text) > PARTED_CHARS:
@@ -79,13 +82,18 @@ def _items(text: str) -> list[tuple[int, int]]:
     return items
 
 
+def value_of(text: str) -> Any:
+    """The value that a text is; None where it is none."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return None
+
+
 def about(sample: Sample) -> str:
     """`JSON, a list of 2,000`, where all of it was looked at."""
-    if not sample.is_whole:
-        return "JSON"
-    try:
-        value = msgspec.json.decode("".join(sample.lines))
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
+    value = value_of("".join(sample.uncut or sample.lines)) if sample.is_whole else None
+    if not isinstance(value, list | dict):
         return "JSON"
     kind = "a list" if isinstance(value, list) else "an object"
     return f"JSON, {kind} of {len(value):,}"

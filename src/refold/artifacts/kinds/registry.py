@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.artifacts.kinds import (
     code,
@@ -95,7 +96,9 @@ class Looked:
     ) -> None:
         self._redact = redact
         sample = sample_of(text)
-        self._sample = json_value.parted(sample) if json_value.fits(sample) else sample
+        if json_value.fits(sample):
+            sample = replace(json_value.parted(sample), files=search_results.files_in(text))
+        self._sample = sample
         self._failed = failed
         self.name, self._kind = self._chosen()
 
@@ -113,6 +116,8 @@ class Looked:
         """The kinds that lines can be of; items of data are of fewer, and a few long lines of
         none."""
         match self._sample.unit:
+            case "lines" if self._sample.files:
+                return {**_registered, SEARCH_RESULTS: KINDS[SEARCH_RESULTS]}
             case "lines":
                 return {**_registered, **KINDS}
             case "items":

@@ -60,6 +60,7 @@ class Sample(Struct, frozen=True, kw_only=True):
     unit: Unit = "lines"
     marked: Sequence[int] = ()
     uncut: Sequence[str] = ()  # the lines as they are in the text, where they are lines
+    files: Sequence[str] = ()  # of a JSON list of results, the file of each
 
     @property
     def troubled(self) -> list[int]:
@@ -92,6 +93,7 @@ class Sample(Struct, frozen=True, kw_only=True):
             lines=[self.lines[at] for at in places],
             numbers=[self.numbers[at] for at in places],
             total=self.total,
+            files=self.files,
         )
 
     @property

@@ -1,5 +1,5 @@
 """What a search gave: nearly every line, or every item of a JSON list, names a file (`path`,
-`path:12: text`, `path-12-text`).
+`path:12: text`, `path-12-text`) or a page.
 
 Shown are how many results there are, and of the files in which most of them are one each, then the
 lines that name none. Contents are data: nothing is opened, names are only counted.
@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from msgspec import Struct
 
+from refold.artifacts.kinds import json_value
 from refold.artifacts.kinds.sample import Sample, Telling
 from refold.display import plural
 
-NAMES_MAX, OTHERS_MAX, SHARE_MIN, RESULTS_MIN = 5, 3, 0.8, 5
+NAMES_MAX, OTHERS_MAX, SHARE_MIN, RESULTS_MIN, AFTER_MAX = 5, 3, 0.8, 5, 2
 # The first word of a line, of bounded length and taken whole or not at all: lines are data and may
 # be hostile.
 _WORD = re.compile(r"(?:[A-Za-z]:(?=[/\\]))?[^\s:\"'(){}<>|=,;]{1,250}+")
 _ENDING, _CONTEXT = re.compile(r"\.[A-Za-z]\w{0,9}$"), re.compile(r"-\d{1,9}-")
-_FIELD = re.compile(r'"(?:path|file|filename|file_path|uri|url)" ?: ?"([^"]{1,250})"')
+FIELDS = ("path", "file", "filename", "file_path", "filePath", "uri", "url", "link", "href")
+NAME_CHARS_MAX, LISTED_CHARS_MAX = 250, 2_000_000
+_FIELD = re.compile(rf'"(?:{"|".join(FIELDS)})" ?: ?"([^"]{{1,250}})"')
 _FRAME = re.compile(r'\s*(?:"\w{1,40}" ?: ?)?[\[\]{},\s]*')  # what holds the items of JSON
 _ITEM = re.compile(r'\s*(?:"\w{1,40}" ?: ?\[)?\s*"([^"]{1,250})",?\s*$')
 
@@ -41,7 +45,8 @@ def results_in(sample: Sample) -> Results:
     files: dict[str, list[int]] = {}
     others = []
     for at, line in enumerate(sample.lines):
-        name = _item_file(line) if sample.unit == "items" else _line_file(line)
+        is_item = sample.files or sample.unit == "items"
+        name = _item_file(line) if is_item else _line_file(line)
         if name:
             files.setdefault(name, []).append(at)
         elif line.strip():
@@ -50,7 +55,35 @@ def results_in(sample: Sample) -> Results:
     return Results(most_first, others)
 
 
+def items_in(text: str) -> list[Any]:
+    """What a text lists that is a JSON list, or an object that has one; nothing where it is
+    neither."""
+    if len(text) > LISTED_CHARS_MAX:
+        return []
+    value = json_value.value_of(text)
+    lists = [value, *(value.values() if isinstance(value, dict) else ())]
+    return max((one for one in lists if isinstance(one, list)), key=len, default=[])
+
+
+def files_in(text: str) -> list[str]:
+    """The file of each result where a text is a JSON list of results; none where it is not."""
+    items = items_in(text)
+    files = [file for file in map(_file_of, items) if file]
+    is_enough = len(files) >= max(RESULTS_MIN, SHARE_MIN * len(items))
+    return files if is_enough else []
+
+
+def _file_of(item: object) -> str:
+    """The file that a result names."""
+    if isinstance(item, str):
+        return item if _line_file(item[: NAME_CHARS_MAX + 1]) == item else ""
+    named = (item.get(field) for field in FIELDS) if isinstance(item, dict) else ()
+    return next((one for one in named if isinstance(one, str) and one), "")[:NAME_CHARS_MAX]
+
+
 def fits(sample: Sample) -> bool:
+    if sample.files:
+        return True
     found = results_in(sample)
     others = sum(_FRAME.fullmatch(sample.lines[at]) is None for at in found.others)
     return found.count >= RESULTS_MIN and others <= (1 - SHARE_MIN) * (found.count + others)
@@ -58,19 +91,27 @@ def fits(sample: Sample) -> bool:
 
 def telling(sample: Sample) -> Iterator[Telling]:
     found = results_in(sample)
-    for places in list(found.files.values())[:NAMES_MAX]:
+    chosen = list(found.files.values())[:NAMES_MAX]
+    for places in chosen:
         yield Telling(places[0], len(places) - 1)
-    if sample.unit != "items":
+    if sample.files:
+        # What the items say besides, where that stands in lines of its own.
+        nameless = set(found.others)
+        after = [places[0] + step for step in range(1, AFTER_MAX + 1) for places in chosen]
+        yield from (Telling(at) for at in after if at in nameless)
+    if sample.unit != "items" and not sample.files:
         yield from map(Telling, found.others[-OTHERS_MAX:])
 
 
 def about(sample: Sample) -> str:
     """`15 results in 7 files`; of very many, only how many."""
     found = results_in(sample)
-    if not sample.is_whole:
+    if not sample.is_whole and not sample.files:
         return f"about {sample.total:,} results"
-    number = len(found.files)
-    return f"{found.count:,} results in {number:,} {plural('file', number)}"
+    files = set(sample.files) or set(found.files)
+    number, count = len(files), len(sample.files) or found.count
+    noun = "page" if all("://" in file for file in files) else "file"
+    return f"{count:,} results in {number:,} {plural(noun, number)}"
 
 
 def _line_file(line: str) -> str:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, tzinfo
 
 from msgspec import Struct
 
-from refold.display import counted, plural
+from refold.display import counted, number, plural
 from refold.edges.displays.width import fitted, harmless
 from refold.tokens.models import dollars
 
@@ -36,12 +36,13 @@ class Said(Struct, frozen=True, kw_only=True):
 
 
 class Kept(Struct, frozen=True, kw_only=True):
-    """An artifact in one line."""
+    """An artifact in one line. `results` are those of a search that did not give one a line."""
 
     id: str
     name: str
     type: str
     lines: int
+    results: int = 0
 
 
 class Overview(Struct, frozen=True, kw_only=True):
@@ -124,7 +125,7 @@ def _artifacts(seen: Overview) -> Iterator[str]:
     for one in seen.first[:ARTIFACTS_SHOWN]:
         kind = TYPES.get(one.type, "custom")
         noun = "result" if kind == "search" else "line"
-        size = f"{one.lines:,} {noun}" + ("" if one.lines == 1 else "s")
+        size = number(one.results or one.lines, noun)
         yield f"  {one.id}: {fitted(harmless(one.name), LINE_COLUMNS)} ({kind}, {size})"
     more = sum(seen.artifacts.values()) - len(seen.first[:ARTIFACTS_SHOWN])
     if more > 0:

@@ -12,8 +12,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from refold.artifacts.kinds.search_results import LISTED_CHARS_MAX, items_in
 from refold.artifacts.listing import StoredArtifact, is_in_log
-from refold.core.model import Slot, View
+from refold.core.model import Artifact, Slot, View
 from refold.edges.commands.batch_names import COMPACTION, batch_noun
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.context.history import Size, sizes
@@ -30,6 +31,7 @@ from refold.edges.displays.panel import Large, Panel, panel_lines
 from refold.edges.displays.parts import WindowPart, part_of, window_parts
 from refold.engine.context import Context
 from refold.engine.stats import Stats
+from refold.errors import RefoldError
 from refold.log.unfold import body_text
 
 TEXT_CHARS = 200
@@ -102,7 +104,7 @@ def _overview(context: Context, stats: Stats, view: View) -> Overview:
         created_ms=stats.created_ms,
         updated_ms=stats.updated_ms,
         recent=tuple(_said(slot) for slot in _newest(view)),
-        first=tuple(_artifact(one) for one in kept[:ARTIFACTS_SHOWN]),
+        first=tuple(_artifact(context, one) for one in kept[:ARTIFACTS_SHOWN]),
     )
 
 
@@ -125,9 +127,21 @@ def _said(slot: Slot) -> Said:
     return Said(role=slot.message.role, text=body_text(slot.message)[:TEXT_CHARS])
 
 
-def _artifact(one: StoredArtifact) -> Kept:
+def _artifact(context: Context, one: StoredArtifact) -> Kept:
     found = one.artifact
-    return Kept(id=found.id, name=found.name, type=found.type, lines=found.lines)
+    results = _results(context, found) if found.type == "search_result" else 0
+    return Kept(id=found.id, name=found.name, type=found.type, lines=found.lines, results=results)
+
+
+def _results(context: Context, found: Artifact) -> int:
+    """How many results a search gave that are listed in JSON; 0 where each is a line, or where its
+    content cannot be read."""
+    if found.size_bytes > LISTED_CHARS_MAX:
+        return 0
+    try:
+        return len(items_in(context.unfold(found.id).text))
+    except RefoldError:
+        return 0
 
 
 def _largest(view: View, current: int) -> tuple[Large, ...]:
