@@ -94,6 +94,14 @@ def test_the_difference_of_two_points_is_a_unified_diff(tmp_path: Path) -> None:
     third = wrote(context, tmp_path, "a.py", "three\n")
     [one] = context.files.diff(second, third, root=tmp_path)
     assert (one.change, "-one\n+two\n" in one.diff) == ("change", True)
+    context.checkpoint("end")
+    wrote(context, tmp_path, "a.py", "four\n")
+    [named] = context.files.diff(second, "end", root=tmp_path)
+    assert "-one\n+three\n" in named.diff
+    assert context.files.changes("end", root=tmp_path)[0].diff.endswith("-four\n+three\n")
+    context.files.put_back("end", root=tmp_path)
+    with pytest.raises(NotFound):
+        context.files.diff("no such checkpoint")
     [now] = context.files.diff(first, root=tmp_path)
     assert (now.change, "+three\n" in now.diff) == ("create", True)
 

@@ -33,7 +33,7 @@ from refold.log.notes import write_note
 from refold.log.open_log import OpenLog
 from refold.log.points import Restored
 from refold.log.redacted import bytes_redacted
-from refold.log.undo import Undone
+from refold.log.undo import Undone, restoring
 from refold.system.inside import FileContent, Place, place_in, read, remove, write
 
 DIFF_CHARS_MAX = 100_000
@@ -78,39 +78,41 @@ class FileVersions:
 
     @checked
     def diff(
-        self, first: int, last: int | None = None, *, root: str | Path = "."
+        self, first: int | str, last: int | str | None = None, *, root: str | Path = "."
     ) -> list[FileChange]:
-        """How files that were written to differ between two points; without `last`, from the
-        first to what is on the disk."""
+        """How files that were written to differ between two points (a seq or a checkpoint);
+        without `last`, from the first to what is on the disk. What is impossible stops no other
+        file."""
         old, new = self._versions(first), {} if last is None else self._versions(last)
         return [self._between(old[path], new.get(path), root) for path in old]
 
     @checked
     def changes(
-        self, seq: int, *, root: str | Path = ".", only: Sequence[str] = ()
+        self, seq: int | str, *, root: str | Path = ".", only: Sequence[str] = ()
     ) -> list[FileChange]:
         """What `put_back` would do. Changes nothing."""
         return [self._planned(version, root) for version in self._chosen(seq, only)]
 
     @checked
     def put_back(
-        self, seq: int, *, root: str | Path = ".", only: Sequence[str] = ()
+        self, seq: int | str, *, root: str | Path = ".", only: Sequence[str] = ()
     ) -> list[FileChange]:
-        """Gives the files that were written to after `seq` what they held there; `only` names
-        some of them. Each is kept first. Says what was done, file by file; what is impossible
-        stops no other file."""
+        """Gives the files that were written to after `seq` (or a checkpoint) what they held there;
+        `only` names some of them. Each is kept first. Says what was done, file by file; what is
+        impossible stops no other file."""
         return [self._restored(version, root) for version in self._chosen(seq, only)]
 
     # --- which files ---
 
-    def _versions(self, seq: int) -> dict[str, FileVersion]:
+    def _versions(self, point: int | str) -> dict[str, FileVersion]:
         with self._log.reading() as state:
+            seq = point if isinstance(point, int) else restoring(state, point).seq
             if not 0 <= seq <= state.head:
                 hint = f"the log goes from 0 to {state.head}"
                 raise Invalid(f"{seq} is no place in the log", hint=hint)
             return versions_at(self._log.log.read(seq, state.head))
 
-    def _chosen(self, seq: int, only: Sequence[str]) -> list[FileVersion]:
+    def _chosen(self, seq: int | str, only: Sequence[str]) -> list[FileVersion]:
         found = self._versions(seq)
         for path in only:
             if path not in found:
@@ -147,8 +149,11 @@ class FileVersions:
 
     def _between(self, old: FileVersion, new: FileVersion | None, root: str | Path) -> FileChange:
         """How a file went from one version to another, or to what is on the disk."""
-        after = read(place_in(root, old.path)) if new is None else self._held(new)
-        return _compared(old.path, self._held(old), after)
+        try:
+            after = read(place_in(root, old.path)) if new is None else self._held(new)
+            return _compared(old.path, self._held(old), after)
+        except RefoldError as error:
+            return FileChange(path=old.path, change="impossible", reason=error.message)
 
     def _held(self, version: FileVersion) -> FileContent | None:
         """What a version holds; None if there was no file."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from refold.display import number
 from tests.edges.cli.rooms import as_json, run
 from tests.edges.commands.golden import printed
 from tests.servers import Play, chat, serving
@@ -139,12 +140,17 @@ def test_a_dry_run_lists_what_would_go_with_its_scores(strategy: str) -> None:
         "max_tokens=900",
         "--dry-run",
     )
-    shown = run(*arguments).stdout
-    assert re.search(r"#\d+(-\d+)? hidden, .* tokens  least important \(.*0\.\d\d.*\)", shown), (
-        shown
-    )
-    assert all("least important (" in item["reason"] for item in as_json(*arguments)["items"])
+    told = as_json(*arguments)
+    shown = " ".join(run(*arguments).stdout.split())
+    for item in told["items"]:
+        assert re.fullmatch(r"least important \(.*0\.\d\d\)", item["reason"])
+        assert f"{item['handle']} hidden" in shown and item["reason"] in shown, "every score"
+    pruned = ("context", "prune", "fix-login", "--strategy", strategy, "--max-tokens", "900")
+    count = number(as_json(*pruned, "--dry-run")["removed"], "message")
+    assert f"Would hide: {count}" in run(*pruned, "--dry-run").stdout
     assert as_json("show", "fix-login") == before
+    done = as_json(*pruned)
+    assert number(done["removed"], "message") == count, "as many as were foretold"
 
 
 @pytest.mark.usefixtures("long")

@@ -259,6 +259,19 @@ def test_some_files_alone_can_be_put_back(start: str) -> None:
     refused("restore", "files", start, "--file", "c.py", "--yes")
 
 
+def test_a_diff_shows_how_files_differ_line_by_line(start: str) -> None:
+    """M-85: between two points, by seq or name, and up to what is in the folder now."""
+    run("checkpoint", "files", "now")
+    shown = printed("diff", "files", start, "now")
+    assert "2 files of this folder: +2 -1 lines" in shown
+    assert "\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-one\n+two\n" in shown
+    [changed] = [one for one in as_json("diff", "files", start)["changes"] if one["path"] == "a.py"]
+    assert changed["change"] == "change"
+    Path("a.py").unlink()
+    Path("a.py").symlink_to("/etc/passwd")
+    assert "a.py cannot be compared" in printed("diff", "files", start)
+
+
 def test_a_time_goes_back_to_the_last_event_until_then(url: str) -> None:
     events = as_json("show", "fix-login", "--all")
     with refold.open("fix-login", store=url, read_only=True) as context:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, field
 
 from refold import decoding
-from refold.core.model import View
+from refold.core.model import Hide, Summarize, View
 from refold.core.plan import Plan, Receipt
 from refold.edges.commands.allow import permit_writer
 from refold.edges.commands.command import TEXT, Arguments, Command
@@ -95,8 +95,17 @@ def _plan(session: Session, arguments: CompactArguments) -> Planned:
         **_account(context, plan),
         dry_run=True,
         edits=len(plan.proposals),
+        removed=_removed(context.view, plan),
         window=context.budget.window,
     )
+
+
+def _removed(view: View, plan: Plan) -> int:
+    """How many messages would leave the page."""
+    edits = [proposal.edit for proposal in plan.proposals]
+    spans = [edit.span for edit in edits if isinstance(edit, Hide | Summarize)]
+    said = [slot.seq for slot in view.slots if not slot.standin]
+    return sum(any(span.first <= seq <= span.last for span in spans) for seq in said)
 
 
 def _compact(session: Session, arguments: CompactArguments) -> Compacted:

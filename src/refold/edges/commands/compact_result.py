@@ -37,9 +37,10 @@ class Compaction(Result, frozen=True, kw_only=True):
 
 
 class Planned(Compaction, frozen=True, kw_only=True):
-    """`edits` is how many would be made."""
+    """`edits` is how many would be made, `removed` how many messages would leave the page."""
 
     edits: int
+    removed: int
     window: int
 
 

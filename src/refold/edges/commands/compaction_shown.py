@@ -3,6 +3,8 @@ way back. `compact`, `context prune` and `context summarize` share it."""
 
 from __future__ import annotations
 
+from textwrap import wrap
+
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -17,6 +19,7 @@ from refold.tokens.models import dollars
 
 ITEMS_SHOWN = 20
 SUMMARY_CHARS = 80
+REASON_CHARS = 100
 
 
 def show(done: Planned | Compacted, screen: Screen, *, aims: bool = True) -> None:
@@ -93,8 +96,13 @@ def _show_effect(done: Compacted, screen: Screen) -> None:
 def _show_items(done: Compaction, screen: Screen) -> None:
     for item in done.items[:ITEMS_SHOWN]:
         sizes = f"{item.tokens_before:,} -> {number(item.tokens_after, 'token')}"
-        reason = f"  {short_line(item.reason, 100)}" if item.reason else ""
-        screen.line(f"  {item.handle} {item.action}, {sizes}", ("dim", reason))
+        whole = one_line(item.reason)
+        reason = f"  {short_line(whole, REASON_CHARS)}" if whole else ""
+        is_long = isinstance(done, Planned) and len(whole) > REASON_CHARS
+        screen.line(f"  {item.handle} {item.action}, {sizes}", ("dim", "" if is_long else reason))
+        # Whoever looks before anything goes sees every score.
+        for line in wrap(whole, REASON_CHARS) if is_long else ():
+            screen.line(("dim", f"    {line}"))
     if len(done.items) > ITEMS_SHOWN:
         screen.line(f"  ... +{len(done.items) - ITEMS_SHOWN:,} more")
     screen.line(f"Cache: {_price(done)}.")

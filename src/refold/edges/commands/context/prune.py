@@ -56,8 +56,7 @@ def _size(strategy: str, target: int) -> tuple[str, ...]:
 def show(done: Planned | Compacted, screen: Screen) -> None:
     if isinstance(done, Planned) and done.edits:
         saved = number(done.tokens_before - done.tokens_after, "token")
-        hidden = sum(item.action == "hidden" for item in done.items)
-        screen.line(f"Would hide: {number(hidden, 'span')}, {saved}")
+        screen.line(f"Would hide: {number(done.removed, 'message')}, {saved}")
     show_compaction(done, screen)
 
 
