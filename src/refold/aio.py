@@ -113,6 +113,7 @@ class AsyncLogReader(_Async):
     diff = _threaded(LogReader.diff)
     why = _threaded(LogReader.why)
     export = _threaded(LogReader.export)
+    exported = _threaded(LogReader.exported)
 
 
 class AsyncArtifacts(_Async):

@@ -505,9 +505,12 @@ class Context:
         return with_files(self.files, planned, files, root, dry_run=dry_run)
 
     @checked
-    def clear(self, *, checkpoint: str = "") -> None:
+    def clear(self, *, checkpoint: str = "", backup: str | Path | None = None) -> None:
         """Takes everything but the system prompt, the tools and the pins off the page, as one
-        batch; `undo` brings it back. `checkpoint` names the place before, for `restore`."""
+        batch; `undo` brings it back. `checkpoint` names the place before, for `restore`;
+        `backup` is a new file for an export: the page stays if it cannot be written."""
+        if backup is not None:
+            self.log.export(backup, force=False)
         self._open.write(lambda state: undo.clearing(state, checkpoint))
 
     @checked

@@ -8,10 +8,11 @@ work.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from refold.checked import checked
 from refold.core.model import Event
+from refold.errors import Invalid
 from refold.log.open_log import OpenLog
 from refold.log.undo import restoring
 
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
     from refold.log.notes import Noted
     from refold.log.points import Difference, Point
     from refold.log.trace import Trace
+
+
+class Shown(TypedDict):
+    """What an export shows."""
+
+    secrets: bool | None
+    emails: bool
 
 
 class LogReader:
@@ -31,6 +39,9 @@ class LogReader:
     @checked
     def events(self, *, after: int = 0, limit: int = 1_000) -> list[Event]:
         """The log itself, a page at a time."""
+        for name, value in (("after", after), ("limit", limit)):
+            if value < 0:
+                raise Invalid(f"{name} is {value}", hint="give a number from 0")
         with self._log.guard:
             self._log.check_open()
             if self._log.state.head == 0:
@@ -87,22 +98,34 @@ class LogReader:
             return traced(self._log.log, seq, self._log.config)
 
     @checked
-    def export(self, path: str | Path, *, secrets: bool | None = None) -> None:
+    def export(self, path: str | Path, *, secrets: bool | None = None, force: bool = True) -> None:
         """Writes the conversation to a file, by its ending: `.json` is complete and can be
         imported again, `.md` is for reading, without secrets. `secrets=True` leaves them in;
-        `False` takes them out of `.json` as well, which is another log then."""
+        `False` takes them out of `.json` as well, which is another log then. Without `force`, a
+        file that exists is a Conflict."""
         from refold.conversations.exporter import export_file
+
+        with self._log.guard:
+            self._log.check_open()
+            shown = self._shown(secrets)
+            export_file(self._log.store, self._log.id, str(path), force=force, **shown)
+
+    @checked
+    def exported(
+        self, format: Literal["json", "markdown"] = "json", *, secrets: bool | None = None
+    ) -> str:
+        """What `export` writes, as a text."""
+        from refold.conversations.exporter import chunks_of
+
+        with self._log.guard:
+            self._log.check_open()
+            chunks = chunks_of(self._log.store, self._log.id, format, **self._shown(secrets))
+            return b"".join(chunks).decode()
+
+    def _shown(self, secrets: bool | None) -> Shown:
+        """What an export shows, where the caller does not say."""
         from refold.redaction import is_redacted, takes_emails
 
         redact = self._log.config.redact
         shown = True if secrets is None and not is_redacted(redact, "exports") else secrets
-        with self._log.guard:
-            self._log.check_open()
-            export_file(
-                self._log.store,
-                self._log.id,
-                str(path),
-                force=True,
-                secrets=shown,
-                emails=takes_emails(redact),
-            )
+        return {"secrets": shown, "emails": takes_emails(redact)}
