@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
+from refold.core.model import ToolResult
 from refold.dialects import DIALECTS, dialect
+from refold.errors import Invalid
 
 WRAPPED = {"type": "function", "function": {"name": "read", "arguments": "{}"}}
 SIMPLE = {"name": "read", "arguments": {"path": "a.py"}}
@@ -88,3 +90,24 @@ def test_metadata_of_an_item_in_a_group_is_kept_and_not_sent() -> None:
     request = context.request("openai_responses")
     assert request["input"][1:3] == [reasoning, call]
     assert context.view.slots[1].message.metadata == {"turn": "7"}
+
+
+@pytest.mark.parametrize("dialect", ["openai_chat", "anthropic", "gemini", "openai_responses"])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_result_that_names_no_call_answers_the_one_that_waits(dialect: str, count: int) -> None:
+    """M-02: `{role: "tool", content}`, as a program without ids says it."""
+    context = refold.open("x", store="memory:")
+    result = {"role": "tool", "content": "stored in artifact://art-7k2"}
+    with pytest.raises(Invalid, match="no call is waiting"):
+        context.append(result)
+    calls = [{"id": f"c{n}", "name": "ls", "arguments": {}} for n in range(count)]
+    context.append({"role": "assistant", "content": "", "tool_calls": calls})
+    for number in range(count - 1):
+        with pytest.raises(Invalid, match=f"one of 'c{number}'"):
+            context.append(result)
+        context.append_result(f"c{number}", "done")
+    context.append(result)
+    [block] = context.view.slots[-1].message.blocks
+    assert isinstance(block, ToolResult) and block.call == f"c{count - 1}"
+    assert "art-7k2" in str(context.request(dialect))
+    assert len(context.view.slots) == 1 + count

@@ -7,7 +7,7 @@ way, `log.open_log` appends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, Unpack
 
@@ -35,6 +35,7 @@ from refold.log.redacted import message_redacted, value_redacted
 from refold.tokens.counter import count_message
 
 OnError = Literal["raise", "degrade"]
+WAITING_SHOWN = 5
 
 
 class Parsed(Struct, frozen=True):
@@ -57,12 +58,23 @@ class Recorder:
         return self._intake.message_tokens_max
 
     def append(self, message: Any, by: str | None, stamp: Stamp = NOW) -> list[Event]:
-        parsed = self.parse(message)
+        parsed = self.parse(self._answering(message) if _lacks_call(message) else message)
         stamp = stamp.of(parsed[0].key if parsed else "")
         if stamp.key:
             parsed = [replace(one, key=stamp.key) for one in parsed]
         with self._log.guard:
             return append_once(self._log, self.keys, stamp, lambda: self._drafts([parsed], by))
+
+    def _answering(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """A result that does not say which call it answers, as that of the one that waits."""
+        with self._log.reading() as state:
+            waiting = unanswered(state.slots)
+        if len(waiting) == 1:
+            return {**message, "tool_call_id": waiting[0]}
+        those = f"one of {', '.join(quoted(id, 40) for id in waiting[:WAITING_SHOWN])}"
+        nobody = "no call is waiting; what nobody called for is a message of the user"
+        hint = f"set tool_call_id to {those}" if waiting else nobody
+        raise Invalid("a tool message without tool_call_id", hint=hint)
 
     def extend(self, messages: Sequence[Any], by: str | None) -> list[Event]:
         """Appends a list in few writes, none of them larger than a store takes."""
@@ -314,3 +326,11 @@ def _is_nothing(block: Block) -> bool:
     if isinstance(block, Thinking):
         return not (block.signature or block.data)
     return isinstance(block, Text) and not block.text.strip()
+
+
+def _lacks_call(message: Any) -> bool:
+    """Whether a message is a tool's and does not say which call it answers."""
+    is_tool = isinstance(message, Mapping) and message.get("role") == "tool"
+    return (
+        is_tool and message.get("tool_call_id") is None and isinstance(message.get("content"), str)
+    )
