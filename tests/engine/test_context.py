@@ -242,7 +242,10 @@ def test_deep_json_is_refused_without_harm():
     checked(context)
 
 
-@pytest.mark.parametrize("id", ["../../x", "", "a/b", "a\x00b", "x" * 65, ".hidden", "CON", "a b"])
+@pytest.mark.parametrize(
+    "id",
+    ["../../x", "", "a/b", "a\x00b", "x" * 65, ".hidden", "CON", "aux.txt", "Nul.tar.gz", "a b"],
+)
 def test_a_conversation_id_that_is_no_plain_name_is_refused(id):
     """M-24, X-50."""
     with pytest.raises(Invalid):

@@ -303,7 +303,7 @@ def conversation_checked(id: str) -> str:
         not isinstance(id, str)
         or not _ID.fullmatch(id)
         or id.endswith((".", ".lock"))
-        or id.upper() in _RESERVED
+        or id.upper().partition(".")[0] in _RESERVED
     ):
         raise Invalid(
             f"{quoted(id)} is not a conversation id",

@@ -287,7 +287,7 @@ class OpenLog:
             return
         for one in recovered[self._recovered_told :]:
             if one.conversation == self.id:
-                size = f"{one.size_bytes:,} bytes that no append had acknowledged"
+                size = f"{one.size_bytes:,} bytes that are not a whole event"
                 self.notify("storage-recovered", f"{size} were moved to {one.file}")
         self._recovered_told = len(recovered)
 

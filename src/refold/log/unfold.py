@@ -188,7 +188,9 @@ def lines_between(
     _check_lines(first, last)
     taken: list[str] = []
     room, at, reached = most + 1, 1, first
+    is_ended = False
     for text in texts:
+        is_ended = text.endswith("\n") if text else is_ended
         here = text.split("\n")
         end = None if last is None else max(0, last + 1 - at)
         part = "\n".join(here[max(0, first - at) : end])
@@ -202,9 +204,10 @@ def lines_between(
         at += len(here) - 1
         if last is not None and at > last:
             return Part(text="".join(taken), first=first, last=last)
+    lines = at - is_ended  # nobody counts the empty one behind the newline at the end
     if first > at:
-        raise Invalid(f"there is no line {first}", hint=f"there are lines 1 to {at}")
-    return Part(text="".join(taken), first=first, last=at)
+        raise Invalid(f"there is no line {first}", hint=f"there are lines 1 to {lines}")
+    return Part(text="".join(taken), first=first, last=max(first, lines))
 
 
 def _check_lines(first: int, last: int | None) -> None:

@@ -134,9 +134,8 @@ def no_event(conversation: str, seq: int, head: int) -> NotFound:
 
 
 def no_artifact(digest: str) -> NotFound:
-    return NotFound(
-        f"there is no artifact {codec.artifact_id(digest)}", hint="refold artifacts lists them"
-    )
+    said = f"this store has no content of {codec.artifact_id(digest)}"
+    return NotFound(said, hint="refold verify says what is missing")
 
 
 def not_bytes(error: TypeError) -> Invalid:

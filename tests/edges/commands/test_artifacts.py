@@ -96,6 +96,15 @@ def test_show_gives_all_or_some_lines(ids: list[str]) -> None:
     )
 
 
+@pytest.mark.parametrize("text", ["a\nb\n", "a\nb", "", "\n", "\n\n", "x" * 200_000 + "\n"])
+def test_what_is_shown_is_what_was_kept(ids: list[str], text: str) -> None:
+    """M-102: a line that is not ended is ended for the shell, and nothing else is added."""
+    with refold.open("work") as context:
+        kept = context.artifacts.put(text, name="x")
+    shown = run("context", "show", "work", kept.id).stdout
+    assert shown == (text if text.endswith("\n") else f"{text}\n")
+
+
 def test_grep_finds_lines_in_one_or_all(ids: list[str]) -> None:
     """T-22."""
     assert run("artifacts", "grep", "work", "line 99").stdout == "".join(

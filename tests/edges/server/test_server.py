@@ -137,6 +137,25 @@ def test_a_conversation_in_the_plain_forms(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("path", "body", "hint"),
+    [
+        ("conversations", {"title": "x"}, "an object with `id`, and perhaps `title`"),
+        ("conversations/c/messages", {"role": "user"}, "an object with `message`"),
+        ("conversations/c/artifacts", {"content": "x"}, "`name`"),
+        ("conversations", [], "an object with `id`"),
+    ],
+)
+def test_a_body_of_another_form_is_told_what_it_should_have(tmp_path, path, body, hint):
+    """M-30"""
+
+    async def work(it: Served):
+        answer = await it.call("POST", path, json=body)
+        assert answer.status_code == 400 and hint in answer.json()["hint"]
+
+    served(tmp_path, work)
+
+
+@pytest.mark.parametrize(
     "text", ["short", "a line of much output\n" * 20_000, 'ä \\u0000 "key":"m1"']
 )
 def test_a_message_that_is_sent_again_is_told_where_it_stands(tmp_path, text):

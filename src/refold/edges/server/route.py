@@ -61,7 +61,8 @@ class Call(Struct, frozen=True, kw_only=True):
         try:
             return decoding.decode(self.body or b"{}", type)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise Invalid(f"the body is not as it should be: {error}") from error
+            hint = f"an object with {_fields(type)}"
+            raise Invalid(f"the body is not as it should be: {error}", hint=hint) from error
 
     @property
     def chunks(self) -> Iterator[bytes]:
@@ -100,6 +101,15 @@ class Plain(Struct, frozen=True):
 
 class NoQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Nothing is asked."""
+
+
+def _fields(type: type[Struct]) -> str:
+    """`id`, and perhaps `title`, `tags`: what a body has."""
+    fields = msgspec.structs.fields(type)
+    needed = [f"`{one.encode_name}`" for one in fields if one.required]
+    others = [f"`{one.encode_name}`" for one in fields if not one.required]
+    perhaps = f"perhaps {', '.join(others)}" if others else ""
+    return ", and ".join(filter(None, (", ".join(needed), perhaps)))
 
 
 class Route(Struct, frozen=True, kw_only=True):

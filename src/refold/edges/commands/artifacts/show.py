@@ -39,9 +39,12 @@ def run(session: Session, arguments: ShowArguments) -> Content:
 
 
 def show(content: Content, screen: Screen) -> None:
+    last = ""
     for text in content.text:
         screen.text(text)
-    screen.line()
+        last = text or last
+    if not last.endswith("\n"):
+        screen.line()
 
 
 COMMAND = Command(
