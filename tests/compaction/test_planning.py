@@ -341,3 +341,28 @@ def test_a_summary_is_not_asked_for_again_after_two_messages(new: int, asked: in
     talked(context, new, start=45)
     context.compact("summarize")
     assert len(writer.requests) == asked
+
+
+@pytest.mark.parametrize("window", [8_000, 20_000, 128_000])
+@pytest.mark.parametrize(
+    "decision",
+    ["We decided to use JWT for sessions.", "Decision: the cache lives for 90 seconds."],
+)
+@pytest.mark.parametrize("by_character", [False, True])
+def test_a_decision_of_the_agent_is_on_a_small_page_too(window, decision, by_character):
+    """Y-44: a few messages, folded by code alone."""
+    counter = len if by_character else None
+    context = refold.open("small", store="memory:", window=window, counter=counter)
+    context.append({"role": "user", "content": "Build the sign-in"})
+    used(context, "w", "Write", {"file_path": "a.py", "content": "x = 1\n" * 10}, "written")
+    used(context, "e", "Edit", {"file_path": "b.py", "old_string": "a", "new_string": "b"}, "done")
+    used(context, "b", "Bash", {"command": "pytest -q"}, "3 passed")
+    context.append({"role": "assistant", "content": decision})
+    for n in range(20):
+        words = " ".join(f"k{n}_{i}" for i in range(30))
+        role = "assistant" if n % 2 else "user"
+        context.append({"role": role, "content": f"talk {n} {words}"})
+    receipt = context.compact("gist", keep_recent=3)
+    assert receipt.tokens_after < 0.7 * receipt.tokens_before
+    told = shown(context)
+    assert all(name in told for name in (decision, "a.py", "b.py"))

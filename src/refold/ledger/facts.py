@@ -16,6 +16,7 @@ from refold.display import cut
 
 RANK_CHANGED = 2  # of files that were changed
 RANK_KEPT = 4  # up to this rank a fact never leaves the ledger
+RANK_SPARE = 6  # up to this rank a fact may have room that nothing else needs: decisions, failures
 
 
 def of_kind(facts: Iterable[Fact], kind: FactKind) -> list[Fact]:

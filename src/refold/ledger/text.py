@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from refold.core.model import Fact, FactKind
 from refold.display import cut, one_line
-from refold.ledger.facts import RANK_CHANGED, RANK_KEPT, of_kind, rank
+from refold.ledger.facts import RANK_CHANGED, RANK_SPARE, of_kind, rank
 
 REQUEST_SHOWN = 400  # of an older request
 CHARACTERS = 12_000
@@ -58,8 +58,8 @@ def ledger_lines(
     spare: int = 0,
 ) -> list[str]:
     """The lines, headings included, of the facts that fit; the last line counts those that did
-    not. What is known of the files `in_work` is needed as much as what was changed. Facts that
-    never leave the ledger may have `spare` characters more."""
+    not. What is known of the files `in_work` is needed as much as what was changed. All but what
+    went well may have `spare` characters more."""
     newest = max((fact.seq for fact in of_kind(facts, "request")), default=0)
     lines = {id(fact): _line(fact, fact.seq == newest, characters_max) for fact in facts}
     order = sorted(facts, key=lambda fact: _turn(fact, newest, in_work))
@@ -146,9 +146,9 @@ def _fitting(
     room.take(order, first, GROUP_SHARE * characters_max, characters_max)
     room.take(order, first, characters_max, characters_max)
     if spare > 0:
-        kept = [fact for fact in order if rank(fact) <= RANK_KEPT]
+        needed = [fact for fact in order if rank(fact) <= RANK_SPARE]
         most = characters_max + spare
-        room.take(kept, first, most, most)
+        room.take(needed, first, most, most)
     return room.shown
 
 

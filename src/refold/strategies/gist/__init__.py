@@ -48,6 +48,9 @@ STARVED = 0.5
 TYPED_SHARE = 0.6  # of the room, for what users typed
 LEDGER_SHARE = 0.06  # of the room, and of what lies above `LEDGER_ROOM` once more
 LEDGER_ROOM = 8_000
+# Characters of the ledger in a small room, of which they may be this part at most: a decision and a
+# few files have to fit there, too.
+LEDGER_LEAST, LEDGER_MOST = 320, 0.12
 FLOOR = 0.0002  # the least worth per token of a line
 # The floor rises by this per share of the free room that a turn fills: what is folded again soon
 # costs more.
@@ -184,7 +187,7 @@ def _summaries(
     facts = _facts(brief, material)
     told = facts if material.frozen else merged(brief.view.facts, facts)
     in_work = files_in_work(layout.kept, brief.config)
-    usual = int(LEDGER_SHARE * (room + max(0, room - LEDGER_ROOM)) / rate)
+    usual = _ledger_characters(room, rate)
     told = _not_quoted(told, material)
     ledger = ledger_lines(told, usual, in_work)
     left = room - brief.text_tokens("\n".join(ledger)) - HEADING_TOKENS * len(material.runs)
@@ -206,6 +209,12 @@ def _summaries(
     )
     edits = draft.within(room - for_names, kept, rate)
     return draft.with_names(edits, room, rate) if for_names else edits
+
+
+def _ledger_characters(room: int, rate: float) -> int:
+    """The characters that the ledger may have."""
+    usual = LEDGER_SHARE * (room + max(0, room - LEDGER_ROOM)) / rate
+    return int(max(usual, min(LEDGER_LEAST, LEDGER_MOST * room / rate)))
 
 
 def _carried_prose(brief: Brief, material: Material, room: int) -> Prose | None:
