@@ -165,9 +165,22 @@ def test_a_threshold_is_measured_once_and_kept(tmp_path):
     assert calls[1] < calls[0]
 
 
-def test_an_embedder_that_says_the_same_of_everything_has_the_highest_threshold():
-    assert calibration.measured(lambda texts: [[1.0, 0.0] for _ in texts]) == calibration.MOST
-    assert calibration.measured(lambda texts: [[0.0, 0.0] for _ in texts]) == calibration.MOST
+@pytest.mark.parametrize("unknown", [[0.0, 1.0], [1.0, 0.0], [0.0, 0.0]])
+def test_an_embedder_that_knows_none_of_our_sentences_gets_the_usual_threshold(unknown):
+    """G-42: cosines of .9, .71 and .69 are two hits; one vector for all else measures nothing."""
+    known = {"q": 1.0, "nine": 0.9, "above": 0.71, "below": 0.69}
+
+    def embedder(texts):
+        turned = (known.get(text.strip()) for text in texts)
+        return [unknown if x is None else [x, (1 - x * x) ** 0.5] for x in turned]
+
+    assert calibration.measured(embedder) == calibration.USUAL
+    with refold.open("talk", store="memory:", embedder=embedder) as context:
+        for word in ("nine", "above", "below"):
+            context.memory.store(word)
+        assert [one.content for one in context.memory.retrieve("q")] == ["nine", "above"]
+        assert len(context.memory.retrieve("q", 1)) == 1
+        assert context.memory.retrieve("q", 0) == []
 
 
 def test_every_hit_says_why():

@@ -16,6 +16,9 @@ from refold.search.numbers import numbers
 
 NOISE_DEVIATIONS = 3.3
 LEAST, MOST = 0.05, 0.95
+# What is near enough for an embedder that has one vector, or none, for all of these sentences: it
+# knows other texts, and nothing can be measured.
+USUAL, TOLD_APART = 0.7, 1e-6
 PAIRS = (
     ("My manager is Helena Prata", "Who is my boss?"),
     ("We keep two ginger kittens", "Which pets do we have?"),
@@ -54,6 +57,6 @@ def measured(embedder: Embedder) -> float:
         for where, other in enumerate(facts)
         if at != where and one is not None and other is not None
     ]
-    if not noise:
-        return MOST
+    if not noise or max(noise) - min(noise) < TOLD_APART:
+        return USUAL
     return min(MOST, max(LEAST, fmean(noise) + NOISE_DEVIATIONS * pstdev(noise)))
