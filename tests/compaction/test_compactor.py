@@ -47,6 +47,7 @@ def test_a_summary_by_a_writer_stands_for_all_but_the_last_messages():
     assert (receipt.messages_before, receipt.messages_after) == (45, 11)
     assert receipt.tokens_before == before
     assert receipt.tokens_after == context.view.tokens
+    assert receipt.summary == shown[1] and receipt.messages_hidden == 35
     assert context.view.request == 47  # the 45th message behind the window and the system prompt
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.core.model import shows_memories
+from refold.errors import Invalid
 from tests.turns import (
     LONG,
     call,
@@ -178,3 +179,41 @@ def test_what_is_hidden_is_no_summary(tmp_path):
         assert summaries >= 1
     with refold.open("c", store=url, window=60_000) as context:
         assert context.stats().summaries == summaries
+
+
+def test_what_was_billed_has_a_total_with_the_cache_in_it():
+    """Y-01"""
+    usage = {"input_tokens": 20, "cache_read_input_tokens": 580, "output_tokens": 7}
+    context = refold.open("billed", store="memory:", model="claude-sonnet-4-5")
+    context.append({"role": "user", "content": "word " * 600})
+    context.request()
+    context.record(
+        {"id": "m", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5",
+         "content": [{"type": "text", "text": "ok"}], "stop_reason": "end_turn", "usage": usage}
+    )  # fmt: skip
+    billed = context.stats().billed
+    assert (billed.input, billed.output, billed.total) == (600, 7, 607)
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "claude-sonnet-4-5", "gemini-2.5-pro", None])
+def test_a_text_and_blocks_are_counted_alone(model):
+    """Y-02"""
+    context = refold.open("count", store="memory:", model=model)
+    assert context.count("") == context.count([]) == 0
+    text = "Why does the login test fail?"
+    blocks = [
+        {"type": "text", "text": text},
+        {"type": "thinking", "thinking": text, "signature": "s"},
+        {"type": "tool_use", "id": "1", "name": "read", "input": {"path": "a.py"}},
+        {"type": "tool_result", "tool_use_id": "1", "content": text},
+    ]
+    alone = [context.count([block]) for block in blocks]
+    assert all(alone) and alone[0] == context.count(text)
+    assert sum(alone) == context.count(blocks)
+    assert context.count(text) < context.count({"role": "user", "content": text})
+    assert context.stats().messages == 0
+    for not_content in (5, None, b"x", ["text"]):
+        with pytest.raises(Invalid):
+            context.count(not_content)
+    with pytest.raises(Invalid):
+        context.fits(text)

@@ -22,6 +22,7 @@ from refold.core.fold import Fold
 from refold.core.laws import calls_of, results_of
 from refold.core.model import NATIVE, Hide, Lesson, Replace, Slot, Span, View
 from refold.core.plan import Item, Plan, Price, Proposal, Receipt, Step, price_of
+from refold.core.shortened import text_of
 from refold.display import number
 from refold.strategies.brief import (
     KEEP_RECENT,
@@ -331,7 +332,17 @@ def receipt_of(plan: Plan, before: View, after: View, batch: str) -> Receipt:
         messages_before=len(before.slots),
         messages_after=len(after.slots),
         messages_hidden=_messages(before) - _messages(after),
+        summary=_summary(plan, after),
     )
+
+
+def _summary(plan: Plan, after: View) -> str:
+    """The newest text that stands for messages because of the plan; empty if there is none."""
+    handles = {item.handle for item in plan.items if item.action == "summarized"}
+    for slot in reversed(after.slots):
+        if str(slot.span) in handles:
+            return "\n".join(map(text_of, slot.message.blocks))
+    return ""
 
 
 def _messages(view: View) -> int:

@@ -506,6 +506,11 @@ class Totals(Struct, frozen=True, array_like=True):
     cost: float = 0.0
     unpriced: int = 0
 
+    @property
+    def total(self) -> int:
+        """All tokens: read, from the cache or not, and written."""
+        return self.input + self.output
+
 
 class View(Struct, frozen=True, kw_only=True):
     """What the model will be sent, before rendering, and what is known of the whole

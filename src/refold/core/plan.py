@@ -111,9 +111,11 @@ class Plan(_Account, frozen=True, kw_only=True):
 
 
 class Receipt(_Account, frozen=True, kw_only=True):
-    """What an applied plan did. `batch` is what `revert` takes; empty if nothing was done."""
+    """What an applied plan did. `batch` is what `revert` takes; empty if nothing was done.
+    `summary` is the newest text that it put in the place of messages."""
 
     batch: str = ""
+    summary: str = ""
     messages_before: int = 0
     messages_after: int = 0
     messages_hidden: int = 0

@@ -342,14 +342,16 @@ class Context:
         return inherited(self._open)
 
     def count(self, message: Any) -> int:
-        """The tokens of a message as it is given, in the provider's count. Nothing is
-        appended."""
+        """The tokens of a message as it is given, or of a text or blocks alone, in the provider's
+        count. Nothing is appended."""
+        if isinstance(message, str | list):
+            return self._recorder.count_content(message)
         return self._recorder.count(message)
 
     def fits(self, message: Any) -> bool:
         """Whether the next request would still be within the input budget with this message."""
         with self._open.reading():
-            return self._model.current + self.count(message) <= self.budget.input_max
+            return self._model.current + self._recorder.count(message) <= self.budget.input_max
 
     # --- making it shorter ---
 

@@ -32,7 +32,7 @@ from refold.log.keys import NOW, Keys, Stamp, append_once
 from refold.log.log import message_of
 from refold.log.open_log import OpenLog
 from refold.log.redacted import message_redacted, value_redacted
-from refold.tokens.counter import count_message
+from refold.tokens.counter import count_block, count_message
 
 OnError = Literal["raise", "degrade"]
 
@@ -254,6 +254,13 @@ class Recorder:
     def count(self, message: Any) -> int:
         """The tokens of a message, in the provider's count."""
         tokens = sum(count_message(one, self._log.counter) for one in self.parse(message))
+        return round(tokens * self._model.budget.factor)
+
+    def count_content(self, content: str | list[Any]) -> int:
+        """The tokens of a text or of blocks, without what a message has around them."""
+        messages = self.parse({"role": "user", "content": content})
+        blocks = [block for message in messages for block in message.blocks]
+        tokens = sum(count_block(block, self._log.counter) for block in blocks)
         return round(tokens * self._model.budget.factor)
 
     def parse(self, message: Any, ahead: Sequence[Message] = ()) -> list[Message]:

@@ -13,7 +13,6 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, field
 
 from refold import decoding
-from refold.core.model import View
 from refold.core.plan import Plan, Receipt
 from refold.edges.commands.allow import permit_writer
 from refold.edges.commands.command import TEXT, Arguments, Command
@@ -24,7 +23,6 @@ from refold.edges.endpoints.writer import Endpoint, configured
 from refold.engine.context import Context
 from refold.errors import Invalid
 from refold.log.notices import Notice
-from refold.log.unfold import body_text
 from refold.settings.sources import value_of
 from refold.strategies.registry import check_settings
 
@@ -118,13 +116,13 @@ def _compact(session: Session, arguments: CompactArguments) -> Compacted:
             )
         finally:
             stop()
-        summary, stats = _summary(context.view, receipt), context.stats()
+        stats = context.stats()
     return Compacted(
         **_account(context, receipt),
         dry_run=False,
         batch=receipt.batch,
         removed=receipt.messages_hidden,
-        summary=summary,
+        summary=receipt.summary,
         slots_before=receipt.messages_before,
         slots_after=receipt.messages_after,
         window=stats.window,
@@ -135,13 +133,6 @@ def _compact(session: Session, arguments: CompactArguments) -> Compacted:
         writer=_use(notices) if has_writer else UNSET,
         box=arguments.box or UNSET,
     )
-
-
-def _summary(view: View, receipt: Receipt) -> str:
-    """The newest text that the compaction put in the place of messages; empty if it put none."""
-    handles = {item.handle for item in receipt.items if item.action == "summarized"}
-    texts = [body_text(slot.message) for slot in view.slots if str(slot.span) in handles]
-    return texts[-1] if texts else ""
 
 
 def _account(context: Context, done: Plan | Receipt) -> dict[str, Any]:
