@@ -109,6 +109,18 @@ def test_what_is_there_already_is_left_alone_and_undo_brings_all_back() -> None:
     assert texts(context)[:100] == before
 
 
+@pytest.mark.parametrize("strategy", ["summarize", "gist", "window"])
+def test_it_goes_on_from_what_other_strategies_left(strategy: str) -> None:
+    context = talk(100)
+    context.compact(strategy, target=4_500)
+    say(context, range(100, 140))
+    receipt = context.compact("hierarchical", target=3_000)
+    assert receipt.tokens_after <= 3_000
+    told = "\n".join(texts(context))
+    assert len([text for text in texts(context) if text.startswith("talk ")]) in (10, 11)
+    assert "1 messages" not in told and len(context.unfold("#2-60").messages) == 59
+
+
 def test_no_secret_is_on_any_level() -> None:
     context = talk(20)
     say(context, range(20, 30))

@@ -20,7 +20,7 @@ from msgspec import Struct
 from refold.core.laws import is_request, units
 from refold.core.model import Edit, Fact, Slot, Span, Summarize
 from refold.core.plan import Ask
-from refold.display import one_line
+from refold.display import number, one_line
 from refold.ledger.facts import Cutter
 from refold.ledger.ledger import facts_of, ledger_lines
 from refold.ledger.sentences import own_text
@@ -80,8 +80,9 @@ def _covers(brief: Brief) -> list[list[Slot]]:
     """The runs before the last `keep` messages, without the opening, which stays as it was said
     unless it is long."""
     runs = covered(brief.view, brief.setting("keep", brief.config.keep_recent))
-    opening = next((slot for slot in brief.slots if is_request(slot)), None)
-    if opening is None or opening.tokens > OPENING_SHARE * brief.target:
+    first = (slot for slot in brief.slots if slot.standin or is_request(slot))
+    opening = next(first, None)
+    if opening is None or opening.standin or opening.tokens > OPENING_SHARE * brief.target:
         return runs
     pieces = [groupby(run, key=lambda slot: slot is opening) for run in runs]
     return [list(group) for run in pieces for is_opening, group in run if not is_opening]
@@ -162,7 +163,7 @@ def _paragraph(brief: Brief, messages: Sequence[Slot], facts: Sequence[Fact]) ->
     answers = [one for one in messages if one.message.role == "assistant" and own_text(one.message)]
     said = sorted([*asked, *answers[-ANSWERS:]], key=lambda slot: slot.seq)
     others = [fact for fact in facts if fact.kind != "request"]
-    what = f"[{span}, {len(messages)} messages: background, not a new request"
+    what = f"[{span}, {number(len(messages), 'message')}: background, not a new request"
     return "\n".join(
         [
             f"{what}{_way(brief, span)}.]",
