@@ -217,3 +217,17 @@ def test_a_text_and_blocks_are_counted_alone(model):
             context.count(not_content)
     with pytest.raises(Invalid):
         context.fits(text)
+
+
+@pytest.mark.parametrize(("reported", "advises"), [(90_000, True), (10, False)])
+def test_an_ignored_report_says_what_may_be_missing(reported: int, advises: bool) -> None:
+    """Y-09: a large system prompt that refold was not told of is what mostly makes the difference."""
+    context = refold.open("beside", store="memory:", model="gpt-4o")
+    heard: list[refold.Notice] = []
+    context.on("usage-ignored", heard.append)
+    context.append({"role": "user", "content": "word " * 400})
+    context.request()
+    context.record(usage={"prompt_tokens": reported, "completion_tokens": 1})
+    context.request()
+    [notice] = heard
+    assert ("system prompt and tools" in notice.reason) is advises

@@ -174,7 +174,7 @@ def test_a_nearly_empty_window_is_left_alone(strategy: str, model: str) -> None:
         ("sliding_window", 40, 42),
         ("summarization", 10, 12),
         ("importance_based", 12, 50),
-        ("hierarchical", 30, 33),
+        ("hierarchical", 12, 20),
     ],
 )
 def test_a_strategy_does_to_the_messages_what_its_source_says(

@@ -273,6 +273,8 @@ class ActiveModel:
         cost = self.cost(usage) if is_possible(usage, counted) else None
         if not is_plausible(usage, counted):
             reason = f"{usage.input:,} input tokens were reported for a page of about {counted:,}"
+            if usage.input > counted:
+                reason += "; give refold the system prompt and tools that you send beside it"
             notice = Notice(name="usage-ignored", tokens=usage.input, reason=reason)
             self._log.notices.add_once("usage-ignored", notice)
         return replace(usage, upto=upto, replied=replied, cost=cost, counted=counted)

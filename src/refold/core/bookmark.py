@@ -71,8 +71,7 @@ _DECODER = decoding.packed_decoder(Bookmark)
 
 
 def kept(state: Fold) -> bytes:
-    """The state as bytes, after their digest: a damaged bookmark is found and costs a full
-    fold."""
+    """The state as bytes, after their digest: a damaged bookmark is found, and costs a fold."""
     data = msgspec.msgpack.encode(
         Bookmark(
             version=VERSION,

@@ -111,8 +111,7 @@ class Plan(_Account, frozen=True, kw_only=True):
 
 
 class Receipt(_Account, frozen=True, kw_only=True):
-    """What an applied plan did. `batch` is what `revert` takes; empty if nothing was done.
-    `summary` is the newest text that it put in the place of messages."""
+    """What an applied plan did. `revert` takes `batch`, `summary` stands for what left the page."""
 
     batch: str = ""
     summary: str = ""

@@ -48,7 +48,7 @@ _LADDERS: dict[str, tuple[str, ...]] = {
     "sliding_window": ("window", "hide"),
     "summarization": ("summarize", "gist", "hide"),
     "importance_based": ("importance", "gist", "hide"),
-    "hierarchical": ("dedup", "gist", "hide"),
+    "hierarchical": ("dedup", "hierarchical", "hide"),
 }
 
 

@@ -1,0 +1,254 @@
+"""Levels of detail: the newest messages whole, the parts before them by a paragraph each, and the
+oldest by a line each.
+
+A part is a few turns, cut at seams. As far as the target leaves room, parts have a paragraph: the
+one that holds the seq `focus` first, then the newest. All others have a line, many lines in one
+summary, with what binds behind them: rules, decisions, open to-dos. Every line begins with the
+handle by which the part is unfolded, to a paragraph or whole. What has a paragraph becomes a line
+when the page is full again, and a line stays one; where lines alone fill the room, neighbours
+become one part. Neighbours: `summarize` has one summary with the ledger, `gist` chooses lines of
+the messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from msgspec import Struct
+
+from refold.core.laws import is_request, units
+from refold.core.model import Edit, Fact, Slot, Span, Summarize
+from refold.core.plan import Ask
+from refold.display import number, one_line
+from refold.ledger.facts import Cutter
+from refold.ledger.ledger import facts_of, ledger_lines
+from refold.ledger.sentences import own_text
+from refold.strategies.brief import Brief, tokens_of
+from refold.strategies.reach import UNFOLD, unfolder
+from refold.strategies.summarize import covered
+
+REASON = "hierarchical"
+PART_MESSAGES = 8  # a part is at least as long, and ends before the next request
+PART_MESSAGES_MAX = 16
+LINE_CHARS, REQUEST_CHARS, ANSWER_CHARS = 120, 300, 200
+LEDGER_CHARS, BINDING_CHARS = 400, 2_000
+ANSWERS = 2  # of the newest of a part
+HEADING_TOKENS = 40
+OPENING_SHARE = 0.25  # of the target
+
+
+class _Part(Struct, frozen=True):
+    """A few turns as they came, and as they are on the page; both levels of them, what binds in
+    them, and the tokens of the page, of the paragraph and of the line."""
+
+    messages: tuple[Slot, ...]
+    shown: tuple[Slot, ...]
+    line: str
+    paragraph: str
+    binding: tuple[Fact, ...]
+    tokens: tuple[int, int, int]
+    is_inside: bool  # a summary on the page stands for more than this part: it has a line there
+
+    @property
+    def span(self) -> Span:
+        return Span(self.messages[0].seq, self.messages[-1].last)
+
+    @property
+    def stays(self) -> bool:
+        """Whether its messages are on the page, and no longer than a paragraph."""
+        whole, paragraph, _ = self.tokens
+        return self.shown == self.messages and whole <= paragraph
+
+
+Run = list[_Part]
+
+
+def hierarchical(brief: Brief) -> list[Edit | Ask]:
+    """Summaries of everything before the last `keep` messages."""
+    covers = _covers(brief)
+    room = _room(brief, covers)
+    runs = [_parts(brief, run) for run in covers]
+    while _least(runs) > room and any(len(run) > 1 for run in runs):
+        runs = [_in_pairs(brief, run) for run in runs]
+    told = _told(runs, room, brief.setting("focus", 0))
+    known = list(brief.view.facts)
+    return [edit for run in runs for edit in _edits(brief, run, told, known)]
+
+
+def _covers(brief: Brief) -> list[list[Slot]]:
+    """The runs before the last `keep` messages, without the opening, which stays as it was said
+    unless it is long."""
+    runs = covered(brief.view, brief.setting("keep", brief.config.keep_recent))
+    first = (slot for slot in brief.slots if slot.standin or is_request(slot))
+    opening = next(first, None)
+    if opening is None or opening.standin or opening.tokens > OPENING_SHARE * brief.target:
+        return runs
+    pieces = [groupby(run, key=lambda slot: slot is opening) for run in runs]
+    return [list(group) for run in pieces for is_opening, group in run if not is_opening]
+
+
+def _room(brief: Brief, covers: Sequence[Sequence[Slot]]) -> int:
+    """What the target leaves for all summaries."""
+    view, gone = brief.view, sum(map(tokens_of, covers))
+    beside = view.system_tokens + view.tools_tokens + tokens_of(brief.slots) - gone
+    return brief.target - beside - HEADING_TOKENS * len(covers)
+
+
+# --- parts ---
+
+
+def _parts(brief: Brief, run: Sequence[Slot]) -> Run:
+    """The parts of a run, from its beginning on: the same messages make the same parts."""
+    messages = [one for slot in run for one in _originals(brief, slot)]
+    borders = {seq for slot in run if slot.standin for seq in (slot.seq - 1, slot.last)}
+    starts: list[int] = []
+    for unit in units(messages):
+        size = unit.start - starts[-1] if starts else PART_MESSAGES_MAX
+        is_turn = is_request(messages[unit.start]) and size >= PART_MESSAGES
+        is_border = messages[unit.start - 1].last in borders
+        if is_turn or is_border or size >= PART_MESSAGES_MAX:
+            starts.append(unit.start)
+    ends = [*starts[1:], len(messages)]
+    pieces = [messages[start:end] for start, end in zip(starts, ends, strict=True)]
+    return [_part(brief, piece, run) for piece in pieces]
+
+
+def _originals(brief: Brief, slot: Slot) -> Sequence[Slot]:
+    return brief.originals(slot.span) if slot.standin else (slot,)
+
+
+def _in_pairs(brief: Brief, run: Run) -> Run:
+    """Two parts that are neighbours become one."""
+    pairs = [run[at : at + 2] for at in range(0, len(run), 2)]
+    shown = list({slot.seq: slot for part in run for slot in part.shown}.values())
+    return [_part(brief, [one for part in pair for one in part.messages], shown) for pair in pairs]
+
+
+def _part(brief: Brief, messages: Sequence[Slot], run: Sequence[Slot]) -> _Part:
+    first, last = messages[0].seq, messages[-1].last
+    shown = tuple(slot for slot in run if slot.seq <= last and slot.last >= first)
+    is_inside = any(slot.seq < first or slot.last > last for slot in shown)
+    facts = facts_of(messages, brief.config, (), Cutter(brief.redact))
+    line = _line(brief, messages, facts)
+    paragraph = _paragraph(brief, messages, facts)
+    binding = tuple(fact for fact in facts if _binds(fact))
+    lowest = brief.text_tokens("\n".join([line, *ledger_lines(binding, BINDING_CHARS)]))
+    sizes = tokens_of(shown), brief.text_tokens(paragraph), lowest
+    return _Part(tuple(messages), shown, line, paragraph, binding, sizes, is_inside)
+
+
+def _binds(fact: Fact) -> bool:
+    """Whether it holds from there on, however old it is."""
+    return fact.kind in ("constraint", "decision") or (fact.kind, fact.state) == ("todo", "open")
+
+
+# --- the two levels ---
+
+
+def _line(brief: Brief, messages: Sequence[Slot], facts: Sequence[Fact]) -> str:
+    """`- #3-12: Fix the login test; changed a.py`."""
+    span = Span(messages[0].seq, messages[-1].last)
+    asked_first = sorted(messages, key=lambda slot: not is_request(slot))
+    words = next(filter(None, (_words(brief, one, LINE_CHARS) for one in asked_first)), "")
+    changed = [fact.text for fact in facts if fact.kind == "file" and fact.state != "read"]
+    done = f"changed {', '.join(changed[:3])}" if changed else ""
+    return f"- {span}: {'; '.join(filter(None, (words, done))) or 'earlier steps'}"
+
+
+def _paragraph(brief: Brief, messages: Sequence[Slot], facts: Sequence[Fact]) -> str:
+    """What was asked and answered last, and what the ledger has of it."""
+    span = Span(messages[0].seq, messages[-1].last)
+    asked = [one for one in messages if is_request(one)]
+    answers = [one for one in messages if one.message.role == "assistant" and own_text(one.message)]
+    said = sorted([*asked, *answers[-ANSWERS:]], key=lambda slot: slot.seq)
+    others = [fact for fact in facts if fact.kind != "request"]
+    what = f"[{span}, {number(len(messages), 'message')}: background, not a new request"
+    return "\n".join(
+        [
+            f"{what}{_way(brief, span)}.]",
+            *(_said(brief, one) for one in said),
+            *ledger_lines(others, LEDGER_CHARS),
+        ]
+    )
+
+
+def _said(brief: Brief, slot: Slot) -> str:
+    is_asked = slot.message.role == "user"
+    words = _words(brief, slot, REQUEST_CHARS if is_asked else ANSWER_CHARS)
+    return f"- #{slot.seq} {slot.message.role}: {words}"
+
+
+def _words(brief: Brief, slot: Slot, chars: int) -> str:
+    """How a message begins, in one line, without secrets."""
+    return Cutter(brief.redact).end(one_line(brief.redact(own_text(slot.message))), chars)
+
+
+def _way(brief: Brief, span: Span) -> str:
+    return f"; {UNFOLD} {span} gives them whole" if unfolder(brief.view) else ""
+
+
+# --- which level ---
+
+
+def _least(runs: Sequence[Run]) -> int:
+    """What all parts take if each has the lowest level that it may have."""
+    return sum(_lowest(part) for run in runs for part in run)
+
+
+def _lowest(part: _Part) -> int:
+    whole, _, line = part.tokens
+    return min(whole, line) if part.stays else line
+
+
+def _told(runs: Sequence[Run], room: int, focus: int) -> set[Span]:
+    """The parts that have more than a line: the one in focus, and the newest that fit."""
+    parts = [part for run in runs for part in run if not part.is_inside]
+    parts.sort(key=lambda part: (not part.span.first <= focus <= part.span.last, -part.span.first))
+    used, told = _least(runs), set[Span]()
+    for part in parts:
+        whole, paragraph, _ = part.tokens
+        used += min(whole, paragraph) - _lowest(part)
+        if used > room:
+            break
+        told.add(part.span)
+    return told
+
+
+def _edits(brief: Brief, run: Run, told: set[Span], known: list[Fact]) -> Iterator[Summarize]:
+    """The summaries of a run; what is on the page as it should be is left alone."""
+    for is_told, group in groupby(run, key=lambda part: part.span in told):
+        parts = list(group)
+        for texts in [[part] for part in parts] if is_told else [parts]:
+            if not (is_told and texts[0].stays):
+                edit = _edit(brief, texts, known, is_told=is_told)
+                if not _is_there(edit, texts):
+                    yield edit
+
+
+def _edit(brief: Brief, parts: Run, known: list[Fact], *, is_told: bool) -> Summarize:
+    span = Span(parts[0].span.first, parts[-1].span.last)
+    raw = [slot for part in parts for slot in part.shown if not slot.standin]
+    facts = facts_of(raw, brief.config, known, Cutter(brief.redact))
+    known += facts
+    line = parts[0].line if len(parts) == 1 else f"- {span}: {len(parts)} parts"
+    text = parts[0].paragraph if is_told else _lines(brief, span, parts)
+    return Summarize(
+        batch=brief.batch, span=span, text=text, line=line[2:], facts=facts, reason=REASON
+    )
+
+
+def _lines(brief: Brief, span: Span, parts: Run) -> str:
+    heading = f"[Earlier, {span}, a line for each part, not a new request"
+    where = f"; {UNFOLD} gives each by its #numbers" if unfolder(brief.view) else ""
+    binding = [fact for part in parts for fact in part.binding]
+    told = ledger_lines(binding, BINDING_CHARS)
+    return "\n".join([f"{heading}{where}.]", *(part.line for part in parts), *told])
+
+
+def _is_there(edit: Summarize, parts: Run) -> bool:
+    """Whether the page shows this very summary."""
+    shown = {slot.seq: slot for part in parts for slot in part.shown}.get(edit.span.first)
+    if shown is None or shown.summary is None or shown.span != edit.span:
+        return False
+    return shown.summary.text == edit.text and shown.summary.reason == REASON
