@@ -90,7 +90,8 @@ def _show_changes(changes: tuple[FileChange, ...], screen: Screen) -> None:
     if changes:
         lines = [line for one in changes for line in _changed_lines(one)]
         more, fewer = (sum(line.startswith(sign) for line in lines) for sign in "+-")
-        screen.line(f"{number(len(changes), 'file')} of this folder: +{more:,} -{fewer:,} lines")
+        counts = f"+{more:,} -{fewer:,} {plural('line', more + fewer)}"
+        screen.line(f"{number(len(changes), 'file')} of this folder: {counts}")
     for one in changes:
         if one.change == "impossible":
             screen.line(short_line(f"  {one.path} cannot be compared: {one.reason}", 300))
