@@ -141,6 +141,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "log.notes": {},
     "log.why": {"seq": 1},
     "log.export": {"path": "x.json"},
+    "log.exported": {},
     "artifacts.put": {"content": "x", "name": "x.txt"},
     "artifacts.list": {},
     "artifacts.select": {"query": "x"},

@@ -125,7 +125,7 @@ def _state_of(path: Path) -> _State | None:
     tell the next write from it."""
     try:
         found = path.stat()
-    except OSError:
+    except (OSError, ValueError):  # ValueError: no file can have such a name
         return None
     if time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) < SETTLED_NS:
         return None
