@@ -33,3 +33,16 @@ def tags_checked(tags: Sequence[str]) -> tuple[str, ...]:
             hint = f"a text of 1 to {TAG_CHARS_MAX} characters"
             raise Invalid(f"{quoted(tag)} is not a tag", hint=hint)
     return out
+
+
+def source_checked(
+    source: int | tuple[str, int] | None, conversation: str
+) -> tuple[str, int] | None:
+    """Where an entry was said: a seq alone is one of the conversation that the memory is of."""
+    if source is None or isinstance(source, tuple):
+        return source
+    if not conversation:
+        raise Invalid(
+            f"source={source} names no conversation", hint="give a conversation and a seq"
+        )
+    return conversation, source

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from refold.checked import quoted
-from refold.core.model import MEMORY_PREFIX
+from refold.core.model import MEMORY_PREFIX, Memory
 from refold.errors import Invalid, NotFound
-from refold.memory.entry import is_whole
+from refold.memory.entry import MemoryEntry, is_whole
 from refold.memory.finder import Finder
 from refold.memory.fold import Entries
 from refold.memory.forgetting import Forgetter, Which
@@ -21,7 +21,7 @@ from refold.memory.journal import AGENT, Journal, scope_checked
 from refold.memory.replacing import REPLACED_MAX
 from refold.memory.version import Run, Version
 from refold.search.embedders import Embedder
-from refold.search.upkeep import Tell
+from refold.search.upkeep import Progress, Tell
 from refold.settings.sources import user_store
 from refold.stores import is_read_only, open_store
 from refold.stores.protocol import Store
@@ -89,6 +89,13 @@ class Scopes:
         """What a journal says, for who asks by ids alone."""
         return journal.by_key(lambda: self.finder(journal))
 
+    def write(self, journal: Journal, body: Memory) -> MemoryEntry:
+        """Appends one version of an entry, and gives the entry as it is then."""
+        entries = journal.append([body], lambda: self.finder(journal))
+        run = entries.run_of(body.entry)
+        assert run is not None
+        return entries.entry(run, journal.scope)
+
     def replaced(self, ids: Sequence[str], scope: str | None) -> Journal:
         """The journal of entries that are to be replaced, which is that of the scope if one is
         given; NotFound or Invalid before anything is written."""
@@ -142,10 +149,6 @@ class Scopes:
         found = (id for journal in self.all() for id in journal.entries().chosen(begins))
         return sorted(set(found))
 
-    def opened(self) -> list[Journal]:
-        """The journals that somebody asked for."""
-        return list(self._journals.values())
-
     def _agents(self) -> list[str]:
         """The scopes of agents that the store has."""
         first = MEMORY_PREFIX + AGENT
@@ -164,7 +167,22 @@ class Scopes:
             )
         return self._finders[place]
 
-    def logs_beside(self, journal: Journal) -> list[str]:
+    def count_use(self, found: Sequence[MemoryEntry]) -> None:
+        """Entries were given to somebody."""
+        for journal in self._journals.values():
+            ids = [entry.id for entry in found if entry.scope == journal.scope]
+            if ids:
+                self.finder(journal).count_use(ids)
+
+    def rebuild(self, progress: Progress) -> None:
+        """Makes the indexes again, of all that is looked at."""
+        journals = [one for one in self.looked_at() if not one.is_empty()]
+        for journal in journals:
+            self.finder(journal).rebuild(self._logs_beside(journal), progress)
+        for journal in journals:  # bookmarks were in the index that is gone
+            journal.keep_bookmark(self.finder(journal))
+
+    def _logs_beside(self, journal: Journal) -> list[str]:
         """The logs that one index is made of."""
         if journal.scope == "user":
             return [journal.id]

@@ -11,7 +11,8 @@ whenever somebody looks. Neighbours: `journal` has the logs, `recall` finds, `fo
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -23,7 +24,7 @@ from refold.memory.entry import Forgotten, MemoryEntry, new_id
 from refold.memory.extraction import Taken
 from refold.memory.finder import Asked
 from refold.memory.forgetting import Which, stores_checked, which_checked
-from refold.memory.given import content_checked, tags_checked
+from refold.memory.given import content_checked, source_checked, tags_checked
 from refold.memory.inbox import (
     decided,
     ended_bodies,
@@ -32,21 +33,46 @@ from refold.memory.inbox import (
     undecided,
     undecided_body,
 )
-from refold.memory.journal import Journal
 from refold.memory.nearby import known_of, near
-from refold.memory.open_memory import OpenMemory
 from refold.memory.recall import Wanted, is_wanted, recall
+from refold.memory.scopes import Scopes
 from refold.memory.transfer import ImportedMemories, exported, import_lines, read_lines
-from refold.memory.version import Run
+from refold.search.embedders import Embedder
 from refold.search.hits import limit_checked
-from refold.search.upkeep import Progress
+from refold.search.upkeep import Progress, Tell
+from refold.stores.protocol import Store
 from refold.system.moments import Moment, happened_ms
 
 HITS_MAX = 300
 
 
-class SemanticMemory(OpenMemory):
-    """What is remembered: stored, found, changed, forgotten; looked through, and taken back."""
+class SemanticMemory:
+    """Entries of the scopes `project` and `agent.NAME`, which are in the store that is given, and
+    `user`, which is in the user's own. `conversation` is what new entries name as their source;
+    `vectors` the vector store, if it is not refold's own index; `threshold` the least score of what
+    is retrieved where none is given."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        embedder: Embedder | str | bool | None = None,
+        scope: str = "project",
+        conversation: str = "",
+        tell: Tell | None = None,
+        owns_store: bool = False,
+        user: Callable[[], Store] | None = None,
+        vectors: str = "",
+        threshold: float | None = None,
+    ) -> None:
+        self.said: builtins.list[tuple[str, str]] = []
+        self._store, self._owns_store, self._listener = store, owns_store, tell
+        self.conversation, self._threshold = conversation, threshold
+        self._scopes = Scopes(
+            store, scope, embedder=embedder, tell=self._tell, user=user, vectors=vectors
+        )
+        self.scope = self._scopes.own
+        self._lock = threading.RLock()
 
     # --- the four verbs ---
 
@@ -75,16 +101,16 @@ class SemanticMemory(OpenMemory):
             metadata=metadata or {},
             tags=tags_checked(tags),
             trust=trust,
-            source=self._source(source),
+            source=source_checked(source, self.conversation),
             valid_from_ms=happened_ms(at) or 0,
             valid_until_ms=happened_ms(until) or 0,
             replaces=replaced,
         )
         with self._lock:
             if not replaced:
-                return self._write(self._scopes.journal(scope), body)
+                return self._scopes.write(self._scopes.journal(scope), body)
             journal = self._scopes.replaced(replaced, scope)
-            return self._write(journal, self._scopes.by_key(journal).continued(body))
+            return self._scopes.write(journal, self._scopes.by_key(journal).continued(body))
 
     @checked
     def retrieve(
@@ -123,7 +149,7 @@ class SemanticMemory(OpenMemory):
             for journal in self._scopes.looked_at(scope):
                 found += recall(journal, self._scopes.finder(journal), asked, wanted)
             found.sort(key=lambda entry: entry.score, reverse=True)
-            self._count_use(found[:limit])
+            self._scopes.count_use(found[:limit])
             return found[:limit]
 
     @checked
@@ -153,7 +179,7 @@ class SemanticMemory(OpenMemory):
                 valid_from_ms=happened_ms(at) or 0,
                 valid_until_ms=happened_ms(until) or 0,
             )
-            return self._write(journal, body)
+            return self._scopes.write(journal, body)
 
     @checked
     def forget(
@@ -233,7 +259,7 @@ class SemanticMemory(OpenMemory):
         with self._lock:
             journal, waiting = undecided_body(self._scopes.all(), id)
             text = waiting.content if content is None else content_checked(content)
-            return self._write(journal, decided(waiting, text, state=""))
+            return self._scopes.write(journal, decided(waiting, text, state=""))
 
     @checked
     def reject(self, id: str) -> None:
@@ -264,8 +290,9 @@ class SemanticMemory(OpenMemory):
             found = [
                 entry
                 for journal in self._scopes.looked_at(scope)
-                for run in journal.entries().runs(None if ended else now_ms)
-                if is_wanted(entry := _entry(journal, run), tags, metadata or {})
+                for entries in [journal.entries()]
+                for run in entries.runs(None if ended else now_ms)
+                if is_wanted(entry := entries.entry(run, journal.scope), tags, metadata or {})
             ]
         found.sort(key=lambda entry: (entry.updated_ms, entry.seq), reverse=True)
         return found[:limit]
@@ -344,13 +371,7 @@ class SemanticMemory(OpenMemory):
         """Makes the index again, with all vectors: for another embedder, or after damage.
         `progress(done, all)` is called between batches."""
         with self._lock:
-            journals = [one for one in self._scopes.looked_at() if not one.is_empty()]
-            for journal in journals:
-                logs = self._scopes.logs_beside(journal)
-                finder = self._scopes.finder(journal)
-                finder.rebuild(logs, progress or (lambda done, total: None))
-            for journal in journals:  # bookmarks were in the index that is gone
-                journal.keep_bookmark(self._scopes.finder(journal))
+            self._scopes.rebuild(progress or (lambda done, total: None))
 
     def is_empty(self) -> bool:
         """Whether nothing was ever stored in the scopes that are looked at."""
@@ -377,6 +398,7 @@ class SemanticMemory(OpenMemory):
     ) -> None:
         self.close()
 
-
-def _entry(journal: Journal, run: Run) -> MemoryEntry:
-    return journal.entries().entry(run, journal.scope)
+    def _tell(self, name: str, reason: str) -> None:
+        self.said.append((name, reason))
+        if self._listener is not None:
+            self._listener(name, reason)
