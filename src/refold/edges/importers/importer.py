@@ -38,7 +38,7 @@ from refold.edges.importers.recognition import Recognised, recognised
 from refold.edges.importers.report import Report, Session
 from refold.edges.importers.unchanged import Unchanged
 from refold.engine.context import Context
-from refold.errors import NotFound
+from refold.log.reading import is_taken
 from refold.stores.protocol import Overtaken, Store
 
 ID_CHARS_MAX = 64
@@ -175,7 +175,7 @@ def _without_forked(place: _Place, report: Report) -> Report:
     if find is None or not any(session.left for session in report.sessions):
         return report
     names = [branch.name for branch in find(Lines(place.path), BRANCHES_MAX)]
-    if not names or not all(_is_there(place.store, _part(place.main, name)) for name in names):
+    if not names or not all(is_taken(place.store, _part(place.main, name)) for name in names):
         return report
     return replace(report, sessions=[replace(session, left=0) for session in report.sessions])
 
@@ -193,7 +193,7 @@ def _forked(place: _Place, branch: Branch) -> bool:
         if len(shared) == len(keys):
             return False
         inherited = session_in(main, main.id)
-        if shared and not _is_there(place.store, id):
+        if shared and not is_taken(place.store, id):
             main.fork(id, at=shared[-1]).close()
     with Context(place.store, id, config=place.config) as fork:
         if session_in(fork, inherited) == inherited:
@@ -207,14 +207,6 @@ def _name(store: Store, fork: Context) -> None:
     words = preview(store, fork.id, after=store.conversation(fork.id).parent_seq)
     if words and fork.view.title.startswith(FORK_TITLE):
         fork.update(title=words)
-
-
-def _is_there(store: Store, id: str) -> bool:
-    try:
-        store.conversation(id)
-    except NotFound:
-        return False
-    return True
 
 
 def _follower(place: _Place, session: str) -> Follower:
