@@ -16,7 +16,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from refold.core.model import Applied, Block, Event, Message, Role, Slot, Span, View
 from refold.core.shortened import ERASED
 from refold.edges.commands.command import Arguments, Command, Result, Screen
-from refold.edges.commands.native_part import NativePart, native_part, show_native_part
 from refold.edges.commands.events import (
     EventRow,
     body_bytes,
@@ -26,6 +25,7 @@ from refold.edges.commands.events import (
     summary,
     whole_slots,
 )
+from refold.edges.commands.native_part import NativePart, native_part, show_native_part
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import line_span, number, short_line
 from refold.engine.context import Context

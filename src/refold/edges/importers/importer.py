@@ -9,6 +9,7 @@ wherever the file lies; a list without an id of its own is known by its path. Ne
 from __future__ import annotations
 
 import gc
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,7 +36,7 @@ from refold.edges.importers.owner import (
     taken,
 )
 from refold.edges.importers.recognition import Recognised, recognised
-from refold.edges.importers.report import Report, Session
+from refold.edges.importers.report import Report, Session, printable
 from refold.edges.importers.unchanged import Unchanged
 from refold.engine.context import Context
 from refold.log.reading import is_taken
@@ -86,7 +87,7 @@ def _imported(
         held = Session(
             conversation=about.id, title=about.title, head=about.head, messages=0, new=about.head
         )
-        return Report(file=str(path), source=REFOLD, sessions=[held], unread=[])
+        return Report(file=printable(path), source=REFOLD, sessions=[held], unread=[])
     own = id_of(found, path)
     place = _Place(store, config, path, found, id or own, own)
     for _ in range(TRIES_MAX):
@@ -142,7 +143,7 @@ def _followed(place: _Place, advance: Advance | None) -> Report:
     unread = [*lines.unread, *(one for each in followers.values() for one in each.unread)]
     unread.sort(key=lambda one: one.line)
     return Report(
-        file=str(place.path),
+        file=printable(place.path),
         source=place.found.source,
         sessions=sessions,
         unread=unread[:UNREAD_SHOWN],
@@ -263,7 +264,7 @@ def id_of(found: Recognised, path: Path) -> str:
     if found.session is not None:
         return fitting(f"{found.source}-{found.session}" if found.session else found.source)
     stem = path.name.split(".")[0] or "session"
-    return fitting(f"{stem}-{digest(str(path.absolute()).encode())[:8]}")
+    return fitting(f"{stem}-{digest(os.fsencode(path.absolute()))[:8]}")
 
 
 def fitting(wanted: str) -> str:

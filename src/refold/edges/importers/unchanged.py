@@ -11,6 +11,7 @@ where derived files lie.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from pathlib import Path
 
@@ -61,7 +62,7 @@ class Unchanged:
     def __init__(self, store: Store, path: Path, way: str) -> None:
         self._store = store
         folder = store.derived_path(FOLDER)
-        name = digest(f"{way}\n{path.absolute()}".encode("utf-8", "surrogateescape"))
+        name = digest(os.fsencode(f"{way}\n{path.absolute()}"))
         self._state = _state_of(path) if folder else None
         self._place = Path(folder, f"{name}.json") if folder and self._state else None
 
