@@ -63,13 +63,13 @@ def show_native_part(part: NativePart, screen: Screen, *, is_brief: bool = False
     """Says what the model gets, and for whom the text is that comes next."""
     name, size = short_line(part.provider, NAME_CHARS), _size(part)
     if not part.sent:
-        screen.line(("dim", f"  {name} compacted this ({size}) for models of its own"))
+        screen.line(("dim", f"  {name} compacted this ({size}) for its own models"))
         screen.line(("dim", "  the model of this conversation gets:"))
         return
     screen.line(("yellow", f"  compacted by {name}, {size}"))
     if part.text and not is_brief:
         screen.block(part.text)
-    screen.line(("dim", "  models of others, and searches, get:"))
+    screen.line(("dim", "  models of other providers, and searches, get:"))
 
 
 def _size(part: NativePart) -> str:
