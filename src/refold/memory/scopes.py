@@ -89,6 +89,14 @@ class Scopes:
         """What a journal says, for who asks by ids alone."""
         return journal.by_key(lambda: self.finder(journal))
 
+    def store(self, body: Memory, scope: str | None) -> MemoryEntry:
+        """Appends the first version of an entry, or the next one of an entry that says the same if
+        it only says now what it replaces."""
+        if not body.replaces:
+            return self.write(self.journal(scope), body)
+        journal = self._replaced(body.replaces, scope)
+        return self.write(journal, self.by_key(journal).continued(body))
+
     def write(self, journal: Journal, body: Memory) -> MemoryEntry:
         """Appends one version of an entry, and gives the entry as it is then."""
         entries = journal.append([body], lambda: self.finder(journal))
@@ -96,7 +104,7 @@ class Scopes:
         assert run is not None
         return entries.entry(run, journal.scope)
 
-    def replaced(self, ids: Sequence[str], scope: str | None) -> Journal:
+    def _replaced(self, ids: Sequence[str], scope: str | None) -> Journal:
         """The journal of entries that are to be replaced, which is that of the scope if one is
         given; NotFound or Invalid before anything is written."""
         if len(ids) > REPLACED_MAX:

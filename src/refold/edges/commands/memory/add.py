@@ -21,7 +21,7 @@ from refold.edges.commands.session import Session
 from refold.memory.entry import MemoryEntry
 
 REPLACES = Meta(
-    description="An entry that is true no longer, now that this is; may be given several times.",
+    description="An entry that this replaces; may be given several times.",
     extra={"metavar": "ENTRY"},
 )
 
@@ -44,10 +44,10 @@ class Added(Result, frozen=True, kw_only=True):
 def run(session: Session, arguments: AddArguments) -> Added:
     with memory_of(session, arguments, arguments.scope, creates=True) as memory:
         replaced = [entry_meant(memory, typed) for typed in arguments.replaces]
-        # Unless a scope is named, it is kept where that is which it replaces.
+        # Unless another scope is named, it is kept in the scope of what it replaces.
         scope = None if replaced and arguments.scope == "project" else arguments.scope
         entry = memory.store(arguments.content, tags=arguments.tag, scope=scope, replaces=replaced)
-        # What it says again has ended the others before, if it does not replace them only now.
+        # What was said before ended others then, unless it replaces them only now.
         past = memory.history(entry.id) if entry.count == 1 or replaced else ()
         near = () if replaced else tuple(memory.near(entry.id))
     ends = [one for one in past if one.id in replaced or one.valid_until_ms == entry.valid_from_ms]
@@ -61,7 +61,9 @@ def show(added: Added, screen: Screen) -> None:
     for one in added.ended:
         screen.line(f"It ends {one.id}: {cut(one_line(one.content), SHOWN_CHARS)}")
     for one in added.near:
-        screen.line(f"Near it is {one.id}: {cut(one_line(one.content), SHOWN_CHARS)}")
+        screen.line(
+            f"It may be about the same as {one.id}: {cut(one_line(one.content), SHOWN_CHARS)}"
+        )
     if added.near:
         call = screen.call("memory add", "", "--replaces", added.near[0].id, entry.content)
         screen.line(f"If it replaces one of them, say so: {call}")
