@@ -24,7 +24,7 @@ from refold.edges.importers.entry import Entry, Unread, Where
 from refold.errors import Invalid, RefoldError, Unavailable, install_hint
 from refold.system.moments import HAPPENED_MS_MAX
 
-LINE_BYTES_MAX = 48 << 20  # more than a provider takes in a whole request
+LINE_BYTES_MAX = 64 << 20
 DOCUMENT_BYTES_MAX = 256 << 20
 HELD_BYTES_MAX = 8 << 20
 PIECE_BYTES, LONG_BYTES = 1 << 16, 1 << 20
