@@ -51,7 +51,7 @@ def test_what_is_lost_there_is_named_and_sent_again(
     events = f"{count} event{'s' if count > 1 else ''}"
     told = run("sync", "verify", *names, "--store", store)
     said = " ".join(told.output.split())
-    assert told.exit_code == 5 and f"talk, log: {events} gone that it had" in said
+    assert told.exit_code == 5 and f"talk, log: the far store has lost {events} that it had" in said
     assert "1 conversation can be sent again from this device: refold sync" in said
     assert "--new-far" not in said and "refold delete" not in said
     status = run("sync", "status", "--store", store).output

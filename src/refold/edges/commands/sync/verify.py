@@ -100,7 +100,7 @@ def _checked(near: Store, synced: SyncedStore, name: str | None) -> FarVerified:
 
 
 def _loss(far: Store, id: str, count: int) -> Problem:
-    what = f"{number(count, 'event')} gone that it had"
+    what = f"the far store has lost {number(count, 'event')} that it had"
     return Problem(part="log", what=what, conversation=id, file=far.url)
 
 
