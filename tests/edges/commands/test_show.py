@@ -22,6 +22,26 @@ def test_show_gives_the_page_slot_by_slot(url: str) -> None:
     assert page["slots"][0]["blocks"] == [{"type": "text", "text": "question 0 about login.py"}]
 
 
+@pytest.mark.parametrize(
+    "system",
+    [
+        {"parts": [{"text": "Be brief."}, {"text": "Be kind."}], "role": "user"},
+        [{"type": "text", "text": "Be brief."}, {"type": "text", "text": "Be kind."}],
+        [{"role": "system", "content": "Be brief."}, {"role": "developer", "content": "Be kind."}],
+    ],
+)
+def test_a_system_prompt_of_any_provider_is_shown_as_text_and_verified(
+    url: str, system: object
+) -> None:
+    with refold.open("told", store=url, system=system) as context:
+        context.append({"role": "user", "content": "hi"})
+    for command in ("show", "page"):
+        text = run(command, "told").stdout
+        assert "Be brief." in text and "Be kind." in text
+        assert "parts" not in text and "{" not in text
+    assert run("verify", "told").exit_code == 0
+
+
 def test_show_tells_what_was_edited_and_why_and_all_still_has_it(url: str) -> None:
     run("compact", "fix-login", "--strategy", "hide", "--target", "60")
     text = run("show", "fix-login").stdout
