@@ -17,6 +17,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 
 import refold
@@ -248,6 +249,15 @@ class Book:
         return best, most[0]
 
     # --- holding ---
+
+    @contextmanager
+    def aside(self) -> Iterator[Book]:
+        """A book with the same settings that keeps nothing, to try something out."""
+        book = Book(refold.open_store("memory:"), self.folding, self._limits)
+        try:
+            yield book
+        finally:
+            book.close()
 
     def open(
         self, asked: Asked, id: str, native: Compaction, *, offloads: bool = True
