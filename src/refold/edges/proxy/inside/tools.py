@@ -100,8 +100,9 @@ def _extended(listed: Raw, added: str) -> Raw:
 
 
 def own_list(asked: Asked) -> list[bytes]:
-    """The client's own messages as they came, cache marks and all; as what `with_list` takes."""
-    if not asked.came:
+    """The client's own messages as they came, cache marks and all; as what `with_list` takes. Of
+    Gemini's, an answer that came in pieces is whole: so it stays once more was said inside."""
+    if not asked.came or asked.dialect == "gemini":
         return list(map(msgspec.json.encode, asked.messages))
     return [bytes(asked.came[1:-1])]
 
