@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from refold.dialects import assemble
 from refold.edges.endpoints.server_events import objects
 from refold.edges.proxy.body import LISTS
+from refold.edges.proxy.inside import tools
 from tests.edges.proxy.inside.test_seen import DIALECTS, response_of, streamed
 from tests.edges.proxy.kit import Provider, Running, with_proxy
 
@@ -266,3 +267,51 @@ def test_the_clients_older_messages_stand_as_they_came(dialect: str, streams: bo
         kinds = [one.get("type") for one in first[1:]]
         assert kinds == ["function_call"] * 2 + ["function_call_output"] * 2
         assert all("id" in one for one in first[1:3])
+
+
+ROUNDS_MAX = 8
+OWN: Said = [("own", "#1")]
+NO_ANSWERS: list[list[Said]] = [[OWN] * (ROUNDS_MAX + 1), [LOOKS] * (ROUNDS_MAX + 1)]
+
+
+@pytest.mark.parametrize("rounds", NO_ANSWERS)
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("way", FRONT_WAYS)
+def test_an_answer_that_says_nothing_is_explained_and_keeps_its_rounds(
+    dialect: str, streams: bool, rounds: list[Said], way: Way
+) -> None:
+    provider = Provider()
+    talk = Talk(dialect, provider, way, streams=streams)
+    before: list[Said] = [[("call", "x")]]
+    done: list[Said] = [[("text", "Done.")]]
+
+    async def work(running: Running) -> list[Json]:
+        return [await talk.turn(running, one) for one in (before, rounds, done, done)]
+
+    _, got, *_ = with_proxy(work, tools=True, provider=provider)
+    assert tools.SILENT in json.dumps(got)
+    requests = sent(provider, dialect)
+    assert tools.SILENT not in json.dumps(requests)
+    assert_fronts_hold(requests)
+
+
+def blocks_of(messages: list[Json]) -> list[Any]:
+    """What is said, in its order: a message of the user's may grow by what he says next."""
+    said = (one.get("parts") or one.get("content") or one for one in messages)
+    return [part for one in said for part in (one if isinstance(one, list) else [one])]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_empty_answer_after_rounds_is_explained_and_keeps_them(dialect: str) -> None:
+    provider = Provider()
+    talk = Talk(dialect, provider, as_it_came, streams=False)
+    turns: list[list[Said]] = [[[("call", "x")]], [OWN, []], [[("text", "Done.")]]]
+
+    async def work(running: Running) -> list[Json]:
+        return [await talk.turn(running, one) for one in turns]
+
+    _, got, *_ = with_proxy(work, tools=True, provider=provider)
+    assert tools.SILENT in json.dumps(got)
+    *_, before, last = map(blocks_of, sent(provider, dialect))
+    assert last[: len(before)] == before and tools.SILENT not in json.dumps(last)

@@ -27,6 +27,11 @@ DIALECTS = frozenset({"anthropic", "gemini", "openai_chat", "openai_responses"})
 # Where one tool of a request has the declarations of all functions.
 _DECLARATIONS = ("functionDeclarations", "function_declarations")
 FAILED = "Error: refold cannot answer now. Go on without it."
+# To the person, who would see no answer.
+SILENT = (
+    "[refold: the model called refold's tools in this turn and gave no answer after them. "
+    "Write to it to go on.]"
+)
 ENOUGH = "Error: refold's tools were called often enough in this turn. Go on without them."
 
 
