@@ -228,7 +228,8 @@ class Observer:
         if own is not None:
             return own
         wires = request[LISTS[asked.dialect]]
-        return as_the_client_has_them(wires, asked.messages, asked.dialect)
+        page = as_the_client_has_them(wires, asked.messages, asked.dialect)
+        return held.list_as_it_came(asked, page)
 
     def _account_compaction(self, held: Held, asked: Asked, answer: dict[str, Any]) -> None:
         """Notes what the provider's own compaction took: it is spent, and nothing of it saved."""
