@@ -58,23 +58,18 @@ class Recorder:
         return self._intake.message_tokens_max
 
     def append(self, message: Any, by: str | None, stamp: Stamp = NOW) -> list[Event]:
-        parsed = self.parse(self._answering(message) if _lacks_call(message) else message)
+        if _lacks_call(message):
+            message = _answering(message, self._waiting())
+        parsed = self.parse(message)
         stamp = stamp.of(parsed[0].key if parsed else "")
         if stamp.key:
             parsed = [replace(one, key=stamp.key) for one in parsed]
         with self._log.guard:
             return append_once(self._log, self.keys, stamp, lambda: self._drafts([parsed], by))
 
-    def _answering(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """A result that does not say which call it answers, as that of the one that waits."""
+    def _waiting(self) -> list[str]:
         with self._log.reading() as state:
-            waiting = unanswered(state.slots)
-        if len(waiting) == 1:
-            return {**message, "tool_call_id": waiting[0]}
-        those = f"one of {', '.join(quoted(id, 40) for id in waiting[:WAITING_SHOWN])}"
-        nobody = "no call is waiting; what nobody called for is a message of the user"
-        hint = f"set tool_call_id to {those}" if waiting else nobody
-        raise Invalid("a tool message without tool_call_id", hint=hint)
+            return unanswered(state.slots)
 
     def extend(self, messages: Sequence[Any], by: str | None) -> list[Event]:
         """Appends a list in few writes, none of them larger than a store takes."""
@@ -85,20 +80,27 @@ class Recorder:
 
     def _parsed(self, messages: Sequence[Any]) -> list[list[Message]]:
         """Every message as it would be read if those before it were in the log: some shapes are
-        those of two providers, and the last reply tells whose they are."""
+        those of two providers, and the last reply tells whose they are; a result that names no
+        call answers the one that waits there."""
+        waiting = dict.fromkeys(self._waiting() if any(map(_lacks_call, messages)) else ())
         given: list[list[Message]] = []
         reply: list[Message] = []
         for place in range(len(messages)):
-            parsed = self._parsed_at(messages, place, reply)
+            parsed = self._parsed_at(messages, place, reply, waiting)
+            for one in parsed:
+                _follow_calls(waiting, one)
             reply = [one for one in parsed if one.role == "assistant"][-1:] or reply
             given.append(parsed)
         return given
 
     def _parsed_at(
-        self, messages: Sequence[Any], place: int, ahead: Sequence[Message]
+        self, messages: Sequence[Any], place: int, ahead: Sequence[Message], waiting: Iterable[str]
     ) -> list[Message]:
+        message = messages[place]
         try:
-            return self.parse(messages[place], ahead)
+            if _lacks_call(message):
+                message = _answering(message, [*waiting])
+            return self.parse(message, ahead)
         except Invalid as error:
             said = f"message {place + 1} of {len(messages)}: {error.message}"
             raise Invalid(said, hint=error.hint) from error
@@ -319,9 +321,27 @@ def _latest_reply(slots: Sequence[Slot]) -> int:
 
 def unanswered(slots: Sequence[Slot]) -> list[str]:
     """The calls on the page that wait for their results, oldest first."""
-    answered = {id for slot in slots for id in results_of(slot.message)}
-    called = [id for slot in slots for id in calls_of(slot.message)]
-    return [id for id in called if id not in answered]
+    waiting: dict[str, None] = {}
+    for slot in slots:
+        _follow_calls(waiting, slot.message)
+    return [*waiting]
+
+
+def _follow_calls(waiting: dict[str, None], message: Message) -> None:
+    """Which calls wait after a message, if these did before it."""
+    waiting.update(dict.fromkeys(calls_of(message)))
+    for id in results_of(message):
+        waiting.pop(id, None)
+
+
+def _answering(message: Mapping[str, Any], waiting: Sequence[str]) -> dict[str, Any]:
+    """A result that does not say which call it answers, as that of the one that waits."""
+    if len(waiting) == 1:
+        return {**message, "tool_call_id": waiting[0]}
+    those = f"one of {', '.join(quoted(id, 40) for id in waiting[:WAITING_SHOWN])}"
+    nobody = "no call is waiting; what nobody called for is a message of the user"
+    hint = f"set tool_call_id to {those}" if waiting else nobody
+    raise Invalid("a tool message without tool_call_id", hint=hint)
 
 
 def says_nothing(message: Message) -> bool:
