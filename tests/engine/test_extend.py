@@ -86,3 +86,32 @@ def test_a_list_that_is_larger_than_one_write_goes_in_several(limit, monkeypatch
     events = context.extend([message for at in range(5) for message in turn(at)])
     assert [event.seq for event in events] == list(range(1, 16))
     assert [slot.seq for slot in context.view.slots] == list(range(1, 16))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    asked=st.lists(st.integers(0, 5), max_size=4),
+    answered=st.lists(st.integers(0, 5), max_size=4, unique=True),
+    is_list=st.booleans(),
+    cleared=st.booleans(),
+)
+def test_a_result_that_nobody_asked_for_is_taken_and_told(
+    asked: list[int], answered: list[int], is_list: bool, cleared: bool
+):
+    """A call that is off the page was made, too."""
+    context = refold.open("unasked", store="memory:")
+    heard: list[refold.Notice] = []
+    context.on("result-unasked", heard.append)
+    context.append({"role": "user", "content": "begin"})
+    calls, results = [turn(at)[1] for at in asked], [turn(at)[2] for at in answered]
+    if is_list and not cleared:
+        context.extend([*calls, *results])
+    else:
+        context.extend(calls)
+        if cleared:
+            context.clear()
+        for result in results:
+            context.append(result)
+    told = [id for notice in heard for id in notice.details["calls"]]
+    assert told == [f"c{at}" for at in answered if at not in asked]
+    assert len(context.view.slots) >= len(answered)

@@ -7,7 +7,7 @@ way, `log.open_log` appends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from typing import Any, Literal, Unpack
 
@@ -25,7 +25,7 @@ from refold.core.model import Block, Event, Message, Slot, Text, Thinking, Usage
 from refold.dialects.protocol import Reply
 from refold.dialects.streams import CHUNKS_MAX, CUT_OFF, is_stream, take_chunk
 from refold.dialects.usage import read_usage
-from refold.display import suggestion
+from refold.display import number, suggestion
 from refold.errors import Invalid
 from refold.log.draft import Draft, message_checked, runs_of
 from refold.log.keys import NOW, Keys, Stamp, append_once
@@ -108,7 +108,27 @@ class Recorder:
     def _drafts(self, given: Sequence[Sequence[Message]], by: str | None) -> list[Draft]:
         """What was given, each in the messages that it was parsed into."""
         ahead: list[Message] = []
-        return [draft for parsed in given for draft in self.drafts_after(ahead, parsed, by)]
+        drafts = [draft for parsed in given for draft in self.drafts_after(ahead, parsed, by)]
+        self._tell_unasked(ahead)
+        return drafts
+
+    def _tell_unasked(self, messages: Sequence[Message]) -> None:
+        """Says which results no request will show, because nobody made their calls. They are
+        taken: a list from elsewhere may begin behind a call."""
+        made: set[str] = set()
+        unasked: dict[str, None] = {}
+        for message in messages:
+            made.update(calls_of(message))
+            unasked.update(dict.fromkeys(id for id in results_of(message) if id not in made))
+        unasked = {id: None for id in unasked if self._log.log.call(id) is None}
+        if unasked:
+            self._log.catch_up()
+        found = self._called(unasked.keys())
+        nobodys = [id for id in unasked if id not in found]
+        if nobodys:
+            those = ", ".join(quoted(id, 40) for id in nobodys[:WAITING_SHOWN])
+            said = f"nobody made the call of {number(len(nobodys), 'result')}: {those}"
+            self._log.notify("result-unasked", f"{said}; no request shows it", calls=nobodys)
 
     def drafts_after(
         self, ahead: list[Message], parsed: Sequence[Message], by: str | None, stamp: Stamp = NOW
@@ -241,7 +261,7 @@ class Recorder:
     def _check_call(self, call: str) -> None:
         """Refuses the result of a call that nobody made. One that the page no longer shows is
         looked for in the log."""
-        if self._log.log.call(call) is not None or self._was_called(call):
+        if self._log.log.call(call) is not None or self._called({call}):
             return
         waiting = unanswered(self._log.state.slots)
         raise Invalid(
@@ -249,16 +269,17 @@ class Recorder:
             hint=suggestion(call, waiting) if waiting else "no call is waiting for its result",
         )
 
-    def _was_called(self, call: str) -> bool:
-        if self._log.state.head == 0:
-            return False
-        quoted = msgspec.json.encode(call)[1:-1] if call.isascii() else b""
+    def _called(self, calls: Set[str]) -> set[str]:
+        """Those of these calls that the log has, on the page or off it."""
+        if self._log.state.head == 0 or not calls:
+            return set()
+        parts = [msgspec.json.encode(id)[1:-1] if id.isascii() else b"" for id in calls]
+        found: set[str] = set()
         for event in self._log.log.read():
-            if event.kind == "message" and quoted in event.body:
+            if event.kind == "message" and any(part in event.body for part in parts):
                 message = message_of(event, self._log.state)
-                if message is not None and call in calls_of(message):
-                    return True
-        return False
+                found |= calls & set(calls_of(message)) if message is not None else set()
+        return found
 
     def _estimated(self, message: Message) -> Usage:
         """What a reply was probably billed, where its stream did not say."""
