@@ -156,3 +156,75 @@ def test_every_message_stays_reachable(sizes: list[int], targets: list[int], kee
         covered = {seq for first, last in spans for seq in range(first, last + 1)}
         messages = {e.seq for e in context.log.events() if e.kind == "message"}
         assert messages <= covered
+
+
+def paragraphs(context: refold.Context) -> list[range]:
+    """The seqs of the parts that have a paragraph."""
+    found = re.findall(
+        r"^\[#(\d+)(?:-(\d+))?, \d+ message", "\n".join(texts(context)), re.MULTILINE
+    )
+    return [range(int(first), int(last or first) + 1) for first, last in found]
+
+
+def decided(messages: int, words: int) -> refold.Context:
+    """A talk in which every answer decides something: much of each part binds."""
+    context = talk(0)
+    for n in range(messages):
+        said = f"I decided to use approach {n}. " if n % 2 else f"Go on with step {n}. "
+        role = "assistant" if n % 2 else "user"
+        context.append({"role": role, "content": said + "more words " * words})
+    return context
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    messages=st.integers(40, 160),
+    words=st.integers(5, 60),
+    share=st.floats(0.2, 0.8),
+    keep=st.integers(2, 12),
+)
+def test_paragraphs_take_the_room_that_the_target_leaves(
+    messages: int, words: int, share: float, keep: int
+) -> None:
+    """G-13: what binds in many parts is told once, and does not take the room of all of them."""
+    context = decided(messages, words)
+    target = int(context.stats().current * share)
+    receipt = context.compact("hierarchical", target=target, keep=keep)
+    told = paragraphs(context)
+    largest = max([0, *(slot.tokens for slot in context.view.slots if slot.summary)])
+    has_lines = any(text.startswith("[Earlier, ") for text in texts(context))
+    if receipt.reached and has_lines and told:
+        assert target - receipt.tokens_after <= largest
+    if receipt.reached and not told:
+        assert target - receipt.tokens_after <= 3_500  # no more than a paragraph with a ledger
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    words=st.integers(5, 60),
+    shares=st.lists(st.floats(0.1, 0.8), max_size=2),
+    last=st.floats(0.05, 0.8),
+    focus=st.integers(3, 100),
+    keep=st.integers(2, 12),
+)
+def test_the_part_in_focus_has_a_paragraph_after_any_compaction(
+    words: int, shares: list[float], last: float, focus: int, keep: int
+) -> None:
+    """G-13: also where lines stood for it before, and where there is no room for lines."""
+    context = decided(100, words)
+    for share in shares:
+        context.compact("hierarchical", target=int(context.stats().current * share))
+        say(context, range(100, 140), words)
+    size = context.stats().current
+    receipt = context.compact("hierarchical", target=int(size * last), focus=focus, keep=keep)
+    is_whole = any(slot.seq == focus and not slot.standin for slot in context.view.slots)
+    assert receipt.batch and receipt.tokens_after < size
+    assert is_whole or any(focus in part for part in paragraphs(context))
+
+
+def test_a_line_in_focus_stays_one_where_the_page_would_grow() -> None:
+    context = decided(100, 5)
+    context.compact("hierarchical", target=1_500, keep=2)
+    before = texts(context)
+    assert not context.compact("hierarchical", target=1_400, keep=2, focus=10).batch
+    assert texts(context) == before

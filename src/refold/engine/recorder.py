@@ -7,7 +7,7 @@ way, `log.open_log` appends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from typing import Any, Literal, Unpack
 
@@ -25,7 +25,7 @@ from refold.core.model import Block, Event, Message, Slot, Text, Thinking, Usage
 from refold.dialects.protocol import Reply
 from refold.dialects.streams import CHUNKS_MAX, CUT_OFF, is_stream, take_chunk
 from refold.dialects.usage import read_usage
-from refold.display import suggestion
+from refold.display import number, suggestion
 from refold.errors import Invalid
 from refold.log.draft import Draft, message_checked, runs_of
 from refold.log.keys import NOW, Keys, Stamp, append_once
@@ -58,23 +58,18 @@ class Recorder:
         return self._intake.message_tokens_max
 
     def append(self, message: Any, by: str | None, stamp: Stamp = NOW) -> list[Event]:
-        parsed = self.parse(self._answering(message) if _lacks_call(message) else message)
+        if _lacks_call(message):
+            message = _answering(message, self._waiting())
+        parsed = self.parse(message)
         stamp = stamp.of(parsed[0].key if parsed else "")
         if stamp.key:
             parsed = [replace(one, key=stamp.key) for one in parsed]
         with self._log.guard:
             return append_once(self._log, self.keys, stamp, lambda: self._drafts([parsed], by))
 
-    def _answering(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """A result that does not say which call it answers, as that of the one that waits."""
+    def _waiting(self) -> list[str]:
         with self._log.reading() as state:
-            waiting = unanswered(state.slots)
-        if len(waiting) == 1:
-            return {**message, "tool_call_id": waiting[0]}
-        those = f"one of {', '.join(quoted(id, 40) for id in waiting[:WAITING_SHOWN])}"
-        nobody = "no call is waiting; what nobody called for is a message of the user"
-        hint = f"set tool_call_id to {those}" if waiting else nobody
-        raise Invalid("a tool message without tool_call_id", hint=hint)
+            return unanswered(state.slots)
 
     def extend(self, messages: Sequence[Any], by: str | None) -> list[Event]:
         """Appends a list in few writes, none of them larger than a store takes."""
@@ -85,20 +80,27 @@ class Recorder:
 
     def _parsed(self, messages: Sequence[Any]) -> list[list[Message]]:
         """Every message as it would be read if those before it were in the log: some shapes are
-        those of two providers, and the last reply tells whose they are."""
+        those of two providers, and the last reply tells whose they are; a result that names no
+        call answers the one that waits there."""
+        waiting = dict.fromkeys(self._waiting() if any(map(_lacks_call, messages)) else ())
         given: list[list[Message]] = []
         reply: list[Message] = []
         for place in range(len(messages)):
-            parsed = self._parsed_at(messages, place, reply)
+            parsed = self._parsed_at(messages, place, reply, waiting)
+            for one in parsed:
+                _follow_calls(waiting, one)
             reply = [one for one in parsed if one.role == "assistant"][-1:] or reply
             given.append(parsed)
         return given
 
     def _parsed_at(
-        self, messages: Sequence[Any], place: int, ahead: Sequence[Message]
+        self, messages: Sequence[Any], place: int, ahead: Sequence[Message], waiting: Iterable[str]
     ) -> list[Message]:
+        message = messages[place]
         try:
-            return self.parse(messages[place], ahead)
+            if _lacks_call(message):
+                message = _answering(message, [*waiting])
+            return self.parse(message, ahead)
         except Invalid as error:
             said = f"message {place + 1} of {len(messages)}: {error.message}"
             raise Invalid(said, hint=error.hint) from error
@@ -106,7 +108,27 @@ class Recorder:
     def _drafts(self, given: Sequence[Sequence[Message]], by: str | None) -> list[Draft]:
         """What was given, each in the messages that it was parsed into."""
         ahead: list[Message] = []
-        return [draft for parsed in given for draft in self.drafts_after(ahead, parsed, by)]
+        drafts = [draft for parsed in given for draft in self.drafts_after(ahead, parsed, by)]
+        self._tell_unasked(ahead)
+        return drafts
+
+    def _tell_unasked(self, messages: Sequence[Message]) -> None:
+        """Says which results no request will show, because nobody made their calls. They are
+        taken: a list from elsewhere may begin behind a call."""
+        made: set[str] = set()
+        unasked: dict[str, None] = {}
+        for message in messages:
+            made.update(calls_of(message))
+            unasked.update(dict.fromkeys(id for id in results_of(message) if id not in made))
+        unasked = {id: None for id in unasked if self._log.log.call(id) is None}
+        if unasked:
+            self._log.catch_up()
+        found = self._called(unasked.keys())
+        nobodys = [id for id in unasked if id not in found]
+        if nobodys:
+            those = ", ".join(quoted(id, 40) for id in nobodys[:WAITING_SHOWN])
+            said = f"nobody made the call of {number(len(nobodys), 'result')}: {those}"
+            self._log.notify("result-unasked", f"{said}; no request shows it", calls=nobodys)
 
     def drafts_after(
         self, ahead: list[Message], parsed: Sequence[Message], by: str | None, stamp: Stamp = NOW
@@ -239,7 +261,7 @@ class Recorder:
     def _check_call(self, call: str) -> None:
         """Refuses the result of a call that nobody made. One that the page no longer shows is
         looked for in the log."""
-        if self._log.log.call(call) is not None or self._was_called(call):
+        if self._log.log.call(call) is not None or self._called({call}):
             return
         waiting = unanswered(self._log.state.slots)
         raise Invalid(
@@ -247,16 +269,17 @@ class Recorder:
             hint=suggestion(call, waiting) if waiting else "no call is waiting for its result",
         )
 
-    def _was_called(self, call: str) -> bool:
-        if self._log.state.head == 0:
-            return False
-        quoted = msgspec.json.encode(call)[1:-1] if call.isascii() else b""
+    def _called(self, calls: Set[str]) -> set[str]:
+        """Those of these calls that the log has, on the page or off it."""
+        if self._log.state.head == 0 or not calls:
+            return set()
+        parts = [msgspec.json.encode(id)[1:-1] if id.isascii() else b"" for id in calls]
+        found: set[str] = set()
         for event in self._log.log.read():
-            if event.kind == "message" and quoted in event.body:
+            if event.kind == "message" and any(part in event.body for part in parts):
                 message = message_of(event, self._log.state)
-                if message is not None and call in calls_of(message):
-                    return True
-        return False
+                found |= calls & set(calls_of(message)) if message is not None else set()
+        return found
 
     def _estimated(self, message: Message) -> Usage:
         """What a reply was probably billed, where its stream did not say."""
@@ -319,9 +342,27 @@ def _latest_reply(slots: Sequence[Slot]) -> int:
 
 def unanswered(slots: Sequence[Slot]) -> list[str]:
     """The calls on the page that wait for their results, oldest first."""
-    answered = {id for slot in slots for id in results_of(slot.message)}
-    called = [id for slot in slots for id in calls_of(slot.message)]
-    return [id for id in called if id not in answered]
+    waiting: dict[str, None] = {}
+    for slot in slots:
+        _follow_calls(waiting, slot.message)
+    return [*waiting]
+
+
+def _follow_calls(waiting: dict[str, None], message: Message) -> None:
+    """Which calls wait after a message, if these did before it."""
+    waiting.update(dict.fromkeys(calls_of(message)))
+    for id in results_of(message):
+        waiting.pop(id, None)
+
+
+def _answering(message: Mapping[str, Any], waiting: Sequence[str]) -> dict[str, Any]:
+    """A result that does not say which call it answers, as that of the one that waits."""
+    if len(waiting) == 1:
+        return {**message, "tool_call_id": waiting[0]}
+    those = f"one of {', '.join(quoted(id, 40) for id in waiting[:WAITING_SHOWN])}"
+    nobody = "no call is waiting; what nobody called for is a message of the user"
+    hint = f"set tool_call_id to {those}" if waiting else nobody
+    raise Invalid("a tool message without tool_call_id", hint=hint)
 
 
 def says_nothing(message: Message) -> bool:

@@ -51,6 +51,7 @@ NoticeName = Literal[
     "memory-extracted",
     "memory-failed",
     "overflow-recovered",
+    "result-unasked",
     "setting-unused",
     "storage-recovered",
     "sync-blocked",

@@ -1,18 +1,20 @@
 """Levels of detail: the newest messages whole, the parts before them by a paragraph each, and the
 oldest by a line each.
 
-A part is a few turns, cut at seams. As far as the target leaves room, parts have a paragraph: the
-one that holds the seq `focus` first, then the newest. All others have a line, many lines in one
-summary, with what binds behind them: rules, decisions, open to-dos. Every line begins with the
-handle by which the part is unfolded, to a paragraph or whole. What has a paragraph becomes a line
-when the page is full again, and a line stays one; where lines alone fill the room, neighbours
-become one part. Neighbours: `summarize` has one summary with the ledger, `gist` chooses lines of
-the messages.
+A part is a few turns, cut at seams. The one that holds the seq `focus` has a paragraph in any case;
+as far as the target leaves room, so have others, the newest first. The rest have a line, many lines
+in one summary, with what binds behind them: rules, decisions, open to-dos. What is measured are the
+summaries themselves. Every line begins with the handle by which the part is unfolded, to a
+paragraph or whole. What has a paragraph becomes a line when the page is full again, and a line
+stays one, unless it is in focus: a summary cannot be split, so the paragraph is put among its
+lines, if the page still becomes shorter. Where lines alone fill the room, neighbours become one
+part. Neighbours: `summarize` has one summary with the ledger, `gist` chooses lines of the messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence, Set
 from itertools import groupby
 
 from msgspec import Struct
@@ -34,13 +36,12 @@ PART_MESSAGES_MAX = 16
 LINE_CHARS, REQUEST_CHARS, ANSWER_CHARS = 120, 300, 200
 LEDGER_CHARS, BINDING_CHARS = 400, 2_000
 ANSWERS = 2  # of the newest of a part
-HEADING_TOKENS = 40
 OPENING_SHARE = 0.25  # of the target
 
 
 class _Part(Struct, frozen=True, kw_only=True):
     """A few turns as they came, and as they are on the page; both levels of them, and what binds in
-    them. Of each form of it, the tokens; with its line comes what binds."""
+    them. Lines are counted where they stand together."""
 
     messages: tuple[Slot, ...]
     shown: tuple[Slot, ...]
@@ -49,7 +50,6 @@ class _Part(Struct, frozen=True, kw_only=True):
     binding: tuple[Fact, ...]
     shown_tokens: int
     paragraph_tokens: int
-    line_tokens: int
     is_inside: bool  # a summary on the page stands for more than this part: it has a line there
 
     @property
@@ -61,11 +61,6 @@ class _Part(Struct, frozen=True, kw_only=True):
         """Whether its messages are on the page, and no longer than a paragraph."""
         return self.shown == self.messages and self.shown_tokens <= self.paragraph_tokens
 
-    @property
-    def least_tokens(self) -> int:
-        """What the lowest level takes that it may have."""
-        return min(self.shown_tokens, self.line_tokens) if self.stays else self.line_tokens
-
 
 Run = list[_Part]
 
@@ -74,10 +69,9 @@ def hierarchical(brief: Brief) -> list[Edit | Ask]:
     """Summaries of everything before the last `keep` messages."""
     covers = _covers(brief)
     room = _room(brief, covers)
-    runs = [_parts(brief, run) for run in covers]
-    while _least(runs) > room and any(len(run) > 1 for run in runs):
-        runs = [_in_pairs(brief, run) for run in runs]
-    told = _told(runs, room, brief.setting("focus", 0))
+    focus = brief.setting("focus", 0)
+    runs = _fitting(brief, [_parts(brief, run) for run in covers], room, focus)
+    told = _told(brief, runs, room, focus)
     known = list(brief.view.facts)
     return [edit for run in runs for edit in _edits(brief, run, told, known)]
 
@@ -98,7 +92,7 @@ def _room(brief: Brief, covers: Sequence[Sequence[Slot]]) -> int:
     """What the target leaves for all summaries."""
     view, gone = brief.view, sum(map(tokens_of, covers))
     beside = view.system_tokens + view.tools_tokens + tokens_of(brief.slots) - gone
-    return brief.target - beside - HEADING_TOKENS * len(covers)
+    return brief.target - beside
 
 
 # --- parts ---
@@ -124,9 +118,20 @@ def _originals(brief: Brief, slot: Slot) -> Sequence[Slot]:
     return brief.originals(slot.span) if slot.standin else (slot,)
 
 
-def _in_pairs(brief: Brief, run: Run) -> Run:
-    """Two parts that are neighbours become one."""
-    pairs = [run[at : at + 2] for at in range(0, len(run), 2)]
+def _fitting(brief: Brief, runs: list[Run], room: int, focus: int) -> list[Run]:
+    """The runs in as many parts as there is room for a line each."""
+    while _tokens(brief, runs, _focused(runs, focus)) > room:
+        fewer = [_in_pairs(brief, run, focus) for run in runs]
+        if list(map(len, fewer)) == list(map(len, runs)):
+            break
+        runs = fewer
+    return runs
+
+
+def _in_pairs(brief: Brief, run: Run, focus: int) -> Run:
+    """Two parts that are neighbours become one, but for the one in focus."""
+    apart = [list(group) for _, group in groupby(run, key=lambda part: focus in part.span)]
+    pairs = [group[at : at + 2] for group in apart for at in range(0, len(group), 2)]
     shown = list({slot.seq: slot for part in run for slot in part.shown}.values())
     return [_part(brief, [one for part in pair for one in part.messages], shown) for pair in pairs]
 
@@ -136,19 +141,15 @@ def _part(brief: Brief, messages: Sequence[Slot], run: Sequence[Slot]) -> _Part:
     shown = tuple(slot for slot in run if slot.seq <= last and slot.last >= first)
     is_inside = any(slot.seq < first or slot.last > last for slot in shown)
     facts = facts_of(messages, brief.config, (), Cutter(brief.redact))
-    line = _line(brief, messages, facts)
     paragraph = _paragraph(brief, messages, facts)
-    binding = tuple(fact for fact in facts if _binds(fact))
-    bound = "\n".join([line, *ledger_lines(binding, BINDING_CHARS)])
     return _Part(
         messages=tuple(messages),
         shown=shown,
-        line=line,
+        line=_line(brief, messages, facts),
         paragraph=paragraph,
-        binding=binding,
+        binding=tuple(fact for fact in facts if _binds(fact)),
         shown_tokens=tokens_of(shown),
         paragraph_tokens=brief.text_tokens(paragraph),
-        line_tokens=brief.text_tokens(bound),
         is_inside=is_inside,
     )
 
@@ -206,60 +207,96 @@ def _way(brief: Brief, span: Span) -> str:
 # --- which level ---
 
 
-def _least(runs: Sequence[Run]) -> int:
-    """What all parts take at the lowest level that each may have."""
-    return sum(part.least_tokens for run in runs for part in run)
+def _focused(runs: Sequence[Run], focus: int) -> set[Span]:
+    return {part.span for run in runs for part in run if focus in part.span}
 
 
-def _told(runs: Sequence[Run], room: int, focus: int) -> set[Span]:
+def _told(brief: Brief, runs: Sequence[Run], room: int, focus: int) -> set[Span]:
     """The parts that have more than a line: the one in focus, and the newest that fit."""
-    parts = [part for run in runs for part in run if not part.is_inside]
-    parts.sort(key=lambda part: (not part.span.first <= focus <= part.span.last, -part.span.first))
-    used, told = _least(runs), set[Span]()
-    for part in parts:
-        used += min(part.shown_tokens, part.paragraph_tokens) - part.least_tokens
-        if used > room:
-            break
-        told.add(part.span)
-    return told
+    first = _focused(runs, focus)
+    if _grows(brief, runs, first):
+        first = set()
+    rest = [part.span for run in reversed(runs) for part in reversed(run) if not part.is_inside]
+
+    def is_too_much(count: int) -> bool:
+        told = first.union(rest[:count])
+        return _tokens(brief, runs, told) > room or _grows(brief, runs, told)
+
+    least_too_many = bisect_left(range(len(rest) + 1), True, key=is_too_much)
+    return first.union(rest[: max(0, least_too_many - 1)])
 
 
-def _edits(brief: Brief, run: Run, told: set[Span], known: list[Fact]) -> Iterator[Summarize]:
+def _tokens(brief: Brief, runs: Sequence[Run], told: Set[Span]) -> int:
+    """What all parts take on the page if these have more than a line."""
+    groups = [group for run in runs for group in _groups(run, told)]
+    return sum(_group_tokens(brief, group, told) for group in groups)
+
+
+def _grows(brief: Brief, runs: Sequence[Run], told: Set[Span]) -> bool:
+    """Whether a paragraph among lines makes their summary as long as what it covers: no edit may
+    do that."""
+    for group in (group for run in runs for group in _groups(run, told)):
+        if any(part.is_inside and part.span in told for part in group):
+            shown = {slot.seq: slot for part in group for slot in part.shown}.values()
+            return _group_tokens(brief, group, told) >= tokens_of([*shown])
+    return False
+
+
+def _group_tokens(brief: Brief, group: Run, told: Set[Span]) -> int:
+    first = group[0]
+    if not _is_apart(first, told):
+        return brief.text_tokens(_lines(brief, group, told))
+    return first.shown_tokens if first.stays else first.paragraph_tokens
+
+
+# --- the summaries ---
+
+
+def _groups(run: Run, told: Set[Span]) -> Iterator[Run]:
+    """The parts of a run that stand on the page together: those with a line, and each of the
+    others alone."""
+    for is_apart, group in groupby(run, key=lambda part: _is_apart(part, told)):
+        if is_apart:
+            yield from ([part] for part in group)
+        else:
+            yield list(group)
+
+
+def _is_apart(part: _Part, told: Set[Span]) -> bool:
+    return part.span in told and not part.is_inside
+
+
+def _edits(brief: Brief, run: Run, told: Set[Span], known: list[Fact]) -> Iterator[Summarize]:
     """The summaries of a run; what is on the page as it should be is left alone."""
-    for parts in _summarized(run, told):
-        is_told = parts[0].span in told
-        if is_told and parts[0].stays:
-            continue
-        edit = _edit(brief, parts, known, is_told=is_told)
-        if not _is_there(edit, parts):
-            yield edit
+    for group in _groups(run, told):
+        if not (_is_apart(group[0], told) and group[0].stays):
+            edit = _edit(brief, group, told, known)
+            if not _is_there(edit, group):
+                yield edit
 
 
-def _summarized(run: Run, told: set[Span]) -> Iterator[Run]:
-    """The parts of each summary: a paragraph tells of one, lines that follow each other of many."""
-    for is_told, group in groupby(run, key=lambda part: part.span in told):
-        parts = list(group)
-        yield from [[part] for part in parts] if is_told else [parts]
-
-
-def _edit(brief: Brief, parts: Run, known: list[Fact], *, is_told: bool) -> Summarize:
-    span = Span(parts[0].span.first, parts[-1].span.last)
-    raw = [slot for part in parts for slot in part.shown if not slot.standin]
+def _edit(brief: Brief, group: Run, told: Set[Span], known: list[Fact]) -> Summarize:
+    span, first = _span_of(group), group[0]
+    raw = [slot for part in group for slot in part.shown if not slot.standin]
     facts = facts_of(raw, brief.config, known, Cutter(brief.redact))
     known += facts
-    line = parts[0].line if len(parts) == 1 else f"- {span}: {len(parts)} parts"
-    text = parts[0].paragraph if is_told else _lines(brief, span, parts)
+    line = first.line if len(group) == 1 else f"- {span}: {len(group)} parts"
+    text = first.paragraph if _is_apart(first, told) else _lines(brief, group, told)
     return Summarize(
         batch=brief.batch, span=span, text=text, line=line[2:], facts=facts, reason=REASON
     )
 
 
-def _lines(brief: Brief, span: Span, parts: Run) -> str:
-    heading = f"[Earlier, {span}, a line for each part, not a new request"
+def _span_of(group: Run) -> Span:
+    return Span(group[0].span.first, group[-1].span.last)
+
+
+def _lines(brief: Brief, group: Run, told: Set[Span]) -> str:
+    heading = f"[Earlier, {_span_of(group)}, a line for each part, not a new request"
     where = f"; {UNFOLD} gives each by its #numbers" if unfolder(brief.view) else ""
-    binding = [fact for part in parts for fact in part.binding]
-    told = ledger_lines(binding, BINDING_CHARS)
-    return "\n".join([f"{heading}{where}.]", *(part.line for part in parts), *told])
+    levels = (part.paragraph if part.span in told else part.line for part in group)
+    binding = [fact for part in group for fact in part.binding]
+    return "\n".join([f"{heading}{where}.]", *levels, *ledger_lines(binding, BINDING_CHARS)])
 
 
 def _is_there(edit: Summarize, parts: Run) -> bool:
