@@ -63,7 +63,7 @@ def _is_text(text: str) -> bool:
 def test_an_index_that_fails_is_told_and_the_entry_is_stored(
     memory: SemanticMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*given: object) -> object:
+    def broken(*given: object, **named: object) -> object:
         raise Unavailable("the index is away", hint="later")
 
     monkeypatch.setattr("refold.memory.semantic.near", broken)

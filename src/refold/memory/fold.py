@@ -18,7 +18,7 @@ from refold.memory.entry import MemoryEntry
 from refold.memory.followers import Shared
 from refold.memory.seals import is_sealed
 from refold.memory.settling import UNACCEPTED, Groups, by_time, group_name
-from refold.memory.version import FOREVER_MS, Run, Version
+from refold.memory.version import FOREVER_MS, Run, Version, is_same
 
 
 class Entries(Groups):
@@ -139,6 +139,23 @@ class Entries(Groups):
         )
         said = (version.claim.said for group in groups for version in group.values())
         return claim.said in said or any(self._set_aside(claim.said))
+
+    def has_accepted(self, content: str) -> bool:
+        """Whether somebody who is believed ever said this, or accepted it."""
+        return next(self._same(content, is_accepted=True), None) is not None
+
+    def undecided(self, content: str) -> Version | None:
+        """What says this and no person accepted: it waits, was rejected, or only tools and imports
+        said it."""
+        claim = claim_of(content)
+        aside = (*self.waiting.values(), *self._rejected.values())
+        same = (one for one in aside if is_same(one.claim, claim))
+        return next(same, None) or next(self._same(content, is_accepted=False), None)
+
+    def _same(self, content: str, *, is_accepted: bool) -> Iterator[Version]:
+        claim = claim_of(content)
+        group = self._groups.get(group_name(claim, is_accepted=is_accepted), {})
+        return (one for one in group.values() if is_same(one.claim, claim))
 
     def saying(self, content: str) -> str:
         """The entry that says this and was not ended; empty if there is none."""

@@ -41,6 +41,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     limit: int
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] = {}
+    accepted: bool = False  # nothing that waits for a person
 
 
 def is_wanted(entry: MemoryEntry, tags: Sequence[str], metadata: Mapping[str, Any]) -> bool:
@@ -64,6 +65,8 @@ def recall(journal: Journal, finder: Finder, asked: Asked, wanted: Wanted) -> li
         said = entries.run_at(found.seq)
         run = _standing(entries, said, wanted.at_ms)
         if said is None or run is None or run.entry in seen:
+            continue
+        if wanted.accepted and not run.first.is_accepted:
             continue
         seen.add(run.entry)
         entry = _entry(entries, run, journal, found, wanted)

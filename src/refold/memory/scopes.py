@@ -17,6 +17,7 @@ from refold.memory.entry import MemoryEntry, is_whole
 from refold.memory.finder import Finder
 from refold.memory.fold import Entries
 from refold.memory.forgetting import Forgetter, Which
+from refold.memory.inbox import waiting_entry
 from refold.memory.journal import AGENT, Journal, scope_checked
 from refold.memory.replacing import REPLACED_MAX
 from refold.memory.version import Run, Version
@@ -92,13 +93,17 @@ class Scopes:
     def write(self, journal: Journal, body: Memory) -> MemoryEntry:
         """Appends one version of an entry, and gives the entry as it is then."""
         entries = journal.append([body], lambda: self.finder(journal))
+        if body.entry in entries.waiting:
+            return waiting_entry(entries.waiting[body.entry], journal.scope)
         run = entries.run_of(body.entry)
         assert run is not None
         return entries.entry(run, journal.scope)
 
-    def replaced(self, ids: Sequence[str], scope: str | None) -> Journal:
-        """The journal of entries that are to be replaced, which is that of the scope if one is
-        given; NotFound or Invalid before anything is written."""
+    def written_to(self, ids: Sequence[str], scope: str | None) -> Journal:
+        """The journal of the entries that are to be replaced, if any are, else of the scope;
+        NotFound or Invalid before anything is written."""
+        if not ids:
+            return self.journal(scope)
         if len(ids) > REPLACED_MAX:
             raise Invalid(
                 f"{len(ids)} entries are too many to replace",

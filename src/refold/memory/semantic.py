@@ -28,6 +28,7 @@ from refold.memory.given import content_checked, source_checked, tags_checked
 from refold.memory.inbox import (
     decided,
     ended_bodies,
+    repeated,
     taken_bodies,
     too_many,
     undecided,
@@ -107,10 +108,12 @@ class SemanticMemory:
             replaces=replaced,
         )
         with self._lock:
-            if not replaced:
-                return self._scopes.write(self._scopes.journal(scope), body)
-            journal = self._scopes.replaced(replaced, scope)
-            return self._scopes.write(journal, self._scopes.by_key(journal).continued(body))
+            journal = self._scopes.written_to(replaced, scope)
+            if trust == "model":
+                body = repeated(journal, self._scopes.all(), body)
+            if replaced:
+                body = self._scopes.by_key(journal).continued(body)
+            return self._scopes.write(journal, body)
 
     @checked
     def retrieve(
@@ -123,10 +126,12 @@ class SemanticMemory:
         metadata: dict[str, Any] | None = None,
         scope: str | None = None,
         as_of: Moment | None = None,
+        accepted: bool = False,
     ) -> builtins.list[MemoryEntry]:
         """The entries that answer best, with a score from 0 to 1 and why: what is true now, or what
         was at `as_of`. `threshold` is the least score; without one it depends on the embedder.
-        Looks in this memory's own scope and the user's, unless one is named."""
+        Looks in this memory's own scope and the user's, unless one is named. With `accepted`,
+        nothing that waits for a person: give a model no more than that."""
         if not query.strip():
             raise Invalid("there is nothing to look for", hint="give a word or a few")
         is_narrow = bool(tags or metadata or as_of is not None)
@@ -144,6 +149,7 @@ class SemanticMemory:
                 limit=limit_checked(limit),
                 tags=tuple(tags),
                 metadata=metadata or {},
+                accepted=accepted,
             )
             found: builtins.list[MemoryEntry] = []
             for journal in self._scopes.looked_at(scope):
@@ -311,15 +317,17 @@ class SemanticMemory:
             return [entries.entry(one, journal.scope) for one in runs]
 
     @checked
-    def near(self, id: str, limit: int = 3) -> builtins.list[MemoryEntry]:
+    def near(
+        self, id: str, limit: int = 3, *, accepted: bool = False
+    ) -> builtins.list[MemoryEntry]:
         """The entries that are true and may be about the same as this one, the nearest first: if it
         has changed, `store` it again with `replaces`. `score` says by how much it is nearer than
-        what counts as near."""
+        what counts as near. With `accepted`, nothing that waits for a person."""
         limit_checked(limit)
         with self._lock:
             journal, run = self._scopes.named(id)
             try:
-                return near(journal, self._scopes.finder(journal), run, limit)
+                return near(journal, self._scopes.finder(journal), run, limit, accepted=accepted)
             except RefoldError as error:  # whoever stored something has stored it
                 self._tell("memory-failed", sentence(error))
                 return []

@@ -49,7 +49,8 @@ def show(listed: Entries, screen: Screen) -> None:
 
 COMMAND = Command(
     name="memory list",
-    details="Without a scope, those of this project and of the user. [?] marks what others deny.",
+    details="Without a scope, those of this project and of the user. [?] marks what others deny, "
+    "[waits] what waits in the inbox.",
     on="store",
     reads=True,
     arguments=ListArguments,
