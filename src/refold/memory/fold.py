@@ -96,6 +96,7 @@ class Entries(Groups):
                 merged = self.run_at(version.seq)
                 ids.update(_entries_of(merged.versions if merged else ()))
                 ids.update(_entries_of(self._set_aside(version.claim.said)))
+                ids.update(_entries_of(self._same(version.body.content, is_accepted=False)))
             looked.add(left[0])
         return [version for id in ids for version in self._ever_said(id)]
 

@@ -201,16 +201,16 @@ class SemanticMemory:
     ) -> Forgotten:
         """Erases an entry with everything that it ever said, for good: from the log, the index,
         and the conversations that showed it, in this store and in `stores`. Or all entries with a
-        tag, last said `before` a time, or said in a conversation. With `source`, also the messages
-        that said it. No rule brings it back. NotFound if there is no such entry."""
+        tag, last said `before` a time, or said in a conversation: of every scope, agents' too,
+        unless one is named. With `source`, also the messages that said it. No rule brings it back.
+        `out_of_reach` names entries that stay and say the same. NotFound if there is no such
+        entry."""
         which = Which(tag=tag, before_ms=happened_ms(before), said_in=said_in)
         which_checked(id, which)
         others = stores_checked(stores)
-        done = Forgotten()
         with self._lock:
-            for journal, ids in self._scopes.meant(id, which, scope):
-                done += self._scopes.forgetter(journal).forget(ids, source=source, others=others)
-        return done
+            meant = self._scopes.meant(id, which, scope)
+            return self._scopes.forget(meant, source=source, others=others)
 
     # --- what was taken from messages ---
 
