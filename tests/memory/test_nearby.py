@@ -133,3 +133,14 @@ def test_forgetting_takes_it_from_answers_that_showed_it_as_near(tmp_path: Path,
         context.memory.forget(old.id)
     for path in tmp_path.iterdir():
         assert b"ylophone" not in path.read_bytes().lower()
+
+
+def test_the_tool_names_what_is_true_beside_what_it_replaced() -> None:
+    with _tools(refold.open("talk", store="memory:", embedder=False)) as context:
+        old = context.memory.store(OLD)
+        now = context.memory.store(NEW, replaces=old.id)
+        given = {"content": "Ida has every key", "replaces": [old.id]}
+        said = context.toolbox.call("remember", given)
+        assert f"{now.id}: still true beside it" in said
+        said = context.toolbox.call("remember", {**given, "replaces": [now.id]})
+        assert f"{now.id}: history now" in said and "beside" not in said

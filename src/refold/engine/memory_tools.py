@@ -79,7 +79,8 @@ class MemoryTools:
             return f"[Noted as {entry.id}. It {WAITS}]"
         known = f", said {entry.count} times now" if entry.count > 1 else ""
         if given.replaces:
-            return f"[Remembered as {entry.id}{known}; {', '.join(given.replaces)}: history now.]"
+            past = f"{', '.join(given.replaces)}: history now"
+            return f"[Remembered as {entry.id}{known}; {past}.{_beside(entry)}]"
         near = memory.near(entry.id, accepted=True)
         if not near:
             return f"[Remembered as {entry.id}{known}.]"
@@ -102,6 +103,13 @@ def _scope(memory: SemanticMemory, given: RememberArguments) -> str | None:
     if given.scope == "user":
         return "user"
     return None if given.replaces and memory.scope == "project" else memory.scope
+
+
+def _beside(entry: MemoryEntry) -> str:
+    """What is so as well: something that was replaced may have been history already."""
+    if not entry.rivals:
+        return ""
+    return f" {', '.join(entry.rivals)}: still true beside it, name that in replaces if it is not"
 
 
 def _near_row(entry: MemoryEntry) -> str:

@@ -29,9 +29,10 @@ class MemoryEntry(Struct, frozen=True, kw_only=True):
     """One thing that is remembered. `score` says how well it answers, from 0 to 1, and `why` by
     what; `count` how often it was said. It is true from `valid_from_ms` on, and until
     `valid_until_ms` unless that is None. `rivals` are entries that say something else about the
-    same: code cannot tell which of them holds. `replaces` are entries that are so no longer because
-    it was said that this replaces them; if it waits, they are so until it is accepted. It `waits`
-    while no person has accepted what only a tool, an import or a rule said: no model is shown it.
+    same, or replaced the same: code cannot tell which of them holds. `replaces` are entries that
+    are so no longer because it was said that this replaces them; if it waits, they are so until it
+    is accepted. It `waits` while no person has accepted what only a tool, an import or a rule said:
+    no model is shown it.
     `source` is a conversation and a seq."""
 
     id: str

@@ -20,6 +20,8 @@ from refold.memory.seals import is_sealed
 from refold.memory.settling import UNACCEPTED, Groups, by_time, group_name
 from refold.memory.version import FOREVER_MS, Run, Version, is_same
 
+HEIRS_MAX = 20
+
 
 class Entries(Groups):
     """The fold: what can be asked of it."""
@@ -175,12 +177,34 @@ class Entries(Groups):
         return replace(body, entry=known, version=self.newest(known).body.version + 1)
 
     def rivals(self, run: Run) -> tuple[str, ...]:
-        """Entries that are true as well and say something else about the same."""
-        if not run.first.claim.is_rival or run.until_ms != FOREVER_MS:
+        """Entries that are true as well and say something else about the same, or are so since
+        something ended that this replaces as well."""
+        if run.until_ms != FOREVER_MS:
             return ()
-        group = self._group_of[run.first.seq]
-        others = (one for one in self._runs(group) if one is not run)
-        return tuple(one.entry for one in others if one.until_ms == FOREVER_MS)
+        group = self._group_of[run.first.seq] if run.first.claim.is_rival else ""
+        others = [*(self._runs(group) if group else ()), *self._instead(run)]
+        is_other = (one for one in others if one.entry != run.entry)
+        return tuple(dict.fromkeys(one.entry for one in is_other if one.until_ms == FOREVER_MS))
+
+    def _instead(self, run: Run) -> Iterator[Run]:
+        """What came, by itself or after others, in the place of what this was told to replace."""
+        ids = run.replaces if run.first.is_accepted else ()
+        for version in (one for id in ids for one in self._versions.get(id, ())):
+            heirs = [one.seq for one in self._replacers.of(version)]
+            ended = self.run_at(version.seq)
+            if ended is not None and ended.heir:
+                heirs.append(ended.heir)
+            for heir in map(self.run_at, heirs):
+                yield from self._after(heir)
+
+    def _after(self, run: Run | None) -> Iterator[Run]:
+        """What stands for an entry now, if anything does."""
+        for _ in range(HEIRS_MAX):
+            if run is None or run.until_ms == FOREVER_MS:
+                break
+            run = self.run_at(run.heir) if run.heir else None
+        if run is not None and run.first.is_accepted:
+            yield run
 
     def entry(self, run: Run, scope: str, **more: Any) -> MemoryEntry:
         """A state as a caller sees it."""

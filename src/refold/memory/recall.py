@@ -18,12 +18,12 @@ from refold.display import number
 from refold.memory.entry import MemoryEntry
 from refold.memory.finder import Asked, Finder, Found
 from refold.memory.fitness import Fitness
-from refold.memory.fold import Entries
+from refold.memory.fold import HEIRS_MAX, Entries
 from refold.memory.journal import Journal
 from refold.memory.succession import Likeness, Succession
 from refold.memory.version import Run
 
-HEIRS_MAX, SPARE, RIVALS_SHOWN = 20, 20, 3
+SPARE, RIVALS_SHOWN = 20, 3
 SUCCEEDED = 3  # hits, of which it is asked what succeeds them
 SUCCESSORS_AMONG = 20  # hits, besides what tells of a change
 DAY_MS = 86_400_000

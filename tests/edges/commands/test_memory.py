@@ -257,6 +257,18 @@ def as_json(*words: str) -> dict[str, Any]:
     return json.loads(done(*words, "--json"))
 
 
+def test_add_and_accept_name_what_is_true_beside_what_they_replace() -> None:
+    old = as_json("memory", "add", "Gunilla keeps the spare key")["entry"]["id"]
+    now = as_json("memory", "add", "Omar has it", "--replaces", old)["entry"]["id"]
+    out = done("memory", "add", "It is at the office", "--replaces", old)
+    assert f"True beside it is {now}: Omar has it" in out and "It ends" not in out
+    assert f"--replaces {now}" in out
+    done("memory", "export", "m.jsonl")
+    done("memory", "import", "m.jsonl", "--scope", "agent.two")
+    out = done("memory", "inbox", "--scope", "agent.two", "--accept", "all")
+    assert "is true beside mem-" in out
+
+
 def test_add_shows_what_is_near_and_takes_what_it_replaces() -> None:
     new = "The spare key is with Omar next door"
     old = as_json("memory", "add", "Gunilla keeps the spare key")["entry"]["id"]
