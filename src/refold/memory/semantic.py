@@ -44,7 +44,7 @@ from refold.search.upkeep import Progress, Tell
 from refold.stores.protocol import Store
 from refold.system.moments import Moment, happened_ms
 
-HITS_MAX = 300
+HITS_MAX, LISTED_MAX = 300, 100_000
 
 
 class SemanticMemory:
@@ -289,7 +289,7 @@ class SemanticMemory:
     ) -> builtins.list[MemoryEntry]:
         """The entries that are true now, or were at `as_of`, the one that changed last first;
         with `ended`, also those that are true no longer."""
-        limit_checked(limit)
+        limit_checked(limit, LISTED_MAX)
         with self._lock:
             at_ms = happened_ms(as_of)
             now_ms = self._scopes.journal().now_ms() if at_ms is None else at_ms
