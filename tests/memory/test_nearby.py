@@ -144,3 +144,13 @@ def test_the_tool_names_what_is_true_beside_what_it_replaced() -> None:
         assert f"{now.id}: still true beside it" in said
         said = context.toolbox.call("remember", {**given, "replaces": [now.id]})
         assert f"{now.id}: history now" in said and "beside" not in said
+
+
+@pytest.mark.parametrize(
+    ("tool", "given"),
+    [("remember", {"content": NEW, "replaces": ["mem-0"]}), ("forget", {"id": "mem-0"})],
+)
+def test_the_tool_hints_at_what_a_model_can_do(tool: str, given: dict[str, object]) -> None:
+    with _tools(refold.open("talk", store="memory:", embedder=False)) as context:
+        said = context.toolbox.call(tool, given)
+        assert "recall shows the ids" in said and "refold memory" not in said

@@ -7,7 +7,8 @@ their answers, `memory.semantic` does the work.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 
 from refold.checked import quoted
 from refold.display import fenced, moment, one_line
-from refold.errors import Invalid
+from refold.errors import Invalid, NotFound
 from refold.memory.entry import MemoryEntry
 from refold.memory.semantic import SemanticMemory
 
@@ -68,13 +69,14 @@ class MemoryTools:
         if given.scope not in ("project", "user"):
             raise Invalid(f"there is no scope {quoted(given.scope)}", hint="scopes: project, user")
         memory = self._memory()
-        entry = memory.store(
-            given.content,
-            tags=given.tags,
-            scope=_scope(memory, given),
-            trust="model",
-            replaces=given.replaces,
-        )
+        with _hints_for_a_model():
+            entry = memory.store(
+                given.content,
+                tags=given.tags,
+                scope=_scope(memory, given),
+                trust="model",
+                replaces=given.replaces,
+            )
         if entry.waits:
             return f"[Noted as {entry.id}. It {WAITS}]"
         known = f", said {entry.count} times now" if entry.count > 1 else ""
@@ -93,8 +95,18 @@ class MemoryTools:
         return [row_of(entry) for entry in found]
 
     def forget(self, given: ForgetArguments) -> str:
-        gone = self._memory().forget(given.id)
+        with _hints_for_a_model():
+            gone = self._memory().forget(given.id)
         return f"[Forgotten for good, {len(gone.entries)} said in all.]"
+
+
+@contextmanager
+def _hints_for_a_model() -> Iterator[None]:
+    """What a model can do about an id of nothing; commands are for people."""
+    try:
+        yield
+    except NotFound as error:
+        raise NotFound(error.message, hint="recall shows the ids") from error
 
 
 def _scope(memory: SemanticMemory, given: RememberArguments) -> str | None:

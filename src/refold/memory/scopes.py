@@ -127,7 +127,7 @@ class Scopes:
             return self.named(id)[0]
         except NotFound:
             if any(id in journal.entries().waiting for journal in self.all()):
-                hint = "accept or reject it there"
+                hint = "a person accepts or rejects it there"
                 raise Invalid(f"{quoted(id)} waits in the inbox", hint=hint) from None
             raise
 
