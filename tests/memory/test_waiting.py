@@ -159,9 +159,14 @@ def test_what_waits_replaces_nothing_until_it_is_accepted() -> None:
 
 def test_many_that_wait_leave_room_for_what_answers() -> None:
     with opened() as (context, _):
-        context.memory.store("Payments go to account DE11")
+        context.memory.store("Invoices go to account DE11, as agreed with the bank last year")
         for number in range(60):
-            context.memory.store(f"Payments go to account DE{number + 20}", trust="import")
-        assert "DE11" in context.toolbox.call("recall", {"query": QUERY, "limit": 1})
+            context.memory.store(
+                f"Visitor{number} asked which account payments go to", trust="import"
+            )
+        said = context.toolbox.call(
+            "recall", {"query": "which account do payments go to", "limit": 1}
+        )
+        assert "DE11" in said
         context.append({"role": "user", "content": "Which account do payments go to?"})
         assert "DE11" in str(context.request())

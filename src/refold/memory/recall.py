@@ -52,6 +52,24 @@ def is_wanted(entry: MemoryEntry, tags: Sequence[str], metadata: Mapping[str, An
     )
 
 
+def listed(
+    journals: Sequence[Journal],
+    at_ms: int | None,
+    tags: Sequence[str],
+    metadata: Mapping[str, Any],
+) -> list[MemoryEntry]:
+    """The entries of these scopes that are true at a time, or ever were; the one that changed last
+    first."""
+    found = [
+        entry
+        for journal in journals
+        for entries in [journal.entries()]
+        for run in entries.runs(at_ms)
+        if is_wanted(entry := entries.entry(run, journal.scope), tags, metadata)
+    ]
+    return sorted(found, key=lambda entry: (entry.updated_ms, entry.seq), reverse=True)
+
+
 def recall(journal: Journal, finder: Finder, asked: Asked, wanted: Wanted) -> list[MemoryEntry]:
     """The entries of one scope that answer."""
     if journal.is_empty() or not wanted.limit:

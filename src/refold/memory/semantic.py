@@ -35,7 +35,7 @@ from refold.memory.inbox import (
     undecided_body,
 )
 from refold.memory.nearby import known_of, near
-from refold.memory.recall import Wanted, is_wanted, recall
+from refold.memory.recall import Wanted, listed, recall
 from refold.memory.scopes import Scopes
 from refold.memory.transfer import ImportedMemories, exported, import_lines, read_lines
 from refold.search.embedders import Embedder
@@ -134,12 +134,9 @@ class SemanticMemory:
         nothing that waits for a person: give a model no more than that."""
         if not query.strip():
             raise Invalid("there is nothing to look for", hint="give a word or a few")
-        is_narrow = bool(tags or metadata or as_of is not None)
-        asked = Asked(
-            query=query,
-            threshold=self._threshold if threshold is None else threshold,
-            most=10_000 if is_narrow else max(HITS_MAX, 3 * limit),
-        )
+        least = self._threshold if threshold is None else threshold
+        most = 10_000 if tags or metadata or as_of is not None else max(HITS_MAX, 3 * limit)
+        asked = Asked(query=query, threshold=least, most=most)
         with self._lock:
             now_ms = self._scopes.journal().now_ms()
             at_ms = happened_ms(as_of)
@@ -230,10 +227,8 @@ class SemanticMemory:
         """
         with self._lock:
             journal = self._scopes.journal()
-            entries = journal.entries()
-            new = taken_bodies(
-                entries, taken, conversation=self.conversation, waits=waits, new_id=new_id
-            )
+            entries, said_in = journal.entries(), self.conversation
+            new = taken_bodies(entries, taken, conversation=said_in, waits=waits, new_id=new_id)
             if left := too_many(entries, new, entries_max):
                 self._tell("memory-failed", f"{left} were not taken: memory_entries is reached")
                 new = new[: len(new) - left]
@@ -293,15 +288,8 @@ class SemanticMemory:
         with self._lock:
             at_ms = happened_ms(as_of)
             now_ms = self._scopes.journal().now_ms() if at_ms is None else at_ms
-            found = [
-                entry
-                for journal in self._scopes.looked_at(scope)
-                for entries in [journal.entries()]
-                for run in entries.runs(None if ended else now_ms)
-                if is_wanted(entry := entries.entry(run, journal.scope), tags, metadata or {})
-            ]
-        found.sort(key=lambda entry: (entry.updated_ms, entry.seq), reverse=True)
-        return found[:limit]
+            when_ms, journals = None if ended else now_ms, self._scopes.looked_at(scope)
+            return listed(journals, when_ms, tags, metadata or {})[:limit]
 
     @checked
     def history(self, id: str) -> builtins.list[MemoryEntry]:
