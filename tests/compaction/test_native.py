@@ -323,15 +323,19 @@ def test_what_the_provider_is_to_write_is_prepared_while_nobody_waits(model: str
     assert {batch.strategy for batch in session.context.log.batches()} == {"native"}
 
 
-@pytest.mark.parametrize("ladder", [LADDER, ("native",)])
-def test_without_a_provider_the_rest_of_the_ladder_is_prepared(ladder: tuple[str, ...]) -> None:
-    session = Session(native=None, ladder=ladder)
-    context = session.context
+def fill(context: refold.Context) -> None:
+    """Says so much that a compaction may be prepared."""
     context.append({"role": "user", "content": "Mend the login."})
     while context.stats().current < context.budget.warn_at:
         context.append({"role": "assistant", "content": "I look. " * 100})
         context.append({"role": "user", "content": "Go on. " * 100})
-    assert context.prepare() is (ladder == LADDER)
+
+
+@pytest.mark.parametrize("ladder", [LADDER, ("native",)])
+def test_without_a_provider_the_rest_of_the_ladder_is_prepared(ladder: tuple[str, ...]) -> None:
+    session = Session(native=None, ladder=ladder)
+    fill(session.context)
+    assert session.context.prepare() is (ladder == LADDER)
 
 
 def test_a_provider_that_fails_to_prepare_is_left_alone_for_a_while() -> None:
@@ -342,10 +346,7 @@ def test_a_provider_that_fails_to_prepare_is_left_alone_for_a_while() -> None:
         raise RuntimeError("503")
 
     session = Session(native=fails)
-    session.context.append({"role": "user", "content": "Mend the login."})
-    while session.context.stats().current < session.context.budget.warn_at:
-        session.context.append({"role": "assistant", "content": "I look. " * 100})
-        session.context.append({"role": "user", "content": "Go on. " * 100})
+    fill(session.context)
     assert not session.context.prepare() and not session.context.prepare()
     assert len(asked) == 1 and len(session.failures) == 1
 

@@ -366,3 +366,23 @@ def test_a_decision_of_the_agent_is_on_a_small_page_too(window, decision, by_cha
     assert receipt.tokens_after < 0.7 * receipt.tokens_before
     told = shown(context)
     assert all(name in told for name in (decision, "a.py", "b.py"))
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    pins=st.sets(st.integers(3, 60), max_size=4),
+    strategy=st.sampled_from(["gist", "summarize", "hierarchical", "window", "hide"]),
+    target=st.integers(2_000, 9_000),
+)
+def test_a_receipt_has_every_text_that_stands_for_messages(
+    pins: set[int], strategy: str, target: int
+) -> None:
+    context = opened_in_characters(window=60_000, config={"auto": False})
+    talk(context, 70, 200)
+    for seq in pins:
+        context.pin(seq)
+    receipt = context.compact(strategy, target=target)
+    made = [slot for slot in context.view.slots if slot.summary is not None]
+    assert len(made) == sum(item.action == "summarized" for item in receipt.items)
+    texts = [text_of(block) for slot in made for block in slot.message.blocks]
+    assert receipt.summary == "\n\n".join(texts)

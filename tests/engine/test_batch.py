@@ -64,7 +64,7 @@ def test_a_batch_writes_what_single_appends_write(
     kinds: list[Any], model: str, size: int, most: int
 ):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches, "RUN_BYTES_MAX", most)
+        patch.setattr("refold.log.draft.RUN_BYTES_MAX", most)
         check_batch(kinds, model, size)
 
 

@@ -106,6 +106,38 @@ def test_the_difference_of_two_points_is_a_unified_diff(tmp_path: Path) -> None:
     assert (now.change, "+three\n" in now.diff) == ("create", True)
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    writes=st.lists(
+        st.tuples(st.sampled_from(["a.py", "b.py"]), st.sampled_from(["", "1\n", "2\n"])),
+        max_size=6,
+    ),
+    data=st.data(),
+)
+def test_a_difference_backward_is_the_one_forward_reversed(
+    tmp_path_factory: pytest.TempPathFactory,
+    writes: list[tuple[str, str]],
+    data: st.DataObject,
+) -> None:
+    """M-85"""
+    root = tmp_path_factory.mktemp("work")
+    context = opened()
+    points = [wrote(context, root, path, text) for path, text in writes] + [context.view.head]
+    first, last = (data.draw(st.sampled_from(points)) for _ in range(2))
+    forward = {one.path: one for one in context.files.diff(first, last, root=root)}
+    backward = {one.path: one for one in context.files.diff(last, first, root=root)}
+    reverse = {"create": "remove", "remove": "create"}
+    assert forward.keys() == backward.keys()
+    for path, one in forward.items():
+        assert backward[path].change == reverse.get(one.change, one.change)
+        assert _changed(backward[path].diff, "+") == _changed(one.diff, "-")
+        assert _changed(backward[path].diff, "-") == _changed(one.diff, "+")
+
+
+def _changed(diff: str, sign: str) -> list[str]:
+    return [line[1:] for line in diff.splitlines()[2:] if line.startswith(sign)]
+
+
 def test_a_log_from_elsewhere_reaches_nothing_outside_of_the_folder(tmp_path: Path) -> None:
     root, outside = tmp_path / "root", tmp_path / "secret"
     root.mkdir()

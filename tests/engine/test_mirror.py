@@ -432,7 +432,7 @@ def test_a_list_handed_over_at_once_is_written_like_one_that_grew(length, stops,
 def test_a_long_list_is_written_in_several_runs_and_is_the_same(monkeypatch, limit, most):
     messages = [*talk(9), call("last"), result("last", "words " * 50), assistant("Done.")]
     whole = written([messages])
-    monkeypatch.setattr(f"refold.engine.keyed.{limit}", most)
+    monkeypatch.setattr(f"refold.log.draft.{limit}", most)
     assert written([messages]) == whole
 
 

@@ -161,11 +161,9 @@ def test_many_that_wait_leave_room_for_what_answers() -> None:
     with opened() as (context, _):
         context.memory.store("Invoices go to account DE11, as agreed with the bank last year")
         for number in range(60):
-            context.memory.store(
-                f"Visitor{number} asked which account payments go to", trust="import"
-            )
+            context.memory.store(f"Visitor{number} asked about it", trust="import")
         said = context.toolbox.call(
-            "recall", {"query": "which account do payments go to", "limit": 1}
+            "recall", {"query": "what the visitors asked about an account", "limit": 1}
         )
         assert "DE11" in said
         context.append({"role": "user", "content": "Which account do payments go to?"})

@@ -71,8 +71,10 @@ def test_the_part_in_focus_has_a_paragraph_wherever_it_is(focus: int) -> None:
     assert len(focused) == 1 and focused[0].startswith("[#20-27, 8 messages")
     say(context, range(100, 140))
     context.compact("hierarchical", target=4_000)
+    assert not [text for text in texts(context) if "#22 user: talk 20 " in text]
     [lines] = [text for text in texts(context) if text.startswith("[Earlier, ")]
-    assert "- #20-" in lines or "- #3-" in lines
+    spans = [[int(seq) for seq in handle[1:].split("-")] for handle in handles(lines)]
+    assert [first for first, last in spans if first <= focus <= last]
     assert len(context.unfold("#20-27").messages) == 8
 
 

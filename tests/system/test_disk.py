@@ -88,3 +88,21 @@ def test_a_descriptor_is_closed_also_when_the_block_fails(tmp_path: Path) -> Non
         raise KeyError
     with pytest.raises(OSError):
         os.fstat(fd)
+
+
+def test_a_file_is_replaced_whole_for_its_owner_alone(tmp_path: Path) -> None:
+    path, other = tmp_path / "kept", tmp_path / "other"
+    other.write_bytes(b"not ours")
+    path.symlink_to(other)
+    disk.replace_file(str(path), b"one")
+    disk.replace_file(str(path), b"two")
+    assert path.read_bytes() == b"two"
+    assert stat.S_IMODE(path.lstat().st_mode) == 0o600
+    assert other.read_bytes() == b"not ours"
+
+
+def test_a_file_that_cannot_be_replaced_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "kept" / "full").mkdir(parents=True)
+    with pytest.raises(OSError):
+        disk.replace_file(str(tmp_path / "kept"), b"one")
+    assert [one.name for one in tmp_path.iterdir()] == ["kept"]

@@ -52,17 +52,15 @@ class Jobs:
         """What a plan is to be drawn up from. Without names, the configured ladder."""
         config = self._log.config  # for the model that reads the page now
         check_ladder(ladder)
-        check_settings(settings or {}, ladder or config.ladder)
         given = settings or {}
+        check_settings(given, ladder or config.ladder)
         task = task or self._latest_request()
         if settings is not None:
             for name in ladder:
                 check_needed(name, {**config.strategy.get(name, {}), **given}, task)
         if KEEP_RECENT in given:
             config = replace(config, keep_recent=given[KEEP_RECENT])
-        if instructions and not self._has_writer():
-            hint = "give a writer: where the conversation is opened, or by --writer"
-            raise Invalid("instructions are for a writer, and there is none", hint=hint)
+        self._check_instructions(instructions)
         return Job(
             budget=self._model.budget,
             config=config,
@@ -82,6 +80,11 @@ class Jobs:
             redact=cache(self._redact),  # the same lines are looked at again and again
             purpose=NATIVE if tuple(ladder) == (NATIVE,) else "",
         )
+
+    def _check_instructions(self, instructions: str) -> None:
+        if instructions and not self._has_writer():
+            hint = "give a writer: where the conversation is opened, or by --writer"
+            raise Invalid("instructions are for a writer, and there is none", hint=hint)
 
     def _latest_request(self) -> str:
         state = self._log.state

@@ -332,17 +332,14 @@ def receipt_of(plan: Plan, before: View, after: View, batch: str) -> Receipt:
         messages_before=len(before.slots),
         messages_after=len(after.slots),
         messages_hidden=_messages(before) - _messages(after),
-        summary=_summary(plan, after),
+        summary=_summary(after, batch),
     )
 
 
-def _summary(plan: Plan, after: View) -> str:
-    """The newest text that stands for messages because of the plan; empty if there is none."""
-    handles = {item.handle for item in plan.items if item.action == "summarized"}
-    for slot in reversed(after.slots):
-        if str(slot.span) in handles:
-            return "\n".join(map(text_of, slot.message.blocks))
-    return ""
+def _summary(after: View, batch: str) -> str:
+    """All texts that stand for messages because of the batch, in the order of the page."""
+    summaries = [slot for slot in after.slots if slot.summary and slot.summary.batch == batch]
+    return "\n\n".join("\n".join(map(text_of, slot.message.blocks)) for slot in summaries)
 
 
 def _messages(view: View) -> int:

@@ -111,7 +111,8 @@ class Plan(_Account, frozen=True, kw_only=True):
 
 
 class Receipt(_Account, frozen=True, kw_only=True):
-    """What an applied plan did. `revert` takes `batch`, `summary` stands for what left the page."""
+    """What an applied plan did. `revert` takes `batch`; `summary` has all texts that stand for what
+    left the page, in its order, with an empty line between them."""
 
     batch: str = ""
     summary: str = ""

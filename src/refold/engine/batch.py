@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from refold.core.model import Event, Message, Note, Revert, Usage
 from refold.engine.context import Context
 from refold.errors import Invalid
-from refold.log.draft import RUN_BYTES_MAX, RUN_EVENTS_MAX, Draft
+from refold.log.draft import Draft, Run
 from refold.log.keys import Stamp
 from refold.stores.protocol import Overtaken
 from refold.tokens.counter import count_message
@@ -32,15 +32,14 @@ class Batch:
         self._log, self._model = context._open, context._model
         self._recorder = context._recorder
         self._held = 0
-        # Where checkpoints are set every so many messages, each is to stand in its place.
-        self._events_max = 1 if context.config.checkpoint_every else RUN_EVENTS_MAX
+        self._is_single = bool(context.config.checkpoint_every)
         self._forget()
 
     def _forget(self) -> None:
-        self._drafts: list[Draft] = []
+        self._run = Run(is_single=self._is_single)
         self._ahead: list[Message] = []
         self._responses: set[str] = set()
-        self._head = self._size = 0
+        self._head = 0
 
     @property
     def head(self) -> int:
@@ -59,7 +58,7 @@ class Batch:
 
     @property
     def is_full(self) -> bool:
-        return len(self._drafts) >= self._events_max or self._size >= RUN_BYTES_MAX
+        return self._run.is_full
 
     def message(self, message: Any, stamp: Stamp) -> bool:
         """Takes a message in any provider's shape. False if there is nothing in it."""
@@ -104,32 +103,29 @@ class Batch:
     def take_off(self, reverts: Iterable[Revert], by: str) -> None:
         """Takes what switches other events off."""
         for revert in reverts:
-            if len(self._drafts) >= RUN_EVENTS_MAX:
-                self.write()
             self._take([self._log.draft(revert, by=by)])
 
     def _take(self, drafts: list[Draft], said: Sequence[Message] = ()) -> None:
-        size = sum([len(draft.encoded) for draft in drafts])
-        if self._drafts and self._size + size > RUN_BYTES_MAX:
+        if not self._run.drafts:
+            self._head = self._log.sums.head
+        if not self._run.take(drafts):
             self.write()
             self._ahead += said
-        if not self._drafts:
-            self._head = self._log.sums.head
-        self._drafts += drafts
-        self._size += size
+            self._take(drafts)
 
     def write(self) -> list[Event]:
         """Appends what was taken. Overtaken, and nothing written, if the log has grown since."""
-        if not self._drafts:
+        drafts = self._run.drafts
+        if not drafts:
             return []
         with self._log.guard:
             self._log.pending = self._at_their_time(self._log.pending)
             is_next = self._log.sums.head == self._head
-            events = self._log.append(self._drafts, fresh=lambda _: False) if is_next else []
+            events = self._log.append(drafts, fresh=lambda _: False) if is_next else []
         if not events:
             said = f"{self._log.id}: somebody else wrote to it meanwhile"
             raise Overtaken(said, hint="begin again")
-        self._held += self._size
+        self._held += self._run.size_bytes
         if self._held > HELD_BYTES_MAX:
             self._log.log.let_go()
             self._held = 0
@@ -139,5 +135,5 @@ class Batch:
     def _at_their_time(self, pending: list[Draft]) -> list[Draft]:
         """What is to be said before this, at the time of what it is said of: a conversation begins
         when its session did."""
-        first = next((draft.at_ms for draft in self._drafts if draft.at_ms is not None), None)
+        first = next((draft.at_ms for draft in self._run.drafts if draft.at_ms is not None), None)
         return [replace(draft, at_ms=first) for draft in pending]

@@ -80,11 +80,11 @@ class FileVersions:
     def diff(
         self, first: int | str, last: int | str | None = None, *, root: str | Path = "."
     ) -> list[FileChange]:
-        """How files that were written to differ between two points (a seq or a checkpoint);
-        without `last`, from the first to what is on the disk. What is impossible stops no other
-        file."""
+        """How files that were written to differ between two points (a seq or a checkpoint), in
+        either direction; without `last`, from the first to what is on the disk. What is impossible
+        stops no other file."""
         old, new = self._versions(first), {} if last is None else self._versions(last)
-        return [self._between(old[path], new.get(path), root) for path in old]
+        return [self._between(path, old.get(path), new.get(path), root) for path in old | new]
 
     @checked
     def changes(
@@ -147,13 +147,17 @@ class FileVersions:
         """What giving the file at a place this version does."""
         return _compared(version.path, read(place), self._held(version))
 
-    def _between(self, old: FileVersion, new: FileVersion | None, root: str | Path) -> FileChange:
-        """How a file went from one version to another, or to what is on the disk."""
+    def _between(
+        self, path: str, old: FileVersion | None, new: FileVersion | None, root: str | Path
+    ) -> FileChange:
+        """How a file went from one version to another; None is what is on the disk."""
         try:
-            after = read(place_in(root, old.path)) if new is None else self._held(new)
-            return _compared(old.path, self._held(old), after)
+            on_disk = read(place_in(root, path)) if old is None or new is None else None
+            before = on_disk if old is None else self._held(old)
+            after = on_disk if new is None else self._held(new)
         except RefoldError as error:
-            return FileChange(path=old.path, change="impossible", reason=error.message)
+            return FileChange(path=path, change="impossible", reason=error.message)
+        return _compared(path, before, after)
 
     def _held(self, version: FileVersion) -> FileContent | None:
         """What a version holds; None if there was no file."""

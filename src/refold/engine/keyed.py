@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from refold.core.model import Message
 from refold.engine.recorder import Parsed, Recorder
-from refold.log.draft import RUN_BYTES_MAX, RUN_EVENTS_MAX, Draft
+from refold.log.draft import Draft, Run
 from refold.log.open_log import OpenLog
 
 
@@ -28,41 +28,23 @@ class Keyed(Struct, frozen=True):
     parsed: Parsed | None = None
 
 
-class _Run:
-    """What is written together, and the messages that are in it."""
-
-    def __init__(self) -> None:
-        self.keys: list[str] = []
-        self.drafts: list[Draft] = []
-        self.ahead: list[Message] = []
-        self.size = 0
-
-    def take(self, key: str, drafts: Sequence[Draft]) -> None:
-        self.keys.append(key)
-        self.drafts += drafts
-        self.size += _size(drafts)
-
-
 def append_keyed(log: OpenLog, recorder: Recorder, given: Iterable[Keyed]) -> None:
     """Appends in this order what the log does not have yet, as far as it was read."""
-    # Where checkpoints are set every so many messages, each is to stand in its place.
-    events_max = 1 if log.config.checkpoint_every else RUN_EVENTS_MAX
+    is_single = bool(log.config.checkpoint_every)
     with log.guard:
-        run = _Run()
+        run, keys, ahead = Run(is_single=is_single), list[str](), list[Message]()
         for one in given:
             if recorder.keys.hold(one.key):
                 continue
-            known = len(run.ahead)
-            drafts = _drafts(recorder, one, run.ahead)
-            is_over = run.size + _size(drafts) > RUN_BYTES_MAX
-            if run.keys and (is_over or len(run.drafts) + len(drafts) > events_max):
-                said = run.ahead[known:]
-                _write(log, recorder, run)
-                run = _Run()
-                run.ahead += said
-            run.take(one.key, drafts)
-        if run.keys:
-            _write(log, recorder, run)
+            known = len(ahead)
+            drafts = _drafts(recorder, one, ahead)
+            if run.is_full or not run.take(drafts):
+                _write(log, recorder, run, keys)
+                run, keys = Run(is_single=is_single), []
+                run.take(drafts)
+                del ahead[:known]
+            keys.append(one.key)
+        _write(log, recorder, run, keys)
 
 
 def _drafts(recorder: Recorder, one: Keyed, ahead: list[Message]) -> list[Draft]:
@@ -74,11 +56,9 @@ def _drafts(recorder: Recorder, one: Keyed, ahead: list[Message]) -> list[Draft]
     return drafts
 
 
-def _write(log: OpenLog, recorder: Recorder, run: _Run) -> None:
-    keys = recorder.keys
-    events = log.append(run.drafts, fresh=lambda _: not any(map(keys.hold, run.keys)))
-    keys.take(run.keys, events)
-
-
-def _size(drafts: Iterable[Draft]) -> int:
-    return sum(len(draft.encoded) for draft in drafts)
+def _write(log: OpenLog, recorder: Recorder, run: Run, keys: Sequence[str]) -> None:
+    if not run.drafts:
+        return
+    known = recorder.keys
+    events = log.append(run.drafts, fresh=lambda _: not any(map(known.hold, keys)))
+    known.take(keys, events)

@@ -110,8 +110,8 @@ def _hints_for_a_model() -> Iterator[None]:
 
 
 def _scope(memory: SemanticMemory, given: RememberArguments) -> str | None:
-    """Where something is remembered; None for where that is which it replaces. An agent with a
-    memory of its own remembers there, not for the whole project."""
+    """The scope in which something is remembered; None for that of what it replaces. An agent with
+    a memory of its own remembers there, not for the whole project."""
     if given.scope == "user":
         return "user"
     return None if given.replaces and memory.scope == "project" else memory.scope

@@ -7,7 +7,7 @@ field where that fails. Neighbours: `core.codec` encodes and decodes, `log` seal
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -95,17 +95,41 @@ def _check_envelope(draft: Draft) -> None:
         raise Invalid(f"the event cannot be kept: {said}", hint=hint) from error
 
 
+class Run:
+    """Drafts that go into a log together, as many as one write may have. With `is_single`, the
+    first fill it: where checkpoints are set every so many messages, each is to stand in its
+    place."""
+
+    def __init__(self, *, is_single: bool = False) -> None:
+        self.drafts: list[Draft] = []
+        self.size_bytes = 0
+        self._events_max = 1 if is_single else RUN_EVENTS_MAX
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.drafts) >= self._events_max or self.size_bytes >= RUN_BYTES_MAX
+
+    def take(self, drafts: Sequence[Draft]) -> bool:
+        """Takes drafts, all of them; False if they are too many to be written with the others."""
+        events = len(self.drafts) + len(drafts)
+        size_bytes = self.size_bytes + sum([len(draft.encoded) for draft in drafts])
+        if self.drafts and (events > RUN_EVENTS_MAX or size_bytes > RUN_BYTES_MAX):
+            return False
+        self.drafts += drafts
+        self.size_bytes = size_bytes
+        return True
+
+
 def runs_of(drafts: Iterable[Draft]) -> Iterator[list[Draft]]:
     """The drafts in runs that go into a log together."""
-    run, size = list[Draft](), 0
+    run = Run()
     for draft in drafts:
-        size += len(draft.encoded)
-        if run and (len(run) >= RUN_EVENTS_MAX or size > RUN_BYTES_MAX):
-            yield run
-            run, size = [], len(draft.encoded)
-        run.append(draft)
-    if run:
-        yield run
+        if not run.take([draft]):
+            yield run.drafts
+            run = Run()
+            run.take([draft])
+    if run.drafts:
+        yield run.drafts
 
 
 def message_checked(message: Message) -> Message:

@@ -30,9 +30,9 @@ class MemoryEntry(Struct, frozen=True, kw_only=True):
     what; `count` how often it was said. It is true from `valid_from_ms` on, and until
     `valid_until_ms` unless that is None. `rivals` are entries that say something else about the
     same, or replaced the same: code cannot tell which of them holds. `replaces` are entries that
-    are so no longer because it was said that this replaces them; if it waits, they are so until it
-    is accepted. It `waits` while no person has accepted what only a tool, an import or a rule said:
-    no model is shown it.
+    ended because somebody said that this one replaces them; as long as it waits in the inbox, they
+    are still true. It `waits` while no person has accepted what only a tool, an import or a rule
+    said: no model is shown it.
     `source` is a conversation and a seq."""
 
     id: str

@@ -8,48 +8,125 @@ version of an entry. Neighbours: `settling` says which versions belong together 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 from msgspec.structs import replace
 
 from refold.core.model import Memory
+from refold.memory.bookmark import Bookmark, Loaded, Places, packed
 from refold.memory.claim import claim_of, telling_words
 from refold.memory.entry import MemoryEntry
 from refold.memory.followers import Shared
 from refold.memory.seals import is_sealed
-from refold.memory.settling import UNACCEPTED, Groups, by_time, group_name
+from refold.memory.settling import Groups, by_time, group_name, is_unaccepted
 from refold.memory.version import FOREVER_MS, Run, Version, is_same
 
 HEIRS_MAX = 20
 
 
-class Entries(Groups):
-    """The fold: what can be asked of it."""
+class Entries:
+    """The fold. `head` is the seq that was seen last."""
+
+    def __init__(self, versions: dict[str, list[Version]] | None = None) -> None:
+        self.head = 0
+        self.waiting: dict[str, Version] = {}
+        # What was forgotten and may not be erased everywhere yet, by entry.
+        self.unfinished: dict[str, list[Version]] = {}
+        self._rejected: dict[str, Version] = {}
+        self._seals: list[str] = []
+        self._versions = {} if versions is None else versions
+        # What was taken back: it says nothing, but must be erased with its entry.
+        self._off: dict[str, list[Version]] = {}
+        self._forgotten: set[str] = set()
+        self._groups = Groups(self._versions)
+
+    # --- bookmarks ---
+
+    def packed(self, chain: bytes) -> bytes:
+        """A bookmark of this state, at an event with that chain."""
+        own = [
+            ("versions", entry, one.seq) for entry, ones in self._versions.items() for one in ones
+        ]
+        rows = [*own, *self._groups.rows()]
+        total = self._groups.followers.total
+        return packed(rows, head=self.head, chain=chain, forgotten=self._forgotten, total=total)
+
+    @classmethod
+    def opened(cls, bookmark: Bookmark, version: Callable[[int], Version]) -> Self:
+        """The state of a bookmark, whose events are read by `version(seq)` when they are needed.
+        It knows what is asked for by an event or a key; nothing that goes over all entries."""
+        places = Places(bookmark)
+        out = cls(Loaded(lambda key: [version(seq) for seq in places.seqs("versions", key)]))
+        out.head, out._forgotten = bookmark.head, set(bookmark.forgotten)
+        out._groups.open(places, bookmark.total, version)
+        return out
+
+    # --- adding ---
+
+    def add(self, seq: int, at_ms: int, body: Memory | None, *, is_off: bool = False) -> None:
+        """Takes the next event; None for one that was erased. One that is off was taken back."""
+        self.head = seq
+        if body is None or (body.entry in self._forgotten and body.state != "forgotten"):
+            return
+        if body.state == "forgotten":
+            self._forget(body)
+            return
+        version = Version(seq, at_ms, body, claim_of(body.content))
+        if is_off:
+            self._off.setdefault(body.entry, []).append(version)
+        else:
+            self._take(version)
+
+    def _take(self, version: Version) -> None:
+        body = version.body
+        self._groups.unsettle((body.entry,))
+        self._versions.setdefault(body.entry, []).append(version)
+        self.waiting.pop(body.entry, None)
+        self._rejected.pop(body.entry, None)
+        if body.state == "waiting":
+            self.waiting[body.entry] = version
+        elif body.state == "rejected":
+            self._rejected[body.entry] = version
+        elif not body.state and not body.closed:
+            self._groups.add(version)
+
+    def _forget(self, body: Memory) -> None:
+        self._forgotten.add(body.entry)
+        self.waiting.pop(body.entry, None)
+        self._rejected.pop(body.entry, None)
+        if body.seal:
+            self._seals.append(body.seal)
+        versions = self._versions.pop(body.entry, []) + self._off.pop(body.entry, [])
+        if body.closed:
+            self.unfinished.pop(body.entry, None)
+        else:
+            self.unfinished.setdefault(body.entry, []).extend(versions)
+        for version in versions:
+            self._groups.remove(version)
+
+    # --- asking ---
 
     def runs(self, at_ms: int | None = None) -> Iterator[Run]:
         """Every entry that is true at a time; without one, whatever was ever true."""
-        for group in list(self._groups):
-            for run in self._runs(group):
+        for group in self._groups.names():
+            for run in self._groups.runs(group):
                 if at_ms is None or run.holds_at(at_ms):
                     yield run
 
     def run_at(self, seq: int) -> Run | None:
         """The entry that the event at a seq is part of."""
-        group = self._group_of.get(seq)
-        if not group:
-            return None
-        return next(run for run in self._runs(group) if any(one.seq == seq for one in run.versions))
+        return self._groups.run_at(seq)
 
     def changes_after(self, run: Run, at_ms: int) -> Iterator[Run]:
         """What was said later, tells of a change and is true at a time."""
-        for version in self._followers.of(run.first):
+        for version in self._groups.followers.of(run.first):
             later = self.run_at(version.seq)
             if later is not None and later.holds_at(at_ms):
                 yield later
 
     def shared(self, one: Run, other: Run, asked: frozenset[str]) -> Shared:
         """How much two entries share of these words, and of all others."""
-        return self._followers.shared(one.first, other.first, asked)
+        return self._groups.followers.shared(one.first, other.first, asked)
 
     def run_of(self, entry: str) -> Run | None:
         """The newest state of an entry, or of the one that it was merged into."""
@@ -73,15 +150,15 @@ class Entries(Groups):
             looked.add(id)
             found.update((run.first.seq, run) for run in self._about(id))
             for version in self._versions.get(id, ()):
-                more = (*version.body.replaces, *_entries_of(self._replacers.of(version)))
+                more = (*version.body.replaces, *_entries_of(self._groups.replacers.of(version)))
                 left += [other for other in more if other not in looked]
         return sorted(found.values(), key=lambda run: by_time(run.first))
 
     def _about(self, entry: str) -> Iterator[Run]:
         """What an entry said, and others about the same."""
         for version in self._versions.get(entry, ()):
-            group = self._group_of.get(version.seq)
-            for run in self._runs(group) if group else ():
+            group = self._groups.group_of(version.seq)
+            for run in self._groups.runs(group) if group else ():
                 if version.claim.about or any(one.seq == version.seq for one in run.versions):
                     yield run
         own = self.run_of(entry)
@@ -126,21 +203,19 @@ class Entries(Groups):
 
     def unaccepted(self, at_ms: int) -> Iterator[Run]:
         """What is true as far as tools and imports say, and no person accepted."""
-        for group in [name for name in self._groups if name.startswith(UNACCEPTED)]:
-            yield from (run for run in self._runs(group) if run.holds_at(at_ms))
+        for group in filter(is_unaccepted, self._groups.names()):
+            yield from (run for run in self._groups.runs(group) if run.holds_at(at_ms))
 
     def is_forgotten(self, content: str) -> bool:
         """Whether these words were forgotten, and must not be brought back by a rule."""
         claim = claim_of(content)
-        return is_sealed((claim.said, telling_words(claim.said)), self.seals)
+        return is_sealed((claim.said, telling_words(claim.said)), self._seals)
 
     def knows(self, content: str) -> bool:
         """Whether an entry says this, or a person rejected it."""
         claim = claim_of(content)
-        groups = (
-            self._groups.get(group_name(claim, is_accepted=is_ok), {}) for is_ok in (True, False)
-        )
-        said = (version.claim.said for group in groups for version in group.values())
+        groups = (group_name(claim, is_accepted=is_ok) for is_ok in (True, False))
+        said = (one.claim.said for group in groups for one in self._groups.members(group))
         return claim.said in said or any(self._set_aside(claim.said))
 
     def has_accepted(self, content: str) -> bool:
@@ -157,12 +232,12 @@ class Entries(Groups):
 
     def _same(self, content: str, *, is_accepted: bool) -> Iterator[Version]:
         claim = claim_of(content)
-        group = self._groups.get(group_name(claim, is_accepted=is_accepted), {})
-        return (one for one in group.values() if is_same(one.claim, claim))
+        group = self._groups.members(group_name(claim, is_accepted=is_accepted))
+        return (one for one in group if is_same(one.claim, claim))
 
     def saying(self, content: str) -> str:
         """The entry that says this and was not ended; empty if there is none."""
-        for version in self._said.get(claim_of(content).said, {}).values():
+        for version in self._groups.saying(claim_of(content).said):
             run = self.run_at(version.seq)
             if run is not None and run.until_ms == FOREVER_MS:
                 return run.entry
@@ -181,8 +256,8 @@ class Entries(Groups):
         something ended that this replaces as well."""
         if run.until_ms != FOREVER_MS:
             return ()
-        group = self._group_of[run.first.seq] if run.first.claim.is_rival else ""
-        others = [*(self._runs(group) if group else ()), *self._instead(run)]
+        group = self._groups.group_of(run.first.seq) if run.first.claim.is_rival else ""
+        others = [*(self._groups.runs(group) if group else ()), *self._instead(run)]
         is_other = (one for one in others if one.entry != run.entry)
         return tuple(dict.fromkeys(one.entry for one in is_other if one.until_ms == FOREVER_MS))
 
@@ -190,7 +265,7 @@ class Entries(Groups):
         """What came, by itself or after others, in the place of what this was told to replace."""
         ids = run.replaces if run.first.is_accepted else ()
         for version in (one for id in ids for one in self._versions.get(id, ())):
-            heirs = [one.seq for one in self._replacers.of(version)]
+            heirs = [one.seq for one in self._groups.replacers.of(version)]
             ended = self.run_at(version.seq)
             if ended is not None and ended.heir:
                 heirs.append(ended.heir)

@@ -3,8 +3,8 @@ has changed.
 
 Near is what the vectors say, by the threshold of the embedder; and without them, what shares much
 of the rare words. The same is shown to a writer that takes facts from messages. Nothing is decided
-here. Neighbours: `finder` finds, `succession` compares
-vectors, `followers` words, `semantic` offers `near`.
+here. Neighbours: `finder` finds, `succession` compares vectors and `followers` words, `semantic`
+offers `near`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from refold.memory.version import Run, Version
 
 QUERY_WORDS_MAX, LOOKED_AT = 60, 40
 SENTENCES_MAX, EACH = 60, 5  # that are looked for, and hits of each
-WORDS_NEAR = 0.15  # of the cosine of words weighed by rarity; looked up on the lives in bench
+WORDS_NEAR = 0.15  # the least cosine of words weighed by rarity; measured on the lives in bench
 _WORD = re.compile(r"\w+")
 
 

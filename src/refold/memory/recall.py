@@ -142,8 +142,8 @@ def _is_enough(hits: Sequence[Hit], found: Found, limit: int) -> bool:
 
 
 def _standing(entries: Entries, run: Run | None, at_ms: int) -> Run | None:
-    """What stands for an entry at a time: itself, what it moved to, or what was said to be so
-    instead."""
+    """What stands for an entry at a time: itself, what it moved to, or what somebody said that
+    replaces it."""
     for _ in range(HEIRS_MAX):
         if run is None or run.holds_at(at_ms):
             return run

@@ -20,7 +20,7 @@ from refold.memory.entry import Forgotten, MemoryEntry, is_whole
 from refold.memory.finder import Finder
 from refold.memory.fold import Entries
 from refold.memory.forgetting import MENTIONS_TOLD, Forgetter, Which
-from refold.memory.inbox import waiting_entry
+from refold.memory.inbox import repeated, waiting_entry
 from refold.memory.journal import AGENT, Journal, scope_checked
 from refold.memory.replacing import REPLACED_MAX
 from refold.memory.version import Run, Version
@@ -93,6 +93,15 @@ class Scopes:
         """What a journal says, for who asks by ids alone."""
         return journal.by_key(lambda: self.finder(journal))
 
+    def store(self, body: Memory, scope: str | None) -> MemoryEntry:
+        """Appends the first version of an entry, or the next one of an entry that says the same if
+        it only says now what it replaces. What a model repeats of what waits for a person waits."""
+        ids = body.replaces
+        journal = self._replaced(ids, scope) if ids else self.journal(scope)
+        if body.trust == "model":
+            body = repeated(journal, self.all(), body)
+        return self.write(journal, self.by_key(journal).continued(body) if ids else body)
+
     def write(self, journal: Journal, body: Memory) -> MemoryEntry:
         """Appends one version of an entry, and gives the entry as it is then."""
         entries = journal.append([body], lambda: self.finder(journal))
@@ -102,11 +111,9 @@ class Scopes:
         assert run is not None
         return entries.entry(run, journal.scope)
 
-    def written_to(self, ids: Sequence[str], scope: str | None) -> Journal:
-        """The journal of the entries that are to be replaced, if any are, else of the scope;
-        NotFound or Invalid before anything is written."""
-        if not ids:
-            return self.journal(scope)
+    def _replaced(self, ids: Sequence[str], scope: str | None) -> Journal:
+        """The journal of entries that are to be replaced, which is that of the scope if one is
+        given; NotFound or Invalid before anything is written."""
         if len(ids) > REPLACED_MAX:
             raise Invalid(
                 f"{len(ids)} entries are too many to replace",

@@ -28,7 +28,6 @@ from refold.memory.given import content_checked, source_checked, tags_checked
 from refold.memory.inbox import (
     decided,
     ended_bodies,
-    repeated,
     taken_bodies,
     too_many,
     undecided,
@@ -95,7 +94,6 @@ class SemanticMemory:
         merged, and counted. `at` and `until` say from when to when it is true; `source` is where
         it was said: a seq of this conversation, or a conversation and a seq. The entries that it
         `replaces` are history from then on; it is kept in their scope."""
-        replaced = tuple(dict.fromkeys([replaces] if isinstance(replaces, str) else replaces))
         body = Memory(
             entry=new_id(),
             content=content_checked(content),
@@ -105,15 +103,10 @@ class SemanticMemory:
             source=source_checked(source, self.conversation),
             valid_from_ms=happened_ms(at) or 0,
             valid_until_ms=happened_ms(until) or 0,
-            replaces=replaced,
+            replaces=tuple(dict.fromkeys([replaces] if isinstance(replaces, str) else replaces)),
         )
         with self._lock:
-            journal = self._scopes.written_to(replaced, scope)
-            if trust == "model":
-                body = repeated(journal, self._scopes.all(), body)
-            if replaced:
-                body = self._scopes.by_key(journal).continued(body)
-            return self._scopes.write(journal, body)
+            return self._scopes.store(body, scope)
 
     @checked
     def retrieve(
@@ -221,10 +214,10 @@ class SemanticMemory:
         entries_max: int | None = None,
     ) -> int:
         """Remembers what was taken from messages of this conversation, or lets it wait in the
-        inbox; gives how many entries are new. What is known, rejected or forgotten is left out,
-        and what only a tool said waits in any case, or would replace what is trusted more. What is
-        `ended` is true no longer. Nothing is taken beyond `entries_max` entries, and that is told.
-        """
+        inbox; gives how many entries are new. What is known, rejected or forgotten is left out.
+        What only a tool said waits in any case, and so does what would replace an entry of higher
+        trust. What is `ended` is true no longer. Beyond `entries_max`, nothing is taken; that is
+        told."""
         with self._lock:
             journal = self._scopes.journal()
             entries, said_in = journal.entries(), self.conversation

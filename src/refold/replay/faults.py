@@ -13,17 +13,11 @@ ASKED_CHARS = 2_000  # of a request, by which it is known
 
 
 def faults_of(prompt: list[Message], budget: int, request: str) -> list[str]:
-    """What a provider would refuse or a user not forgive: too long, or what `faults_in` finds."""
-    found = ["over budget"] if tokens_of_all(prompt) > budget else []
-    return found + faults_in(prompt, request)
-
-
-def faults_in(prompt: list[Message], request: str) -> list[str]:
-    """The latest request gone, a result without its call, a call without its result, an assistant
-    who speaks before any user."""
+    """What a provider would refuse or a user not forgive: too long, or what `Order` finds."""
     order = Order()
     order.extend(prompt)
-    return order.faults(request)
+    found = ["over budget"] if tokens_of_all(prompt) > budget else []
+    return found + order.faults(request)
 
 
 class Order:
@@ -36,7 +30,8 @@ class Order:
         self._user_spoke = False
 
     def faults(self, request: str) -> list[str]:
-        """What is wrong with the prompt as far as it was read."""
+        """What is wrong with the prompt as far as it was read: the latest request gone, a result
+        without its call, a call without its result, an assistant who speaks before any user."""
         is_missing = bool(request) and request[:ASKED_CHARS] not in self._asked
         return [*(["latest request missing"] if is_missing else []), *self._found]
 

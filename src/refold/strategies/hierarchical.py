@@ -38,16 +38,18 @@ HEADING_TOKENS = 40
 OPENING_SHARE = 0.25  # of the target
 
 
-class _Part(Struct, frozen=True):
-    """A few turns as they came, and as they are on the page; both levels of them, what binds in
-    them, and the tokens of the page, of the paragraph and of the line."""
+class _Part(Struct, frozen=True, kw_only=True):
+    """A few turns as they came, and as they are on the page; both levels of them, and what binds in
+    them. Of each form of it, the tokens; with its line comes what binds."""
 
     messages: tuple[Slot, ...]
     shown: tuple[Slot, ...]
     line: str
     paragraph: str
     binding: tuple[Fact, ...]
-    tokens: tuple[int, int, int]
+    shown_tokens: int
+    paragraph_tokens: int
+    line_tokens: int
     is_inside: bool  # a summary on the page stands for more than this part: it has a line there
 
     @property
@@ -57,8 +59,12 @@ class _Part(Struct, frozen=True):
     @property
     def stays(self) -> bool:
         """Whether its messages are on the page, and no longer than a paragraph."""
-        whole, paragraph, _ = self.tokens
-        return self.shown == self.messages and whole <= paragraph
+        return self.shown == self.messages and self.shown_tokens <= self.paragraph_tokens
+
+    @property
+    def least_tokens(self) -> int:
+        """What the lowest level takes that it may have."""
+        return min(self.shown_tokens, self.line_tokens) if self.stays else self.line_tokens
 
 
 Run = list[_Part]
@@ -133,9 +139,18 @@ def _part(brief: Brief, messages: Sequence[Slot], run: Sequence[Slot]) -> _Part:
     line = _line(brief, messages, facts)
     paragraph = _paragraph(brief, messages, facts)
     binding = tuple(fact for fact in facts if _binds(fact))
-    lowest = brief.text_tokens("\n".join([line, *ledger_lines(binding, BINDING_CHARS)]))
-    sizes = tokens_of(shown), brief.text_tokens(paragraph), lowest
-    return _Part(tuple(messages), shown, line, paragraph, binding, sizes, is_inside)
+    bound = "\n".join([line, *ledger_lines(binding, BINDING_CHARS)])
+    return _Part(
+        messages=tuple(messages),
+        shown=shown,
+        line=line,
+        paragraph=paragraph,
+        binding=binding,
+        shown_tokens=tokens_of(shown),
+        paragraph_tokens=brief.text_tokens(paragraph),
+        line_tokens=brief.text_tokens(bound),
+        is_inside=is_inside,
+    )
 
 
 def _binds(fact: Fact) -> bool:
@@ -192,13 +207,8 @@ def _way(brief: Brief, span: Span) -> str:
 
 
 def _least(runs: Sequence[Run]) -> int:
-    """What all parts take if each has the lowest level that it may have."""
-    return sum(_lowest(part) for run in runs for part in run)
-
-
-def _lowest(part: _Part) -> int:
-    whole, _, line = part.tokens
-    return min(whole, line) if part.stays else line
+    """What all parts take at the lowest level that each may have."""
+    return sum(part.least_tokens for run in runs for part in run)
 
 
 def _told(runs: Sequence[Run], room: int, focus: int) -> set[Span]:
@@ -207,8 +217,7 @@ def _told(runs: Sequence[Run], room: int, focus: int) -> set[Span]:
     parts.sort(key=lambda part: (not part.span.first <= focus <= part.span.last, -part.span.first))
     used, told = _least(runs), set[Span]()
     for part in parts:
-        whole, paragraph, _ = part.tokens
-        used += min(whole, paragraph) - _lowest(part)
+        used += min(part.shown_tokens, part.paragraph_tokens) - part.least_tokens
         if used > room:
             break
         told.add(part.span)
@@ -217,13 +226,20 @@ def _told(runs: Sequence[Run], room: int, focus: int) -> set[Span]:
 
 def _edits(brief: Brief, run: Run, told: set[Span], known: list[Fact]) -> Iterator[Summarize]:
     """The summaries of a run; what is on the page as it should be is left alone."""
+    for parts in _summarized(run, told):
+        is_told = parts[0].span in told
+        if is_told and parts[0].stays:
+            continue
+        edit = _edit(brief, parts, known, is_told=is_told)
+        if not _is_there(edit, parts):
+            yield edit
+
+
+def _summarized(run: Run, told: set[Span]) -> Iterator[Run]:
+    """The parts of each summary: a paragraph tells of one, lines that follow each other of many."""
     for is_told, group in groupby(run, key=lambda part: part.span in told):
         parts = list(group)
-        for texts in [[part] for part in parts] if is_told else [parts]:
-            if not (is_told and texts[0].stays):
-                edit = _edit(brief, texts, known, is_told=is_told)
-                if not _is_there(edit, texts):
-                    yield edit
+        yield from [[part] for part in parts] if is_told else [parts]
 
 
 def _edit(brief: Brief, parts: Run, known: list[Fact], *, is_told: bool) -> Summarize:

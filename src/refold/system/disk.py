@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import secrets
 import stat
 import sys
 import time
@@ -87,6 +88,21 @@ def _keep_from_git(folder: str) -> None:
     """Tells git to leave the folder alone: conversations are not to be committed by accident."""
     with suppress(OSError), open(os.path.join(folder, ".gitignore"), "x", encoding="ascii") as file:
         file.write("*\n")
+
+
+def replace_file(path: str, content: bytes) -> None:
+    """Puts a file in its place, for its owner alone: whoever reads it sees the old one whole, or
+    the new one. It may be lost with the power, so it is for what can be made again."""
+    fresh = f"{path}.{secrets.token_hex(4)}"
+    made = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with open(made, "wb") as file:
+            file.write(content)
+        os.replace(fresh, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(fresh)
+        raise
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -112,6 +113,19 @@ def test_a_folder_gives_its_sessions_and_passes_over_the_rest(url: str, tmp_path
     assert [report["source"] for report in done["files"]] == ["codex", "claude-code"]
     assert done["failed"] == {}
     assert run("import", str(tmp_path / "all"), "--id", "x").exit_code == 2
+
+
+@pytest.mark.parametrize("name", [b"\xff", b"caf\xe9", "☃".encode()])
+def test_a_file_of_a_folder_may_have_any_name(url: str, tmp_path: Path, name: bytes) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name + b".json"))
+    try:
+        path.write_text('[{"role": "user", "content": "Hello"}]')
+    except OSError:
+        pytest.skip("this disk has names of text only")
+    for new in (1, 0):
+        [report] = as_json("import", str(tmp_path))["files"]
+        assert report["file"] == os.fsencode(path).decode("utf-8", "replace")
+        assert [session["new"] for session in report["sessions"]] == [new]
 
 
 def test_of_several_files_the_good_ones_are_imported(url: str, tmp_path: Path) -> None:

@@ -261,7 +261,7 @@ def test_add_and_accept_name_what_is_true_beside_what_they_replace() -> None:
     old = as_json("memory", "add", "Gunilla keeps the spare key")["entry"]["id"]
     now = as_json("memory", "add", "Omar has it", "--replaces", old)["entry"]["id"]
     out = done("memory", "add", "It is at the office", "--replaces", old)
-    assert f"True beside it is {now}: Omar has it" in out and "It ends" not in out
+    assert f"It is true beside {now}: Omar has it" in out and "It ends" not in out
     assert f"--replaces {now}" in out
     done("memory", "export", "m.jsonl")
     done("memory", "import", "m.jsonl", "--scope", "agent.two")
@@ -292,7 +292,7 @@ def test_add_shows_what_is_near_and_takes_what_it_replaces() -> None:
     new = "The spare key is with Omar next door"
     old = as_json("memory", "add", "Gunilla keeps the spare key")["entry"]["id"]
     out = done("memory", "add", new)
-    assert f"Near it is {old}" in out and f"--replaces {old}" in out
+    assert f"It may be about the same as {old}" in out and f"--replaces {old}" in out
     added = as_json("memory", "add", new, "--replaces", old[:12])
     assert [one["id"] for one in added["ended"]] == [old] and added["near"] == []
     assert [one["content"] for one in as_json("memory", "list")["entries"]] == [new]

@@ -409,7 +409,7 @@ def test_an_artifact_that_is_not_whole_there_is_sent_again(
     told = run("sync", "verify", "--store", one)
     said = " ".join(told.output.split())
     assert told.exit_code == 5
-    assert "1 artifact to be had whole from this device: refold sync verify --mend" in said
+    assert "1 artifact can be sent again from this device: refold sync verify --mend" in said
     # A device that never had it can mend nothing, and says nothing of it.
     late = run("sync", "verify", "--mend", "--store", one.replace("a.db", "b.db"))
     assert late.exit_code == 5 and "sent again" not in late.output

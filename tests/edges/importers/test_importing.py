@@ -255,7 +255,7 @@ def test_a_file_that_is_larger_than_memory_gives_the_same(
     """With a page that is let go after every event, in batches of one, and again after that."""
     file, usual, lean = tmp_path / "a.jsonl", open_store("memory:"), open_store("memory:")
     imported(usual, write(file, lines))
-    monkeypatch.setattr(batch, "RUN_EVENTS_MAX", 1)
+    monkeypatch.setattr("refold.log.draft.RUN_EVENTS_MAX", 1)
     monkeypatch.setattr(batch, "HELD_BYTES_MAX", 0)
     monkeypatch.setattr(log, "KEPT_SLOTS", 1)
     for length in (len(lines) // 2, len(lines), len(lines)):

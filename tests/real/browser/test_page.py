@@ -54,6 +54,8 @@ def test_what_is_folded_unfolds_by_a_click(opened: Open, long_page: Path) -> Non
     assert folds.count() > 0
     said = int(re.sub(r"\D", "", folds.first.locator("summary").inner_text()))
     folds.first.locator("summary").click()
+    # What is unfolded is drawn when the browser tells of the click, which may be later.
+    folds.first.locator(".said").first.wait_for(state="attached")
     assert folds.first.locator(".said").count() == said > 0
     receipts = one.page.locator("body > details").first
     receipts.locator("summary").click()

@@ -69,7 +69,7 @@ def test_a_whole_conversation_with_a_compaction(url: str, tmp_path: Path) -> Non
     # How long its replies are differs from run to run: whether all of it still fits, too.
     lines = [*asked, "/undo --yes", "/stats --json"]
     done = chat(tmp_path, *model, text="\n".join(lines) + "\n")
-    assert "Compacted: " in done.stderr and "Undone" in done.stdout
+    assert "Auto-compacting (" in done.stderr and "Undone" in done.stdout
     stats = json.loads(done.stdout[done.stdout.index('{"schema_version') :])
     assert stats["by_role"]["assistant"] == len(asked), "every request was answered"
     assert stats["current"] <= WINDOW

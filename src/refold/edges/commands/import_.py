@@ -25,7 +25,7 @@ from refold.edges.commands.session import Session
 from refold.edges.importers import REFOLD, SOURCES, Source
 from refold.edges.importers.importer import import_file
 from refold.edges.importers.places import Found, files_in, scan
-from refold.edges.importers.report import Report
+from refold.edges.importers.report import Report, printable
 from refold.edges.importers.report import Session as Followed
 from refold.errors import Invalid, NotFound, RefoldError
 from refold.log.reading import open_id_checked
@@ -145,7 +145,7 @@ def _all(
             reports.append(_one(session, path, arguments))
         except RefoldError as error:
             if path not in in_folders or not isinstance(error, Invalid):
-                failed[str(path)] = str(error)
+                failed[printable(path)] = str(error)
     return _result(session, reports, failed)
 
 

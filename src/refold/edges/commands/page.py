@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from refold.core.model import Slot
 from refold.display import number
 from refold.edges.commands.command import Arguments, Command, Result, Screen
-from refold.edges.commands.compacted import Compacted, compacted_in, show_compacted
+from refold.edges.commands.native_part import NativePart, native_part, show_native_part
 from refold.edges.commands.session import Session
 from refold.engine.context import Context
 from refold.errors import Invalid, NotFound
@@ -56,7 +56,7 @@ class PagePart(Struct, frozen=True, kw_only=True):
     tokens: int
     folded: int
     text: str
-    native: Compacted | UnsetType = UNSET
+    native: NativePart | UnsetType = UNSET
 
 
 class Page(Result, frozen=True, kw_only=True):
@@ -136,7 +136,7 @@ def _parts(context: Context, slots: Sequence[Slot]) -> list[PagePart]:
                 tokens=slot.tokens,
                 folded=folded if slot.edits else 0,
                 text=body_text(slot.message),
-                native=compacted_in(context, slot),
+                native=native_part(context, slot),
             )
         )
     return parts
@@ -198,7 +198,7 @@ def _show_part(part: PagePart, conversation: str, screen: Screen) -> None:
     else:
         screen.line(("cyan", head))
     if part.native is not UNSET:
-        show_compacted(part.native, screen)
+        show_native_part(part.native, screen)
     screen.block(part.text)
 
 

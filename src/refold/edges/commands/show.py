@@ -16,7 +16,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from refold.core.model import Applied, Block, Event, Message, Role, Slot, Span, View
 from refold.core.shortened import ERASED
 from refold.edges.commands.command import Arguments, Command, Result, Screen
-from refold.edges.commands.compacted import Compacted, compacted_in, show_compacted
 from refold.edges.commands.events import (
     EventRow,
     body_bytes,
@@ -26,6 +25,7 @@ from refold.edges.commands.events import (
     summary,
     whole_slots,
 )
+from refold.edges.commands.native_part import NativePart, native_part, show_native_part
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import line_span, number, short_line
 from refold.engine.context import Context
@@ -73,7 +73,7 @@ class SlotRow(Struct, frozen=True, kw_only=True):
     tokens: int
     blocks: tuple[Block, ...]
     edits: list[EditRow]
-    native: Compacted | UnsetType = UNSET
+    native: NativePart | UnsetType = UNSET
 
 
 class Originals(Result, frozen=True, kw_only=True):
@@ -192,7 +192,7 @@ def _slot_row(context: Context, slot: Slot) -> SlotRow:
         tokens=slot.tokens,
         blocks=slot.message.blocks,
         edits=[_edit_row(context, edit) for edit in slot.edits],
-        native=compacted_in(context, slot),
+        native=native_part(context, slot),
     )
 
 
@@ -279,7 +279,7 @@ def _show_slot(slot: SlotRow, screen: Screen, *, is_brief: bool) -> None:
     for edit in slot.edits:
         screen.line(("yellow", "  edited by "), short_line(edit.what, 200))
     if slot.native is not UNSET:
-        show_compacted(slot.native, screen, is_brief=is_brief)
+        show_native_part(slot.native, screen, is_brief=is_brief)
     text = body_text(Message(role=slot.role, blocks=slot.blocks))
     _show_text(text, screen, is_brief=is_brief)
 

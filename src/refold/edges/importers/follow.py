@@ -163,8 +163,10 @@ class Follower:
     def _has_size(self, entry: Placed, erased: Place) -> bool:
         """Whether what was erased may be what the entry says, by its size. One that is too large
         for a page has the size of what stands for it."""
-        if not isinstance(entry, Said) or erased.counter != self._batch.counter:
-            return isinstance(entry, Said)
+        if not isinstance(entry, Said):
+            return False
+        if erased.counter != self._batch.counter:
+            return True
         counted = self._batch.count(entry.message)
         return counted == erased.tokens or counted > self._batch.whole_tokens_max
 

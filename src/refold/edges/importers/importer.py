@@ -9,6 +9,7 @@ wherever the file lies; a list without an id of its own is known by its path. Ne
 from __future__ import annotations
 
 import gc
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,10 +36,10 @@ from refold.edges.importers.owner import (
     taken,
 )
 from refold.edges.importers.recognition import Recognised, recognised
-from refold.edges.importers.report import Report, Session
+from refold.edges.importers.report import Report, Session, printable
 from refold.edges.importers.unchanged import Unchanged
 from refold.engine.context import Context
-from refold.errors import NotFound
+from refold.log.reading import is_taken
 from refold.stores.protocol import Overtaken, Store
 
 ID_CHARS_MAX = 64
@@ -86,7 +87,7 @@ def _imported(
         held = Session(
             conversation=about.id, title=about.title, head=about.head, messages=0, new=about.head
         )
-        return Report(file=str(path), source=REFOLD, sessions=[held], unread=[])
+        return Report(file=printable(path), source=REFOLD, sessions=[held], unread=[])
     own = id_of(found, path)
     place = _Place(store, config, path, found, id or own, own)
     for _ in range(TRIES_MAX):
@@ -142,7 +143,7 @@ def _followed(place: _Place, advance: Advance | None) -> Report:
     unread = [*lines.unread, *(one for each in followers.values() for one in each.unread)]
     unread.sort(key=lambda one: one.line)
     return Report(
-        file=str(place.path),
+        file=printable(place.path),
         source=place.found.source,
         sessions=sessions,
         unread=unread[:UNREAD_SHOWN],
@@ -175,7 +176,7 @@ def _without_forked(place: _Place, report: Report) -> Report:
     if find is None or not any(session.left for session in report.sessions):
         return report
     names = [branch.name for branch in find(Lines(place.path), BRANCHES_MAX)]
-    if not names or not all(_is_there(place.store, _part(place.main, name)) for name in names):
+    if not names or not all(is_taken(place.store, _part(place.main, name)) for name in names):
         return report
     return replace(report, sessions=[replace(session, left=0) for session in report.sessions])
 
@@ -193,7 +194,7 @@ def _forked(place: _Place, branch: Branch) -> bool:
         if len(shared) == len(keys):
             return False
         inherited = session_in(main, main.id)
-        if shared and not _is_there(place.store, id):
+        if shared and not is_taken(place.store, id):
             main.fork(id, at=shared[-1]).close()
     with Context(place.store, id, config=place.config) as fork:
         if session_in(fork, inherited) == inherited:
@@ -207,14 +208,6 @@ def _name(store: Store, fork: Context) -> None:
     words = preview(store, fork.id, after=store.conversation(fork.id).parent_seq)
     if words and fork.view.title.startswith(FORK_TITLE):
         fork.update(title=words)
-
-
-def _is_there(store: Store, id: str) -> bool:
-    try:
-        store.conversation(id)
-    except NotFound:
-        return False
-    return True
 
 
 def _follower(place: _Place, session: str) -> Follower:
@@ -271,7 +264,7 @@ def id_of(found: Recognised, path: Path) -> str:
     if found.session is not None:
         return fitting(f"{found.source}-{found.session}" if found.session else found.source)
     stem = path.name.split(".")[0] or "session"
-    return fitting(f"{stem}-{digest(str(path.absolute()).encode())[:8]}")
+    return fitting(f"{stem}-{digest(os.fsencode(path.absolute()))[:8]}")
 
 
 def fitting(wanted: str) -> str:

@@ -24,7 +24,7 @@ from refold.edges.importers.entry import Entry, Unread, Where
 from refold.errors import Invalid, RefoldError, Unavailable, install_hint
 from refold.system.moments import HAPPENED_MS_MAX
 
-LINE_BYTES_MAX = 48 << 20  # more than a provider takes in a whole request
+LINE_BYTES_MAX = 64 << 20
 DOCUMENT_BYTES_MAX = 256 << 20
 HELD_BYTES_MAX = 8 << 20
 PIECE_BYTES, LONG_BYTES = 1 << 16, 1 << 20
@@ -98,12 +98,12 @@ class Lines:
             read = len(line)
             if read == LONG_BYTES and not line.endswith(b"\n"):
                 line, read = _long_line(line, stream, size, file)
-                if not line:
-                    self._tell(number, f"longer than {LINE_BYTES_MAX:,} bytes")
             size += read
             if size > UNPACKED_BYTES_FREE and is_bomb(size, file):
                 self._tell(number, f"the file unpacks to more than {size:,} bytes: it is left here")
                 return
+            if not line:
+                self._tell(number, f"longer than {LINE_BYTES_MAX:,} bytes")
             if self._advance is not None:
                 self._advance(file.tell())
             yield line.removeprefix(_BOM) if number == 1 else line
@@ -113,14 +113,17 @@ def _long_line(
     start: bytes, stream: io.BufferedReader, before: int, file: BinaryIO
 ) -> tuple[bytes, int]:
     """A line that goes on behind this start, and how many bytes it has; nothing of a line that is
-    too long, of which no more is held than a line may have. `before` it, so many were unpacked."""
+    too long or part of a bomb, and no more of it is held than a line may have. `before` it, so
+    many were unpacked."""
     pieces, read = [start], len(start)
     while piece := stream.readline(PIECE_BYTES):
         read += len(piece)
         pieces.append(piece)
         if read > LINE_BYTES_MAX:
             pieces.clear()
-        if piece.endswith(b"\n") or is_bomb(before + read, file):
+        if is_bomb(before + read, file):
+            return b"", read
+        if piece.endswith(b"\n"):
             break
     return b"".join(pieces), read
 

@@ -5,6 +5,9 @@ Neighbours: `importer` reports, `unchanged` keeps reports, the command shows the
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from msgspec import Struct
 
 from refold.edges.importers.entry import Unread
@@ -37,3 +40,8 @@ class Report(Struct, frozen=True, kw_only=True):
     unread: list[Unread]
     unread_total: int = 0
     unit: str = "line"
+
+
+def printable(path: Path) -> str:
+    """The name of a file as it can be reported; names on a disk may have bytes that are no text."""
+    return os.fsencode(path).decode("utf-8", "replace")

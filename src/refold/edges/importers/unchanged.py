@@ -25,6 +25,7 @@ from refold.edges.importers.lines import digest
 from refold.edges.importers.report import Report
 from refold.errors import NotFound
 from refold.stores.protocol import Store
+from refold.system import disk
 
 FOLDER = "imports"  # of derived files
 KEPT_BYTES_MAX = 64_000
@@ -61,7 +62,7 @@ class Unchanged:
     def __init__(self, store: Store, path: Path, way: str) -> None:
         self._store = store
         folder = store.derived_path(FOLDER)
-        name = digest(f"{way}\n{path.absolute()}".encode("utf-8", "surrogateescape"))
+        name = digest(os.fsencode(f"{way}\n{path.absolute()}"))
         self._state = _state_of(path) if folder else None
         self._place = Path(folder, f"{name}.json") if folder and self._state else None
 
@@ -104,7 +105,8 @@ class Unchanged:
         kept = _Kept(refold.__version__, self._state, ends, nameless)
         # Without it the next import takes longer, nothing else.
         with contextlib.suppress(OSError):
-            _write(self._place, msgspec.json.encode(kept))
+            disk.make_folder(str(self._place.parent), durable=False)
+            disk.replace_file(str(self._place), msgspec.json.encode(kept))
 
     def _end(self, conversation: str, head: int) -> tuple[str, int, str]:
         [event] = self._store.read(conversation, after=head - 1, last=head, limit=1)
@@ -130,17 +132,3 @@ def _state_of(path: Path) -> _State | None:
     if time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) < SETTLED_NS:
         return None
     return _State(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-
-
-def _write(place: Path, content: bytes) -> None:
-    """Puts a file in its place, whole, for its owner alone."""
-    beside = f"{place}.{os.getpid()}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-    try:
-        made = os.open(beside, flags, 0o600)
-    except FileNotFoundError:
-        os.mkdir(place.parent, 0o700)
-        made = os.open(beside, flags, 0o600)
-    with open(made, "wb") as file:
-        file.write(content)
-    os.replace(beside, place)

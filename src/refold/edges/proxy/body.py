@@ -136,8 +136,8 @@ def _is_whole(fields: Mapping[str, Raw], messages: Sequence[Wire]) -> bool:
 
 
 def _whole_answers(contents: Sequence[Wire]) -> list[Wire]:
-    """The contents, with an answer as one of them: Google's SDK repeats each chunk of a stream as a
-    content of its own."""
+    """The contents, with an answer as one of them, and its texts in one piece: clients repeat each
+    chunk of a stream as a content or as a part of its own."""
     whole: list[Wire] = []
     for content in contents:
         before = whole[-1] if whole else {}
@@ -145,8 +145,17 @@ def _whole_answers(contents: Sequence[Wire]) -> list[Wire]:
             parts = [*objects_in(before.get("parts")), *objects_in(content.get("parts"))]
             whole[-1] = {**before, "parts": joined_parts(parts)}
         else:
-            whole.append(content)
+            whole.append(in_one_piece(content))
     return whole
+
+
+def in_one_piece(content: Wire) -> Wire:
+    """A content of Gemini's; of an answer, pieces of one text as that text."""
+    parts = content.get("parts")
+    if content.get("role") != "model" or not isinstance(parts, list) or len(parts) < 2:
+        return content
+    joined = joined_parts(objects_in(parts))
+    return content if len(joined) == len(parts) else {**content, "parts": joined}
 
 
 def _value(fields: Mapping[str, Raw], name: str) -> Any:

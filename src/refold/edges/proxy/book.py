@@ -183,9 +183,10 @@ class Book:
         return self._hold(asked, held.context.id, shared)
 
     def begin(self, asked: Asked, *, at: float, anyway: bool = False) -> Held | None:
-        """The conversation of a list that came at a time and has its first answer now: new, begun
-        again, or gone on with already. None if another has both: nobody can tell whether it is the
-        same, and it is new only if it must be."""
+        """The conversation of a list that came at a time and has its first answer now: a new one,
+        one that is begun again, or one that its client has gone on with meanwhile. None if another
+        has the same words and the same answer: nobody can tell whether it is the same one, so it
+        is new only if it must be kept `anyway`."""
         found = None if anyway else recognise(self.store, asked.messages, asked.dialect)
         is_known = found is not None and _has_answer(asked.messages[: found.shared])
         stored = begun_in(self.store, asked)

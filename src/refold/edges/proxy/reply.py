@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from refold.dialects import assemble, tool_calls
 from refold.edges.endpoints.server_events import objects
-from refold.edges.proxy.body import Wire
+from refold.edges.proxy.body import Wire, in_one_piece
 from refold.errors import RefoldError
 
 _WHOLE = frozenset({"end_turn", "stop_sequence", "tool_use", "stop", "tool_calls", "STOP"})
@@ -81,7 +81,7 @@ def _of_responses(response: Any) -> list[Wire]:
 def _of_gemini(response: Any) -> list[Wire]:
     [candidate] = response["candidates"]
     is_whole = candidate["finishReason"] in _WHOLE and candidate["content"]["parts"]
-    return [candidate["content"]] if is_whole else []
+    return [in_one_piece(candidate["content"])] if is_whole else []
 
 
 _MESSAGES = {

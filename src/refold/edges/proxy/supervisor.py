@@ -214,7 +214,7 @@ def _run(start: Start, signals: _Signals) -> int:
     return status if status >= 0 else 128 - status
 
 
-# What a terminal sends to everybody in front of it: Ctrl-C and Ctrl-\\.
+# What a terminal sends to everybody in front of it: Ctrl-C and Ctrl-\.
 _OF_TERMINALS = (signal.SIGINT, signal.SIGQUIT)
 _HANDED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 

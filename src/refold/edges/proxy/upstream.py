@@ -2,9 +2,9 @@
 
 Everything goes as it came but what belongs to one connection (RFC 9110, 7.6.1) and the Host.
 Nothing is followed, retried, unpacked or remembered here: redirects, errors and cookies are the
-client's business, so httpx is asked below its client, which has a lot to do for those. Only where
-the environment names a proxy for calls to the outside, its client finds the way. Neighbours:
-`route` names the provider, `app` relays.
+client's business, so requests go to a transport of httpx, below the client that would see to those.
+Only where the environment names a proxy for calls to the outside, that client finds the way.
+Neighbours: `route` names the provider, `app` relays.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class Call(Struct, frozen=True, kw_only=True):
         try:
             return decoding.decode(self.body or b"{}", type)
         except (msgspec.DecodeError, RecursionError) as error:
-            hint = f"an object with {_fields(type)}"
+            hint = f"send an object with {_fields(type)}"
             raise Invalid(f"the body is not as it should be: {error}", hint=hint) from error
 
     @property

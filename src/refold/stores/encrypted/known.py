@@ -10,7 +10,7 @@ synced with a key. Neighbours: `store` asks and adds, `hybrid.address` asks whet
 from __future__ import annotations
 
 import os
-import secrets
+from contextlib import suppress
 
 import msgspec
 from msgspec import Struct, field
@@ -52,11 +52,5 @@ def write(path: str | None, known: Known) -> None:
     kept = read(path)
     kept.ends |= known.ends
     kept.contents |= known.contents
-    fresh = f"{path}.{secrets.token_hex(4)}"
-    try:
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(msgspec.json.encode(kept))
-        os.replace(fresh, path)
-    except OSError:
-        return
+    with suppress(OSError):
+        disk.replace_file(path, msgspec.json.encode(kept))

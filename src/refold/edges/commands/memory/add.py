@@ -21,7 +21,7 @@ from refold.edges.commands.session import Session
 from refold.memory.entry import MemoryEntry
 
 REPLACES = Meta(
-    description="An entry that is true no longer, now that this is; may be given several times.",
+    description="An entry that this replaces; may be given several times.",
     extra={"metavar": "ENTRY"},
 )
 
@@ -46,10 +46,10 @@ class Added(Result, frozen=True, kw_only=True):
 def run(session: Session, arguments: AddArguments) -> Added:
     with memory_of(session, arguments, arguments.scope, creates=True) as memory:
         replaced = [entry_meant(memory, typed) for typed in arguments.replaces]
-        # Unless a scope is named, it is kept where that is which it replaces.
+        # Unless another scope is named, it is kept in the scope of what it replaces.
         scope = None if replaced and arguments.scope == "project" else arguments.scope
         entry = memory.store(arguments.content, tags=arguments.tag, scope=scope, replaces=replaced)
-        # What it says again has ended the others before, if it does not replace them only now.
+        # What was said before ended others then, unless it replaces them only now.
         past = memory.history(entry.id) if entry.count == 1 or replaced else ()
         near = () if replaced else tuple(memory.near(entry.id))
     since_ms = entry.valid_from_ms
@@ -67,7 +67,11 @@ def show(added: Added, screen: Screen) -> None:
     entry = added.entry
     known = f", said {entry.count} times" if entry.count > 1 else ""
     screen.line(f"Remembered as {entry.id}{known}.")
-    others = {"It ends": added.ended, "Near it is": added.near, "True beside it is": added.beside}
+    others = {
+        "It ends": added.ended,
+        "It may be about the same as": added.near,
+        "It is true beside": added.beside,
+    }
     for how, entries in others.items():
         for one in entries:
             screen.line(f"{how} {one.id}: {cut(one_line(one.content), SHOWN_CHARS)}")

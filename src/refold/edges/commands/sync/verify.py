@@ -168,7 +168,7 @@ def show(verified: FarVerified, screen: Screen) -> None:
     if verified.artifacts_here:
         count = number(len(verified.artifacts_here), "artifact")
         mend = screen.call("sync verify", "--mend")
-        screen.line(f"{count} to be had whole from this device: {mend}")
+        screen.line(f"{count} can be sent again from this device: {mend}")
     if verified.whole_here:
         [first, *others] = verified.whole_here
         delete = screen.call("delete", first, "--store", verified.store)

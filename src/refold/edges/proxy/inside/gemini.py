@@ -159,7 +159,7 @@ class GeminiShape:
         parts = _parts_of(candidate)
         if not self.has_ended_well(response):
             parts = _without_ours(parts)
-        return [_with_parts(candidate, parts)["content"]] if parts else []
+        return [_with_parts(candidate, joined_parts(parts))["content"]] if parts else []
 
     def results(self, answered: Sequence[tuple[ToolCall, str]]) -> list[Wire]:
         parts = [{"functionResponse": _result(call, text)} for call, text in answered]

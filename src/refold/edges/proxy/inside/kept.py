@@ -1,22 +1,23 @@
 """The exchanges of one conversation of which its client has less than was said.
 
 The log has them too, and knows them by what the client repeats; this is for a list that leaves the
-log and comes back, and for a client that repeats an answer otherwise. Without its thinking, all of
-the exchange goes without; in other words, it is another answer, and what was thought after our
-tools had answered can no longer be sent. Neighbours: `book` holds one for each conversation,
-`observer` asks.
+log and comes back, and for a client that repeats an answer otherwise. How its texts are cut and
+joined means nothing. Without its thinking, all of the exchange goes without; in other words, it is
+another answer, and what was thought after our tools had answered can no longer be sent.
+Neighbours: `book` holds one for each conversation, `observer` asks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Struct
 
 import refold
 from refold import dialects
 from refold.artifacts.offload import is_own
-from refold.core.model import ToolCall
+from refold.core.model import Message, Text, Thinking, ToolCall
 from refold.edges.proxy.body import Wire
 from refold.edges.proxy.inside.seen import Inside
 from refold.edges.proxy.thinking import is_thinking
@@ -66,22 +67,44 @@ class Kept:
 
     def _whole(self, kept: _Exchange, message: Wire) -> list[Wire]:
         """All that was said for a message; nothing if it is another one."""
-        if message == kept.seen or self._marks(message) == self._marks(kept.seen):
+        if message == kept.seen:
             return kept.whole
-        is_unthought = self._marks(unthought(message)) == self._marks(unthought(kept.seen))
-        return list(map(unthought, kept.whole)) if is_unthought else []
+        came, seen = self._said(message), self._said(kept.seen)
+        if came == seen:
+            return kept.whole
+        is_same = came.texts == seen.texts and came.rest == seen.rest
+        return list(map(unthought, kept.whole)) if is_same and not came.thoughts else []
 
-    def _marks(self, message: Wire) -> list[bytes]:
-        return list(map(mark_of, dialects.parse(message, self._dialect)))
+    def _said(self, message: Wire) -> _Said:
+        """What a message says, however its texts are cut, joined and set beside its calls."""
+        blocks = [block for one in dialects.parse(message, self._dialect) for block in one.blocks]
+        texts = "".join(block.text for block in blocks if isinstance(block, Text))
+        thoughts = [block for block in blocks if isinstance(block, Thinking)]
+        rest = [block for block in blocks if not isinstance(block, Text | Thinking)]
+        return _Said(
+            "".join(texts.split()),
+            "".join(one.text + one.signature + one.data for one in thoughts),
+            sorted(mark_of(Message(role="assistant", blocks=(block,))) for block in rest),
+        )
+
+
+class _Said(Struct, frozen=True):
+    texts: str  # without any space: clients join them with some, or trim them
+    thoughts: str
+    rest: list[bytes]
 
 
 def unthought(message: Wire) -> Wire:
     """A message without its thinking."""
-    content = message.get("content")
     plain = {key: value for key, value in message.items() if key != _THOUGHT}
-    if isinstance(content, list):
-        plain["content"] = [one for one in content if not is_thinking(one)]
+    for key in ("content", "parts"):
+        if isinstance(plain.get(key), list):
+            plain[key] = [one for one in plain[key] if not _is_thought(one)]
     return plain
+
+
+def _is_thought(part: Any) -> bool:
+    return is_thinking(part) or (isinstance(part, dict) and part.get("thought") is True)
 
 
 def note(context: refold.Context, inside: Inside) -> None:

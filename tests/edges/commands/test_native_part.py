@@ -28,7 +28,7 @@ def test_what_anthropic_wrote_is_shown_as_what_the_model_gets(url: str, command:
     text = run(command, "work").stdout
     said = f"compacted by anthropic, {len(SUMMARY)} characters"
     assert said in text and SUMMARY in text
-    gist = text.index("models of others, and searches, get:")
+    gist = text.index("models of other providers, and searches, get:")
     assert text.index(said) < text.index(SUMMARY) < gist < text.rindex("Mend the login")
     rows = as_json(command, "work")["parts" if command == "page" else "slots"]
     [native] = [row["native"] for row in rows if "native" in row]
@@ -48,7 +48,7 @@ def test_a_model_that_does_not_get_it_is_shown_with_the_text_that_it_gets(url: s
     with refold.open("work", store=url) as context:
         context.update(model="gemini-3-pro")
     text = run("page", "work").stdout
-    assert "anthropic compacted this (55 characters) for models of its own" in text
+    assert "anthropic compacted this (55 characters) for its own models" in text
     assert SUMMARY not in text and "the model of this conversation gets:" in text
 
 

@@ -21,7 +21,7 @@ from refold.engine.context import Context
 NAME_CHARS = 40
 
 
-class Compacted(Struct, frozen=True, kw_only=True):
+class NativePart(Struct, frozen=True, kw_only=True):
     """What a provider wrote in the place of messages. `text` is what can be read of it, the rest is
     `sealed_chars` long. `sent` says whether the model of the conversation gets it: if not, it gets
     the text of the part."""
@@ -33,13 +33,13 @@ class Compacted(Struct, frozen=True, kw_only=True):
     sealed_chars: int
 
 
-def compacted_in(context: Context, slot: Slot) -> Compacted | UnsetType:
+def native_part(context: Context, slot: Slot) -> NativePart | UnsetType:
     """What the provider wrote in the place of these messages; unset if nothing."""
     native = slot.summary.native if slot.summary is not None else None
     if native is None or native.dialect not in dialects.DIALECTS:
         return UNSET
     text, sealed_chars = readable(native)
-    return Compacted(
+    return NativePart(
         provider=dialects.dialect(native.dialect).provider,
         model=native.model,
         sent=_is_sent(context, slot, native),
@@ -59,23 +59,23 @@ def _is_compaction(message: Any) -> bool:
     return any(isinstance(one, dict) and one.get("type") == "compaction" for one in blocks)
 
 
-def show_compacted(compacted: Compacted, screen: Screen, *, is_brief: bool = False) -> None:
+def show_native_part(part: NativePart, screen: Screen, *, is_brief: bool = False) -> None:
     """Says what the model gets, and for whom the text is that comes next."""
-    name, size = short_line(compacted.provider, NAME_CHARS), _size(compacted)
-    if not compacted.sent:
-        screen.line(("dim", f"  {name} compacted this ({size}) for models of its own"))
+    name, size = short_line(part.provider, NAME_CHARS), _size(part)
+    if not part.sent:
+        screen.line(("dim", f"  {name} compacted this ({size}) for its own models"))
         screen.line(("dim", "  the model of this conversation gets:"))
         return
     screen.line(("yellow", f"  compacted by {name}, {size}"))
-    if compacted.text and not is_brief:
-        screen.block(compacted.text)
-    screen.line(("dim", "  models of others, and searches, get:"))
+    if part.text and not is_brief:
+        screen.block(part.text)
+    screen.line(("dim", "  models of other providers, and searches, get:"))
 
 
-def _size(compacted: Compacted) -> str:
+def _size(part: NativePart) -> str:
     """How much it is; what is sealed, nobody but the provider can read."""
-    sealed = f"{number(compacted.sealed_chars, 'character')} sealed"
-    if not compacted.text:
+    sealed = f"{number(part.sealed_chars, 'character')} sealed"
+    if not part.text:
         return sealed
-    written = number(len(compacted.text), "character")
-    return f"{written} and {sealed}" if compacted.sealed_chars else written
+    written = number(len(part.text), "character")
+    return f"{written} and {sealed}" if part.sealed_chars else written
