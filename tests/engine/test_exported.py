@@ -78,3 +78,12 @@ def test_a_page_of_the_log_has_no_negative_bounds(context: refold.Context, bound
     """M-18"""
     with pytest.raises(Invalid, match="give a number from 0"):
         context.log.events(**bound)
+
+
+def test_a_backup_over_a_file_names_no_option_of_the_shell(
+    context: refold.Context, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.json").write_text("mine")
+    with pytest.raises(Conflict, match="exists already") as refused:
+        context.clear(backup=tmp_path / "mine.json")
+    assert "--" not in str(refused.value)

@@ -132,3 +132,22 @@ def test_a_revert_of_a_revert_does_nothing_to_the_first():
     assert switched_off(reverts[:1]) == {1}
     assert switched_off(reverts[:2]) == {5}
     assert switched_off(reverts) == {1, 6}
+
+
+@given(st.integers(1, 4), st.integers(0, 3), st.integers(1, 60), st.booleans())
+def test_what_was_forgotten_is_one_change_for_an_entry(gone, updates, limit, source):
+    memory = SemanticMemory(MemoryStore(), embedder=False, user=MemoryStore)
+    memory.store("The port is 1")
+    ids = [
+        memory.store(f"Person{n} has a key", tags=["x"], source=("talk", n + 1)).id
+        for n in range(gone)
+    ]
+    for update in range(updates):
+        memory.update(ids[0], f"Person0 has key {update}")
+    memory.forget(tag="x", source=source)
+    log = memory.log(limit=1_000)
+    assert sorted(one.entry for one in log if one.what == "forgotten") == sorted(ids)
+    assert [one.what for one in log if one.what != "forgotten"] == ["erased"] * (gone + updates) + [
+        "stored"
+    ]
+    assert memory.log(limit=limit) == log[:limit]

@@ -6,11 +6,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import refold
 from refold import testing
 from refold.memory.semantic import SemanticMemory
 from refold.stores import open_store
+from refold.stores.memory import MemoryStore
 
 SECRET = "The staging key is Xylophone12"
 WORDS = (b"xylophone", b"xylophon")
@@ -354,3 +357,51 @@ def test_what_a_forgotten_entry_had_ended_stays_ended(tmp_path):
         then = memory.list(as_of=1_705_000_000_000)
         assert [entry.content for entry in then] == ["The database port is 5432"]
         assert memory.retrieve("database port") == []
+
+
+CODE = "The door code is 4711"
+KEPT_IN = ("project", "user", "agent.rev", "agent.two")
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.sampled_from(KEPT_IN), min_size=1, max_size=4, unique=True),
+    st.sampled_from(["tag", "before", "said_in"]),
+    st.sampled_from(["user", "import"]),
+    st.sampled_from(["project", "agent.rev", "agent.new"]),
+)
+def test_several_are_forgotten_in_every_scope(scopes, way, trust, own):
+    memory = SemanticMemory(MemoryStore(), embedder=False, user=MemoryStore, scope=own)
+    for scope in scopes:
+        memory.store(CODE, scope=scope, tags=["home"], trust=trust, source=("talk", 1))
+    late = max(one.updated_ms for scope in scopes for one in memory.list(scope=scope)) + 1
+    meant = {"tag": "home", "before": late, "said_in": "talk"}
+    done = memory.forget(**{way: meant[way]})
+    assert len(done.entries) == len(scopes)
+    assert all(memory.list(scope=scope, ended=True) == [] for scope in KEPT_IN)
+    assert not any("says it too" in one for one in done.out_of_reach)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.sampled_from(KEPT_IN), min_size=1, max_size=4, unique=True),
+    st.sampled_from(["tag", "id"]),
+    st.sampled_from([CODE, CODE.upper()]),
+)
+def test_entries_that_stay_and_say_the_same_are_named(scopes, way, other):
+    memory = SemanticMemory(MemoryStore(), embedder=False, user=MemoryStore)
+    first, *others = [
+        memory.store(CODE if one == scopes[0] else other, scope=one, tags=["home"])
+        for one in scopes
+    ]
+    done = memory.forget(first.id) if way == "id" else memory.forget(tag="home", scope=first.scope)
+    assert done.entries == (first.id,)
+    named = {one for one in done.out_of_reach if "says it too" in one}
+    assert named == {f"{one.id} of {one.scope}, which says it too" for one in others}
+
+
+def test_what_only_a_tool_said_in_the_same_words_goes_as_well():
+    memory = SemanticMemory(MemoryStore(), embedder=False, user=MemoryStore)
+    entry = memory.store(CODE)
+    memory.store(CODE, trust="tool")
+    assert len(memory.forget(entry.id).entries) == 2 and memory.inbox() == []

@@ -63,7 +63,7 @@ def _is_text(text: str) -> bool:
 def test_an_index_that_fails_is_told_and_the_entry_is_stored(
     memory: SemanticMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*given: object) -> object:
+    def broken(*given: object, **named: object) -> object:
         raise Unavailable("the index is away", hint="later")
 
     monkeypatch.setattr("refold.memory.semantic.near", broken)
@@ -133,3 +133,24 @@ def test_forgetting_takes_it_from_answers_that_showed_it_as_near(tmp_path: Path,
         context.memory.forget(old.id)
     for path in tmp_path.iterdir():
         assert b"ylophone" not in path.read_bytes().lower()
+
+
+def test_the_tool_names_what_is_true_beside_what_it_replaced() -> None:
+    with _tools(refold.open("talk", store="memory:", embedder=False)) as context:
+        old = context.memory.store(OLD)
+        now = context.memory.store(NEW, replaces=old.id)
+        given = {"content": "Ida has every key", "replaces": [old.id]}
+        said = context.toolbox.call("remember", given)
+        assert f"{now.id}: still true beside it" in said
+        said = context.toolbox.call("remember", {**given, "replaces": [now.id]})
+        assert f"{now.id}: history now" in said and "beside" not in said
+
+
+@pytest.mark.parametrize(
+    ("tool", "given"),
+    [("remember", {"content": NEW, "replaces": ["mem-0"]}), ("forget", {"id": "mem-0"})],
+)
+def test_the_tool_hints_at_what_a_model_can_do(tool: str, given: dict[str, object]) -> None:
+    with _tools(refold.open("talk", store="memory:", embedder=False)) as context:
+        said = context.toolbox.call(tool, given)
+        assert "recall shows the ids" in said and "refold memory" not in said

@@ -273,3 +273,27 @@ def test_what_is_replaced_ends_then_and_nothing_else_changes(
                 assert now.valid_until_ms is not None
                 ends = max(new.valid_from_ms, one.valid_from_ms)
                 assert now.valid_until_ms == min(ends, one.valid_until_ms or ends)
+
+
+KEYS = ("Gunilla keeps the spare key", "Omar has it, in the jar", "It is at the office", "Ask Ida")
+
+
+@given(st.integers(1, 3), st.sampled_from(["model", "import"]), st.booleans())
+def test_what_replaces_something_that_is_history_names_what_came_in_its_place(
+    changes: int, trust: str, is_told: bool
+) -> None:
+    told = KEYS if is_told else ("The port is 1", "The port is 2", "The port is 3", "The port is 4")
+    with _memory() as memory:
+        first = entry = memory.store(told[0], at=BEGIN)
+        for day, text in enumerate(told[1 : changes + 1], 1):
+            replaced = entry.id if is_told else ()
+            entry = memory.store(text, at=BEGIN + day * DAY, replaces=replaced)
+        late = memory.store("Nobody knows", replaces=first.id, trust=trust)
+        if late.waits:
+            assert late.rivals == ()
+            late = memory.accept(late.id)
+        assert late.rivals == (entry.id,)
+        assert set(_said(memory.list())) == {entry.content, "Nobody knows"}
+        last = memory.store("Nobody knows", replaces=entry.id)
+        assert last.id == late.id and last.rivals == ()
+        assert _said(memory.list()) == ["Nobody knows"]

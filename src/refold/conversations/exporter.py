@@ -223,8 +223,7 @@ def export_file(
     wanted = format or format_of(path)
     chunks = chunks_of(store, conversation, wanted, secrets=secrets, emails=emails)
     if os.path.lexists(path) and not force:
-        hint = "choose another name, or use --force to replace it"
-        raise Conflict(f"{path} exists already", hint=hint)
+        raise Conflict(f"{path} exists already", hint="choose another name, or remove it first")
     return write_file(path, chunks)
 
 

@@ -8,6 +8,7 @@ reverts, `semantic` offers `log` and `revert`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Literal
 
 from msgspec import Struct
@@ -20,6 +21,7 @@ from refold.memory.journal import Journal
 What = Literal[
     "stored", "changed", "ended", "waits", "rejected", "forgotten", "erased", "reverted", "unknown"
 ]
+PAGE_EVENTS, EVENTS_MAX = 200, 100_000
 LOG_HINT = "refold memory log has the numbers"
 
 
@@ -42,11 +44,28 @@ class MemoryChange(Struct, frozen=True, kw_only=True):
 
 
 def changes(journal: Journal, limit: int) -> Iterator[MemoryChange]:
-    """The newest changes, the newest first."""
+    """The newest changes, the newest first. That an entry was forgotten takes several events, and
+    is one change: the last of them."""
+    forgotten: set[str] = set()
+    for change in islice(_all_changes(journal), EVENTS_MAX):
+        if change.what == "forgotten" and change.entry in forgotten:
+            continue
+        if not limit:
+            return
+        limit -= 1
+        if change.what == "forgotten":
+            forgotten.add(change.entry)
+        yield change
+
+
+def _all_changes(journal: Journal) -> Iterator[MemoryChange]:
+    """What every event did, the newest first."""
     head = journal.entries().head
-    events = journal.store.read(journal.id, after=max(0, head - limit), last=head) if head else []
-    for event in reversed(events):
-        yield _change(journal, event)
+    while head > 0:
+        first = max(0, head - PAGE_EVENTS)
+        for event in reversed(journal.store.read(journal.id, after=first, last=head)):
+            yield _change(journal, event)
+        head = first
 
 
 def _change(journal: Journal, event: Event) -> MemoryChange:

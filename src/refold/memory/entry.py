@@ -29,8 +29,10 @@ class MemoryEntry(Struct, frozen=True, kw_only=True):
     """One thing that is remembered. `score` says how well it answers, from 0 to 1, and `why` by
     what; `count` how often it was said. It is true from `valid_from_ms` on, and until
     `valid_until_ms` unless that is None. `rivals` are entries that say something else about the
-    same: code cannot tell which of them holds. `replaces` are entries that ended because somebody
-    said that this one replaces them; as long as it waits in the inbox, they are still true.
+    same, or replaced the same: code cannot tell which of them holds. `replaces` are entries that
+    ended because somebody said that this one replaces them; as long as it waits in the inbox, they
+    are still true. It `waits` while no person has accepted what only a tool, an import or a rule
+    said: no model is shown it.
     `source` is a conversation and a seq."""
 
     id: str
@@ -50,6 +52,7 @@ class MemoryEntry(Struct, frozen=True, kw_only=True):
     valid_until_ms: int | None = None
     rivals: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
+    waits: bool = False
     seq: int = 0  # of the newest event that it is made of, in the log of its scope
 
     @property

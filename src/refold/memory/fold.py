@@ -19,7 +19,9 @@ from refold.memory.entry import MemoryEntry
 from refold.memory.followers import Shared
 from refold.memory.seals import is_sealed
 from refold.memory.settling import Groups, by_time, group_name, is_unaccepted
-from refold.memory.version import FOREVER_MS, Run, Version
+from refold.memory.version import FOREVER_MS, Run, Version, is_same
+
+HEIRS_MAX = 20
 
 
 class Entries:
@@ -173,6 +175,7 @@ class Entries:
                 merged = self.run_at(version.seq)
                 ids.update(_entries_of(merged.versions if merged else ()))
                 ids.update(_entries_of(self._set_aside(version.claim.said)))
+                ids.update(_entries_of(self._same(version.body.content, is_accepted=False)))
             looked.add(left[0])
         return [version for id in ids for version in self._ever_said(id)]
 
@@ -215,6 +218,23 @@ class Entries:
         said = (one.claim.said for group in groups for one in self._groups.members(group))
         return claim.said in said or any(self._set_aside(claim.said))
 
+    def has_accepted(self, content: str) -> bool:
+        """Whether somebody who is believed ever said this, or accepted it."""
+        return next(self._same(content, is_accepted=True), None) is not None
+
+    def undecided(self, content: str) -> Version | None:
+        """What says this and no person accepted: it waits, was rejected, or only tools and imports
+        said it."""
+        claim = claim_of(content)
+        aside = (*self.waiting.values(), *self._rejected.values())
+        same = (one for one in aside if is_same(one.claim, claim))
+        return next(same, None) or next(self._same(content, is_accepted=False), None)
+
+    def _same(self, content: str, *, is_accepted: bool) -> Iterator[Version]:
+        claim = claim_of(content)
+        group = self._groups.members(group_name(claim, is_accepted=is_accepted))
+        return (one for one in group if is_same(one.claim, claim))
+
     def saying(self, content: str) -> str:
         """The entry that says this and was not ended; empty if there is none."""
         for version in self._groups.saying(claim_of(content).said):
@@ -232,12 +252,34 @@ class Entries:
         return replace(body, entry=known, version=self.newest(known).body.version + 1)
 
     def rivals(self, run: Run) -> tuple[str, ...]:
-        """Entries that are true as well and say something else about the same."""
-        if not run.first.claim.is_rival or run.until_ms != FOREVER_MS:
+        """Entries that are true as well and say something else about the same, or are so since
+        something ended that this replaces as well."""
+        if run.until_ms != FOREVER_MS:
             return ()
-        group = self._groups.group_of(run.first.seq)
-        others = (one for one in self._groups.runs(group) if one is not run)
-        return tuple(one.entry for one in others if one.until_ms == FOREVER_MS)
+        group = self._groups.group_of(run.first.seq) if run.first.claim.is_rival else ""
+        others = [*(self._groups.runs(group) if group else ()), *self._instead(run)]
+        is_other = (one for one in others if one.entry != run.entry)
+        return tuple(dict.fromkeys(one.entry for one in is_other if one.until_ms == FOREVER_MS))
+
+    def _instead(self, run: Run) -> Iterator[Run]:
+        """What came, by itself or after others, in the place of what this was told to replace."""
+        ids = run.replaces if run.first.is_accepted else ()
+        for version in (one for id in ids for one in self._versions.get(id, ())):
+            heirs = [one.seq for one in self._groups.replacers.of(version)]
+            ended = self.run_at(version.seq)
+            if ended is not None and ended.heir:
+                heirs.append(ended.heir)
+            for heir in map(self.run_at, heirs):
+                yield from self._after(heir)
+
+    def _after(self, run: Run | None) -> Iterator[Run]:
+        """What stands for an entry now, if anything does."""
+        for _ in range(HEIRS_MAX):
+            if run is None or run.until_ms == FOREVER_MS:
+                break
+            run = self.run_at(run.heir) if run.heir else None
+        if run is not None and run.first.is_accepted:
+            yield run
 
     def entry(self, run: Run, scope: str, **more: Any) -> MemoryEntry:
         """A state as a caller sees it."""

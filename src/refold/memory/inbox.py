@@ -33,6 +33,7 @@ def waiting_entry(version: Version, scope: str) -> MemoryEntry:
         updated_ms=version.at_ms,
         valid_from_ms=version.from_ms,
         replaces=body.replaces,
+        waits=True,
         seq=version.seq,
     )
 
@@ -55,7 +56,7 @@ def undecided_body(journals: Iterable[Journal], id: str) -> tuple[Journal, Memor
         if waiting is not None:
             return journal, waiting.body
         if run is not None and not run.first.is_accepted:
-            return journal, entries.newest(run.entry).body
+            return journal, replace(entries.newest(run.entry).body, replaces=run.replaces)
     raise NotFound(
         f"{quoted(id)} does not wait in the inbox", hint="refold memory inbox shows what does"
     )
@@ -70,6 +71,36 @@ def decided(waiting: Memory, content: str, *, state: Literal["", "rejected"]) ->
         trust="user",
         state=state,
         closed=state == "rejected",
+    )
+
+
+def repeated(own: Journal, journals: Iterable[Journal], body: Memory) -> Memory:
+    """What a model said, as it is written. What says the same and waits for a person waits on,
+    said once more: words do not get past the inbox because a model repeats them."""
+    if own.entries().has_accepted(body.content):
+        return body
+    waiting = own.entries().undecided(body.content)
+    if waiting is None:
+        others = (one for one in journals if one.id != own.id)
+        is_elsewhere = any(one.entries().undecided(body.content) for one in others)
+        return replace(body, state="waiting") if is_elsewhere else body
+    if waiting.body.state:
+        return _said_once_more(waiting.body, body)
+    return replace(body, trust=waiting.body.trust)
+
+
+def _said_once_more(before: Memory, body: Memory) -> Memory:
+    """The next version of what waits or was rejected, with what is new."""
+    return replace(
+        body,
+        entry=before.entry,
+        version=before.version + 1,
+        state="waiting",
+        trust=max(before.trust, body.trust, key=TRUSTED.index),
+        tags=tuple(dict.fromkeys((*before.tags, *body.tags))),
+        metadata=before.metadata | body.metadata,
+        source=before.source or body.source,
+        replaces=tuple(dict.fromkeys((*before.replaces, *body.replaces))),
     )
 
 

@@ -28,16 +28,22 @@ WORDS_NEAR = 0.15  # the least cosine of words weighed by rarity; measured on th
 _WORD = re.compile(r"\w+")
 
 
-def near(journal: Journal, finder: Finder, run: Run, limit: int) -> list[MemoryEntry]:
+def near(
+    journal: Journal, finder: Finder, run: Run, limit: int, *, accepted: bool
+) -> list[MemoryEntry]:
     """The entries that are true and may be about the same, the nearest first, each with its
-    nearness as its score."""
+    nearness as its score; if only what is `accepted` is wanted, nothing that waits."""
     words = _WORD.findall(run.versions[-1].body.content)[:QUERY_WORDS_MAX]
     if not words or not limit:
         return []
     entries = journal.glance(finder)
     asked = Asked(query=" ".join(words), most=LOOKED_AT)
     seqs = [found.seq for found in finder.found(journal.id, asked)]
-    others = _others(entries, run, seqs, journal.now_ms())
+    others = [
+        one
+        for one in _others(entries, run, seqs, journal.now_ms())
+        if one.first.is_accepted or not accepted
+    ]
     likeness = Likeness(finder, journal.id)
     likeness.read((run, *others))
     nearness = {

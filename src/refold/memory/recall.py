@@ -18,12 +18,12 @@ from refold.display import number
 from refold.memory.entry import MemoryEntry
 from refold.memory.finder import Asked, Finder, Found
 from refold.memory.fitness import Fitness
-from refold.memory.fold import Entries
+from refold.memory.fold import HEIRS_MAX, Entries
 from refold.memory.journal import Journal
 from refold.memory.succession import Likeness, Succession
 from refold.memory.version import Run
 
-HEIRS_MAX, SPARE, RIVALS_SHOWN = 20, 20, 3
+SPARE, RIVALS_SHOWN = 20, 3
 SUCCEEDED = 3  # hits, of which it is asked what succeeds them
 SUCCESSORS_AMONG = 20  # hits, besides what tells of a change
 DAY_MS = 86_400_000
@@ -41,6 +41,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     limit: int
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] = {}
+    accepted: bool = False  # nothing that waits for a person
 
 
 def is_wanted(entry: MemoryEntry, tags: Sequence[str], metadata: Mapping[str, Any]) -> bool:
@@ -49,6 +50,24 @@ def is_wanted(entry: MemoryEntry, tags: Sequence[str], metadata: Mapping[str, An
     return set(tags) <= set(entry.tags) and all(
         entry.metadata.get(key, missing) == value for key, value in metadata.items()
     )
+
+
+def listed(
+    journals: Sequence[Journal],
+    at_ms: int | None,
+    tags: Sequence[str],
+    metadata: Mapping[str, Any],
+) -> list[MemoryEntry]:
+    """The entries of these scopes that are true at a time, or ever were; the one that changed last
+    first."""
+    found = [
+        entry
+        for journal in journals
+        for entries in [journal.entries()]
+        for run in entries.runs(at_ms)
+        if is_wanted(entry := entries.entry(run, journal.scope), tags, metadata)
+    ]
+    return sorted(found, key=lambda entry: (entry.updated_ms, entry.seq), reverse=True)
 
 
 def recall(journal: Journal, finder: Finder, asked: Asked, wanted: Wanted) -> list[MemoryEntry]:
@@ -64,6 +83,8 @@ def recall(journal: Journal, finder: Finder, asked: Asked, wanted: Wanted) -> li
         said = entries.run_at(found.seq)
         run = _standing(entries, said, wanted.at_ms)
         if said is None or run is None or run.entry in seen:
+            continue
+        if wanted.accepted and not run.first.is_accepted:
             continue
         seen.add(run.entry)
         entry = _entry(entries, run, journal, found, wanted)

@@ -8,15 +8,19 @@ sees to it. Neighbours: `journal`, `finder`, `semantic`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+
+from msgspec.structs import replace
 
 from refold.checked import quoted
 from refold.core.model import MEMORY_PREFIX, Memory
 from refold.errors import Invalid, NotFound
-from refold.memory.entry import MemoryEntry, is_whole
+from refold.memory.entry import Forgotten, MemoryEntry, is_whole
 from refold.memory.finder import Finder
 from refold.memory.fold import Entries
-from refold.memory.forgetting import Forgetter, Which
+from refold.memory.forgetting import MENTIONS_TOLD, Forgetter, Which
+from refold.memory.inbox import repeated, waiting_entry
 from refold.memory.journal import AGENT, Journal, scope_checked
 from refold.memory.replacing import REPLACED_MAX
 from refold.memory.version import Run, Version
@@ -91,15 +95,18 @@ class Scopes:
 
     def store(self, body: Memory, scope: str | None) -> MemoryEntry:
         """Appends the first version of an entry, or the next one of an entry that says the same if
-        it only says now what it replaces."""
-        if not body.replaces:
-            return self.write(self.journal(scope), body)
-        journal = self._replaced(body.replaces, scope)
-        return self.write(journal, self.by_key(journal).continued(body))
+        it only says now what it replaces. What a model repeats of what waits for a person waits."""
+        ids = body.replaces
+        journal = self._replaced(ids, scope) if ids else self.journal(scope)
+        if body.trust == "model":
+            body = repeated(journal, self.all(), body)
+        return self.write(journal, self.by_key(journal).continued(body) if ids else body)
 
     def write(self, journal: Journal, body: Memory) -> MemoryEntry:
         """Appends one version of an entry, and gives the entry as it is then."""
         entries = journal.append([body], lambda: self.finder(journal))
+        if body.entry in entries.waiting:
+            return waiting_entry(entries.waiting[body.entry], journal.scope)
         run = entries.run_of(body.entry)
         assert run is not None
         return entries.entry(run, journal.scope)
@@ -127,7 +134,7 @@ class Scopes:
             return self.named(id)[0]
         except NotFound:
             if any(id in journal.entries().waiting for journal in self.all()):
-                hint = "accept or reject it there"
+                hint = "a person accepts or rejects it there"
                 raise Invalid(f"{quoted(id)} waits in the inbox", hint=hint) from None
             raise
 
@@ -137,7 +144,8 @@ class Scopes:
         """The entry of an id, also one that waits or was rejected, or all that fit, with their
         journals. NotFound if there is no entry of that id."""
         found = 0
-        for journal in self.looked_at(scope) if id is None else self.all():
+        is_narrow = id is None and (scope is not None or self.own == "user")
+        for journal in self.looked_at(scope) if is_narrow else self.all():
             entries = journal.entries()
             ids = entries.chosen(which.fits) if id is None else [id] * entries.has(id)
             found += len(ids)
@@ -203,6 +211,30 @@ class Scopes:
         """What forgets entries of a journal, wherever they were shown."""
         stores: Sequence[Store] = list(dict.fromkeys((self._store, journal.store)))
         return Forgetter(journal, self.finder(journal), tuple(stores))
+
+    def forget(
+        self,
+        meant: Iterable[tuple[Journal, list[str]]],
+        *,
+        source: bool,
+        others: Sequence[str],
+    ) -> Forgotten:
+        """Forgets entries of these journals, and names those that stay and say the same."""
+        done = Forgotten()
+        said: set[str] = set()
+        for journal, ids in meant:
+            said |= {one.claim.said for one in journal.entries().versions_of(ids)}
+            done += self.forgetter(journal).forget(ids, source=source, others=others)
+        left = islice(self._saying(said), MENTIONS_TOLD)
+        return replace(done, out_of_reach=(*left, *done.out_of_reach))
+
+    def _saying(self, said: set[str]) -> Iterator[str]:
+        def says_it(versions: Sequence[Version]) -> bool:
+            return any(one.claim.said in said for one in versions)
+
+        for journal in self.all() if said else ():
+            for id in journal.entries().chosen(says_it):
+                yield f"{id} of {journal.scope}, which says it too"
 
     def _finish(self, journal: Journal) -> None:
         if journal.scope in self._finished:

@@ -34,7 +34,7 @@ from refold.memory.inbox import (
     undecided_body,
 )
 from refold.memory.nearby import known_of, near
-from refold.memory.recall import Wanted, is_wanted, recall
+from refold.memory.recall import Wanted, listed, recall
 from refold.memory.scopes import Scopes
 from refold.memory.transfer import ImportedMemories, exported, import_lines, read_lines
 from refold.search.embedders import Embedder
@@ -43,7 +43,7 @@ from refold.search.upkeep import Progress, Tell
 from refold.stores.protocol import Store
 from refold.system.moments import Moment, happened_ms
 
-HITS_MAX = 300
+HITS_MAX, LISTED_MAX = 300, 100_000
 
 
 class SemanticMemory:
@@ -119,18 +119,17 @@ class SemanticMemory:
         metadata: dict[str, Any] | None = None,
         scope: str | None = None,
         as_of: Moment | None = None,
+        accepted: bool = False,
     ) -> builtins.list[MemoryEntry]:
         """The entries that answer best, with a score from 0 to 1 and why: what is true now, or what
         was at `as_of`. `threshold` is the least score; without one it depends on the embedder.
-        Looks in this memory's own scope and the user's, unless one is named."""
+        Looks in this memory's own scope and the user's, unless one is named. With `accepted`,
+        nothing that waits for a person: give a model no more than that."""
         if not query.strip():
             raise Invalid("there is nothing to look for", hint="give a word or a few")
-        is_narrow = bool(tags or metadata or as_of is not None)
-        asked = Asked(
-            query=query,
-            threshold=self._threshold if threshold is None else threshold,
-            most=10_000 if is_narrow else max(HITS_MAX, 3 * limit),
-        )
+        least = self._threshold if threshold is None else threshold
+        most = 10_000 if tags or metadata or as_of is not None else max(HITS_MAX, 3 * limit)
+        asked = Asked(query=query, threshold=least, most=most)
         with self._lock:
             now_ms = self._scopes.journal().now_ms()
             at_ms = happened_ms(as_of)
@@ -140,6 +139,7 @@ class SemanticMemory:
                 limit=limit_checked(limit),
                 tags=tuple(tags),
                 metadata=metadata or {},
+                accepted=accepted,
             )
             found: builtins.list[MemoryEntry] = []
             for journal in self._scopes.looked_at(scope):
@@ -191,16 +191,16 @@ class SemanticMemory:
     ) -> Forgotten:
         """Erases an entry with everything that it ever said, for good: from the log, the index,
         and the conversations that showed it, in this store and in `stores`. Or all entries with a
-        tag, last said `before` a time, or said in a conversation. With `source`, also the messages
-        that said it. No rule brings it back. NotFound if there is no such entry."""
+        tag, last said `before` a time, or said in a conversation: of every scope, agents' too,
+        unless one is named. With `source`, also the messages that said it. No rule brings it back.
+        `out_of_reach` names entries that stay and say the same. NotFound if there is no such
+        entry."""
         which = Which(tag=tag, before_ms=happened_ms(before), said_in=said_in)
         which_checked(id, which)
         others = stores_checked(stores)
-        done = Forgotten()
         with self._lock:
-            for journal, ids in self._scopes.meant(id, which, scope):
-                done += self._scopes.forgetter(journal).forget(ids, source=source, others=others)
-        return done
+            meant = self._scopes.meant(id, which, scope)
+            return self._scopes.forget(meant, source=source, others=others)
 
     # --- what was taken from messages ---
 
@@ -220,10 +220,8 @@ class SemanticMemory:
         told."""
         with self._lock:
             journal = self._scopes.journal()
-            entries = journal.entries()
-            new = taken_bodies(
-                entries, taken, conversation=self.conversation, waits=waits, new_id=new_id
-            )
+            entries, said_in = journal.entries(), self.conversation
+            new = taken_bodies(entries, taken, conversation=said_in, waits=waits, new_id=new_id)
             if left := too_many(entries, new, entries_max):
                 self._tell("memory-failed", f"{left} were not taken: memory_entries is reached")
                 new = new[: len(new) - left]
@@ -279,19 +277,12 @@ class SemanticMemory:
     ) -> builtins.list[MemoryEntry]:
         """The entries that are true now, or were at `as_of`, the one that changed last first;
         with `ended`, also those that are true no longer."""
-        limit_checked(limit)
+        limit_checked(limit, LISTED_MAX)
         with self._lock:
             at_ms = happened_ms(as_of)
             now_ms = self._scopes.journal().now_ms() if at_ms is None else at_ms
-            found = [
-                entry
-                for journal in self._scopes.looked_at(scope)
-                for entries in [journal.entries()]
-                for run in entries.runs(None if ended else now_ms)
-                if is_wanted(entry := entries.entry(run, journal.scope), tags, metadata or {})
-            ]
-        found.sort(key=lambda entry: (entry.updated_ms, entry.seq), reverse=True)
-        return found[:limit]
+            when_ms, journals = None if ended else now_ms, self._scopes.looked_at(scope)
+            return listed(journals, when_ms, tags, metadata or {})[:limit]
 
     @checked
     def history(self, id: str) -> builtins.list[MemoryEntry]:
@@ -307,15 +298,17 @@ class SemanticMemory:
             return [entries.entry(one, journal.scope) for one in runs]
 
     @checked
-    def near(self, id: str, limit: int = 3) -> builtins.list[MemoryEntry]:
+    def near(
+        self, id: str, limit: int = 3, *, accepted: bool = False
+    ) -> builtins.list[MemoryEntry]:
         """The entries that are true and may be about the same as this one, the nearest first: if it
         has changed, `store` it again with `replaces`. `score` says by how much it is nearer than
-        what counts as near."""
+        what counts as near. With `accepted`, nothing that waits for a person."""
         limit_checked(limit)
         with self._lock:
             journal, run = self._scopes.named(id)
             try:
-                return near(journal, self._scopes.finder(journal), run, limit)
+                return near(journal, self._scopes.finder(journal), run, limit, accepted=accepted)
             except RefoldError as error:  # whoever stored something has stored it
                 self._tell("memory-failed", sentence(error))
                 return []

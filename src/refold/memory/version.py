@@ -97,6 +97,7 @@ class Run(Struct):
             valid_from_ms=self.first.from_ms,
             valid_until_ms=None if self.until_ms == FOREVER_MS else self.until_ms,
             replaces=self.replaces,
+            waits=not self.first.is_accepted,
             seq=newest.seq,
         )
         return MemoryEntry(**(given | more))
@@ -110,7 +111,12 @@ class Run(Struct):
 
     def says_the_same(self, other: Version) -> bool:
         """Whether a version is one that is merged into this, and cannot end it."""
-        mine, its = self.first.claim, other.claim
-        if self.first.is_accepted != other.is_accepted or mine.about != its.about:
-            return False
-        return mine.value == its.value if mine.about else mine.said == its.said
+        is_alike = self.first.is_accepted == other.is_accepted
+        return is_alike and is_same(self.first.claim, other.claim)
+
+
+def is_same(one: Claim, other: Claim) -> bool:
+    """Whether two claims say the same of the same."""
+    if one.about != other.about:
+        return False
+    return one.value == other.value if one.about else one.said == other.said

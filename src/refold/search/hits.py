@@ -99,8 +99,8 @@ def is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def limit_checked(limit: int) -> int:
+def limit_checked(limit: int, most: int = LIMIT_MAX) -> int:
     """The limit, or Invalid if it is not a number of hits."""
-    if not is_integer(limit) or not 0 <= limit <= LIMIT_MAX:
-        raise Invalid(f"limit={limit!r} is not a number of hits", hint=f"from 0 to {LIMIT_MAX:,}")
+    if not is_integer(limit) or not 0 <= limit <= most:
+        raise Invalid(f"limit={limit!r} is not a number of hits", hint=f"from 0 to {most:,}")
     return limit

@@ -1,4 +1,5 @@
-"""A moment that a caller names: a time of day with its date, or milliseconds since 1970.
+"""A moment that a caller names: a time of day with its date, also as text in ISO form, or
+milliseconds since 1970.
 
 Everything is kept in milliseconds. Neighbours: search takes moments as bounds, `Context` as the
 time when something happened.
@@ -11,7 +12,8 @@ from datetime import datetime
 
 from refold.errors import Invalid
 
-Moment = int | datetime
+Moment = int | datetime | str
+A_TIME = "milliseconds since 1970, a datetime, or a text such as 2026-01-31"
 MS_MAX = 2**62
 # A smaller number is a place in a log, which has fewer events; one below the second is in seconds.
 EPOCH_FROM, EPOCH_MS_FROM = 1_000_000_000, 100_000_000_000
@@ -19,13 +21,16 @@ HAPPENED_MS_MAX = 253_402_300_799_999  # the end of the year 9999
 
 
 def ms_of(name: str, moment: Moment) -> int:
-    """A moment in milliseconds; Invalid with the argument's name if it is none, or too far off."""
+    """A moment in milliseconds; Invalid with the argument's name if it is none, or too far off. A
+    text without a zone is in local time."""
     try:
+        if isinstance(moment, str):
+            moment = datetime.fromisoformat(moment.strip())
         ms = round(moment.timestamp() * 1_000) if isinstance(moment, datetime) else moment
     except (ValueError, OverflowError, OSError):
-        ms = MS_MAX + 1  # a naive time at the end of the calendar
+        ms = MS_MAX + 1  # not ISO, or a naive time at the end of the calendar
     if isinstance(ms, bool) or not isinstance(ms, int) or not -MS_MAX <= ms <= MS_MAX:
-        raise Invalid(f"{name} is not a time", hint="milliseconds since 1970, or a datetime")
+        raise Invalid(f"{name} is not a time", hint=A_TIME)
     return ms
 
 
@@ -35,8 +40,7 @@ def happened_ms(moment: Moment | None) -> int | None:
         return None
     ms = ms_of("at", moment)
     if not 0 <= ms <= HAPPENED_MS_MAX:
-        hint = "milliseconds since 1970, or a datetime"
-        raise Invalid("at is before 1970, or thousands of years away", hint=hint)
+        raise Invalid("at is before 1970, or thousands of years away", hint=A_TIME)
     return ms
 
 

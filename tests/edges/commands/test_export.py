@@ -40,6 +40,7 @@ def test_an_export_goes_through_a_pipe(url: str, tmp_path: Path) -> None:
 
 def test_a_file_that_exists_is_replaced_by_force_only(url: str, tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("mine")
-    assert run("export", "fix-login", "a.md").exit_code == 4
+    refused = run("export", "fix-login", "a.md")
+    assert refused.exit_code == 4 and "--force" in refused.stderr
     assert run("export", "fix-login", "a.md", "--force").exit_code == 0
     assert (tmp_path / "a.md").read_text().startswith("# Fix the login test")

@@ -257,6 +257,37 @@ def as_json(*words: str) -> dict[str, Any]:
     return json.loads(done(*words, "--json"))
 
 
+def test_add_and_accept_name_what_is_true_beside_what_they_replace() -> None:
+    old = as_json("memory", "add", "Gunilla keeps the spare key")["entry"]["id"]
+    now = as_json("memory", "add", "Omar has it", "--replaces", old)["entry"]["id"]
+    out = done("memory", "add", "It is at the office", "--replaces", old)
+    assert f"It is true beside {now}: Omar has it" in out and "It ends" not in out
+    assert f"--replaces {now}" in out
+    done("memory", "export", "m.jsonl")
+    done("memory", "import", "m.jsonl", "--scope", "agent.two")
+    out = done("memory", "inbox", "--scope", "agent.two", "--accept", "all")
+    assert "is true beside mem-" in out
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4])
+def test_list_says_how_many_there_are(limit: int) -> None:
+    for name in ("Anna", "Bert", "Carl"):
+        done("memory", "add", f"{name} has a key")
+    listed = as_json("memory", "list", "--limit", f"{limit}")
+    assert (len(listed["entries"]), listed["total"]) == (min(limit, 3), 3)
+    out = done("memory", "list", "--limit", f"{limit}")
+    assert ("--limit 3 shows all" in out) == (limit < 3)
+
+
+def test_more_than_a_thousand_are_counted_and_listed() -> None:
+    lines = [{"format": "refold-memory", "version": 1}]
+    lines += [{"entry": f"e{n}", "content": f"Locker {n} is free"} for n in range(1_100)]
+    Path("m.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    done("memory", "import", "m.jsonl")
+    assert "1,000 more are not shown: --limit 1100 shows all" in done("memory", "list")
+    assert len(as_json("memory", "list", "--limit", "1100")["entries"]) == 1_100
+
+
 def test_add_shows_what_is_near_and_takes_what_it_replaces() -> None:
     new = "The spare key is with Omar next door"
     old = as_json("memory", "add", "Gunilla keeps the spare key")["entry"]["id"]

@@ -16,7 +16,7 @@ from refold.conversations.scanner import scan
 from refold.edges.commands.command import Arguments, Command, Document, Result, Screen
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number
-from refold.errors import Invalid
+from refold.errors import Conflict, Invalid
 from refold.redaction import is_redacted, takes_emails
 
 STDOUT = "-"
@@ -74,16 +74,20 @@ def _document(session: Session, arguments: ExportArguments) -> Document:
 def _export_file(session: Session, arguments: ExportArguments) -> Exported:
     form, secrets = _format(arguments), _secrets(arguments, session.config)
     conversation = session.conversation
-    with session.followed("exporting", conversation) as store:
-        size_bytes = export_file(
-            store,
-            conversation,
-            arguments.file,
-            format=form,
-            force=arguments.force,
-            secrets=secrets,
-            emails=takes_emails(session.config.redact),
-        )
+    try:
+        with session.followed("exporting", conversation) as store:
+            size_bytes = export_file(
+                store,
+                conversation,
+                arguments.file,
+                format=form,
+                force=arguments.force,
+                secrets=secrets,
+                emails=takes_emails(session.config.redact),
+            )
+    except Conflict as error:
+        hint = "choose another name, or use --force to replace it"
+        raise Conflict(error.message, hint=hint) from error
     is_whole = secrets is None and form == "json"
     return Exported(
         conversation=conversation,

@@ -117,8 +117,18 @@ def show_entries(entries: Iterable[MemoryEntry], screen: Screen, nothing: str) -
 def _cells(entry: MemoryEntry) -> tuple[str, ...]:
     until = "" if entry.valid_until_ms is None else _day(entry.valid_until_ms)
     doubt = "[?] " if entry.rivals else ""
-    said = doubt + replacing(entry.replaces) + cut(one_line(entry.content), SHOWN_CHARS)
+    said = (
+        waiting(entry)
+        + doubt
+        + replacing(entry.replaces)
+        + cut(one_line(entry.content), SHOWN_CHARS)
+    )
     return entry.id, entry.scope, _day(entry.valid_from_ms), until, f"{entry.count}", said
+
+
+def waiting(entry: MemoryEntry) -> str:
+    """Before the words of an entry, whether a person has yet to accept it."""
+    return "[waits] " if entry.waits and entry.is_current else ""
 
 
 def replacing(ids: Sequence[str]) -> str:

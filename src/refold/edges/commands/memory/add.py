@@ -34,11 +34,13 @@ class AddArguments(MemoryArguments, frozen=True, kw_only=True):
 
 
 class Added(Result, frozen=True, kw_only=True):
-    """What is remembered now, the entries that it ended, and those that may be about the same."""
+    """What is remembered now, the entries that it ended, those that may be about the same, and
+    those that came in the place of what it replaces and are true beside it."""
 
     entry: MemoryEntry
     ended: tuple[MemoryEntry, ...] = ()
     near: tuple[MemoryEntry, ...] = ()
+    beside: tuple[MemoryEntry, ...] = ()
 
 
 def run(session: Session, arguments: AddArguments) -> Added:
@@ -50,22 +52,31 @@ def run(session: Session, arguments: AddArguments) -> Added:
         # What was said before ended others then, unless it replaces them only now.
         past = memory.history(entry.id) if entry.count == 1 or replaced else ()
         near = () if replaced else tuple(memory.near(entry.id))
-    ends = [one for one in past if one.id in replaced or one.valid_until_ms == entry.valid_from_ms]
-    return Added(entry=entry, ended=tuple(one for one in ends if not one.is_current), near=near)
+    since_ms = entry.valid_from_ms
+    ends = [
+        one
+        for one in past
+        if one.valid_until_ms == since_ms
+        or (one.id in replaced and (one.valid_until_ms or 0) > since_ms)
+    ]
+    beside = [one for one in past if one.id in entry.rivals and one.is_current]
+    return Added(entry=entry, ended=tuple(ends), near=near, beside=tuple(beside))
 
 
 def show(added: Added, screen: Screen) -> None:
     entry = added.entry
     known = f", said {entry.count} times" if entry.count > 1 else ""
     screen.line(f"Remembered as {entry.id}{known}.")
-    for one in added.ended:
-        screen.line(f"It ends {one.id}: {cut(one_line(one.content), SHOWN_CHARS)}")
-    for one in added.near:
-        screen.line(
-            f"It may be about the same as {one.id}: {cut(one_line(one.content), SHOWN_CHARS)}"
-        )
-    if added.near:
-        call = screen.call("memory add", "", "--replaces", added.near[0].id, entry.content)
+    others = {
+        "It ends": added.ended,
+        "It may be about the same as": added.near,
+        "It is true beside": added.beside,
+    }
+    for how, entries in others.items():
+        for one in entries:
+            screen.line(f"{how} {one.id}: {cut(one_line(one.content), SHOWN_CHARS)}")
+    if left := (*added.near, *added.beside):
+        call = screen.call("memory add", "", "--replaces", left[0].id, entry.content)
         screen.line(f"If it replaces one of them, say so: {call}")
     screen.line(f"Forget it with: {screen.call('memory forget', '', entry.id)}")
 

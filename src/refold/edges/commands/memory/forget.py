@@ -97,7 +97,8 @@ def _several(arguments: ForgetArguments) -> str:
         f"last said before {arguments.before}" if arguments.before is not None else "",
         f"said in {arguments.said_in}" if arguments.said_in is not None else "",
     )
-    return "all entries " + ", ".join(filter(None, given))
+    whose = "" if arguments.scope else ", of the project, its agents and the user,"
+    return "all entries " + ", ".join(filter(None, given)) + whose
 
 
 def show(gone: Gone, screen: Screen) -> None:

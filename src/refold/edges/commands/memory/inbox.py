@@ -18,6 +18,7 @@ from refold.edges.commands.memory import (
 )
 from refold.edges.commands.session import Session
 from refold.errors import Invalid
+from refold.memory.entry import MemoryEntry
 from refold.memory.semantic import SemanticMemory
 
 ACCEPT = Meta(description="Remember this entry, or all; may be given several times.")
@@ -33,15 +34,22 @@ class InboxArguments(MemoryArguments, frozen=True, kw_only=True):
     content: Annotated[str, AS] | None = None
 
 
-def run(session: Session, arguments: InboxArguments) -> Entries:
+class Inbox(Entries, frozen=True, kw_only=True):
+    """What waits, and what was accepted just now."""
+
+    accepted: tuple[MemoryEntry, ...] = ()
+
+
+def run(session: Session, arguments: InboxArguments) -> Inbox:
     if arguments.content is not None and len(arguments.accept) != 1:
         raise Invalid("--content is for one entry that is accepted", hint="name it by --accept")
     with memory_of(session, arguments, arguments.scope) as memory:
-        for entry in _named(memory, arguments.accept):
-            memory.accept(entry, arguments.content)
+        accepted = [
+            memory.accept(entry, arguments.content) for entry in _named(memory, arguments.accept)
+        ]
         for entry in _named(memory, arguments.reject):
             memory.reject(entry)
-        return Entries(entries=tuple(memory.inbox()))
+        return Inbox(entries=tuple(memory.inbox()), accepted=tuple(accepted))
 
 
 def _named(memory: SemanticMemory, ids: tuple[str, ...]) -> Sequence[str]:
@@ -51,7 +59,10 @@ def _named(memory: SemanticMemory, ids: tuple[str, ...]) -> Sequence[str]:
     return [entry_meant(memory, id) for id in ids]
 
 
-def show(inbox: Entries, screen: Screen) -> None:
+def show(inbox: Inbox, screen: Screen) -> None:
+    for one in inbox.accepted:
+        if one.rivals:
+            screen.line(f"{one.id} is true beside {', '.join(one.rivals)}: others say so.")
     show_entries(inbox.entries, screen, "Nothing waits.")
 
 

@@ -18,9 +18,10 @@ from refold.edges.commands.memory import (
 )
 from refold.edges.commands.search import time_of
 from refold.edges.commands.session import Session
+from refold.memory.semantic import LISTED_MAX
 
 ENDED = Meta(description="Also those that are true no longer.")
-LIMIT = Meta(description="How many at most.", ge=1, le=1_000)
+LIMIT = Meta(description="How many at most.", ge=1, le=LISTED_MAX)
 
 
 class ListArguments(MemoryArguments, frozen=True, kw_only=True):
@@ -31,25 +32,36 @@ class ListArguments(MemoryArguments, frozen=True, kw_only=True):
     limit: Annotated[int, LIMIT] = 100
 
 
-def run(session: Session, arguments: ListArguments) -> Entries:
+class Listed(Entries, frozen=True, kw_only=True):
+    """The first of the entries that were asked for, and how many those are in all."""
+
+    total: int
+
+
+def run(session: Session, arguments: ListArguments) -> Listed:
     with memory_of(session, arguments) as memory:
         found = memory.list(
             scope=arguments.scope,
             tags=arguments.tag,
             ended=arguments.ended,
             as_of=time_of(arguments.as_of),
-            limit=arguments.limit,
+            limit=LISTED_MAX,
         )
-    return Entries(entries=tuple(found))
+    return Listed(entries=tuple(found[: arguments.limit]), total=len(found))
 
 
-def show(listed: Entries, screen: Screen) -> None:
+def show(listed: Listed, screen: Screen) -> None:
     show_entries(listed.entries, screen, "Nothing is remembered here.")
+    shown, total = len(listed.entries), listed.total
+    if shown < total:
+        all_shown = "memory export has all" if total == LISTED_MAX else f"--limit {total} shows all"
+        screen.line(f"{total - shown:,} more are not shown: {all_shown}.")
 
 
 COMMAND = Command(
     name="memory list",
-    details="Without a scope, those of this project and of the user. [?] marks what others deny.",
+    details="Without a scope, those of this project and of the user. [?] marks what others deny, "
+    "[waits] what waits in the inbox.",
     on="store",
     reads=True,
     arguments=ListArguments,

@@ -16,6 +16,7 @@ from refold.edges.commands.memory import (
     Entries,
     MemoryArguments,
     memory_of,
+    waiting,
 )
 from refold.edges.commands.search import time_of
 from refold.edges.commands.session import Session
@@ -56,7 +57,7 @@ def show(found: Entries, screen: Screen) -> None:
 
 
 def _cells(entry: MemoryEntry) -> tuple[str, ...]:
-    said = cut(one_line(entry.content), SHOWN_CHARS)
+    said = waiting(entry) + cut(one_line(entry.content), SHOWN_CHARS)
     return entry.id, f"{entry.score:.2f}", said, entry.why
 
 
