@@ -245,20 +245,22 @@ class Fold:
 
     def _bill(self, usage: Usage) -> None:
         """Adds a report to the totals, also one that was switched off: so only what it says
-        itself may decide whether it can be true. One of little input was billed all the same."""
+        itself may decide whether it can be true. One of little input was billed all the same. One
+        of the same response adds to what that was billed: it is no further call."""
+        is_new = not usage.response or usage.response not in self.responses
         self.responses = [*self.responses[1 - RESPONSES_KEPT :], usage.response]
         if not is_possible(usage, usage.counted):
             return
         t = self.totals
         self.totals = Totals(
-            t.calls + 1,
+            t.calls + is_new,
             t.input + usage.input,
             t.output + usage.output,
             t.cache_read + usage.cache_read,
             t.cache_write + usage.cache_write,
             t.reasoning + usage.reasoning,
             t.cost + (usage.cost or 0.0),
-            t.unpriced + (usage.cost is None),
+            t.unpriced + (is_new and usage.cost is None),
         )
 
     def shown_tokens(self, upto: int) -> int:

@@ -32,6 +32,7 @@ NO_RESULT = "[no result recorded]"
 OPENING = "(the conversation goes on from here)"
 # The dialects in which one reply may be appended as several messages, one for each of its items.
 ITEMWISE = frozenset({"openai_responses"})
+CONTINUES = "$continues"  # in the metadata of a message that is the rest of the reply before it
 
 
 def calls_of(message: Message) -> list[str]:
@@ -115,6 +116,8 @@ def _speaks(message: Message, *, answered: bool) -> bool:
     """Whether a user or the assistant says something else here, so that calls before it wait no
     longer. The items of one reply do not interrupt each other."""
     if message.role not in ("user", "assistant"):
+        return False
+    if message.role == "assistant" and CONTINUES in message.metadata:
         return False
     if message.role == "assistant" and message.dialect in ITEMWISE and not answered:
         return False

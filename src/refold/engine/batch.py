@@ -14,12 +14,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from refold.core.laws import CONTINUES
 from refold.core.model import Event, Message, Note, Revert, Usage
 from refold.engine.context import Context
 from refold.errors import Invalid
 from refold.log.draft import Draft, Run
 from refold.log.keys import Stamp
 from refold.stores.protocol import Overtaken
+from refold.tokens.billed import beyond
 from refold.tokens.counter import count_message
 
 HELD_BYTES_MAX = 16 << 20  # of what was written, until the page is let go
@@ -60,10 +62,13 @@ class Batch:
     def is_full(self) -> bool:
         return self._run.is_full
 
-    def message(self, message: Any, stamp: Stamp) -> bool:
-        """Takes a message in any provider's shape. False if there is nothing in it."""
+    def message(self, message: Any, stamp: Stamp, *, continues: bool = False) -> bool:
+        """Takes a message in any provider's shape, or the rest of the reply that was said before.
+        False if there is nothing in it."""
         parsed = self._recorder.parse(message, self._ahead)
         parsed = [replace(one, key=stamp.key) for one in parsed]
+        if continues:
+            parsed = [replace(one, metadata={**one.metadata, CONTINUES: True}) for one in parsed]
         before = len(self._ahead)
         drafts = self._recorder.drafts_after(self._ahead, parsed, None, stamp)
         self._take(drafts, self._ahead[before:])
@@ -87,13 +92,14 @@ class Batch:
         note = Note(kind=kind, data=data, key=stamp.key)
         self._take([self._log.draft(note, by=by, at_ms=stamp.at_ms)])
 
-    def usage(self, usage: Usage, at_ms: int | None) -> None:
-        """Takes what was billed, once, for a page that was not ours: no size follows from it."""
-        if self.is_billed(usage):
-            return
-        billed = self._model.received(usage, upto=0, replied=False)
+    def usage(self, usage: Usage, at_ms: int | None, before: Usage | None = None) -> Usage:
+        """Takes what a response was billed, for a page that was not ours: no size follows from it.
+        If it was billed `before`, what comes to that. Gives what it was billed now, with cost."""
+        whole = self._model.received(usage, upto=0, replied=False)
+        billed = whole if before is None else beyond(whole, before)
         self._take([self._log.draft(billed, by="model", at_ms=at_ms)])
         self._responses.add(usage.response)
+        return whole
 
     def is_billed(self, usage: Usage) -> bool:
         """Whether the response was billed before."""

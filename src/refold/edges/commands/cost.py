@@ -30,6 +30,7 @@ from refold.edges.commands.session import Session
 from refold.edges.commands.text import number, short_line
 from refold.edges.displays.phrases import percent_of
 from refold.log.reading import pages_of
+from refold.tokens.billed import together
 from refold.tokens.models import PER, dollars, model_info
 
 BREAK_TOKENS_MIN = 1_024  # providers cache nothing that is shorter
@@ -111,7 +112,9 @@ def _sum(costs: Iterable[float | None]) -> float | None:
 
 
 def _calls(events: Iterable[Event]) -> Iterator[_Call]:
-    """Every call; one whose report names no model was made with the conversation's."""
+    """Every call; one whose report names no model was made with the conversation's. What was
+    billed later for a response is a part of its call."""
+    calls: dict[str | int, _Call] = {}
     since = model = ""
     for event in events:
         body = decode(event) if event.kind in TELLING else None
@@ -119,10 +122,15 @@ def _calls(events: Iterable[Event]) -> Iterator[_Call]:
             model = body.model
         if isinstance(body, Usage):
             usage = body if body.model else replace(body, model=model)
-            yield _Call(seq=event.seq, at_ms=event.at_ms, usage=usage, since=since)
+            call = _Call(seq=event.seq, at_ms=event.at_ms, usage=usage, since=since)
+            first = calls.setdefault(usage.response or event.seq, call)
+            if first is not call:
+                joined = replace(first, usage=together(first.usage, usage))
+                calls[usage.response] = joined
             since = ""
         else:
             since = since or _change(event, body)
+    yield from calls.values()
 
 
 def _change(event: Event, body: object) -> str:

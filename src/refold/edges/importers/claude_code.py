@@ -34,6 +34,7 @@ from refold.edges.importers.entry import (
 )
 from refold.edges.importers.lines import Lines, digest, happened, told
 from refold.errors import Invalid
+from refold.tokens.billed import most
 
 LEFT = "left"  # how the conversation of a branch that was left is called after its session
 SYNTHETIC = "<synthetic>"  # the model of a line that no model wrote, such as an error
@@ -152,7 +153,8 @@ class _Answer:
         self.blocks += content if isinstance(content, list) else [{"type": "text", "text": content}]
         if isinstance(message.get("usage"), dict):
             try:
-                self.usage = replace(read_usage(message["usage"], "anthropic"), response=response)
+                usage = replace(read_usage(message["usage"], "anthropic"), response=response)
+                self.usage = most(self.usage, usage) if self.usage else usage
             except Invalid as error:
                 yield Unread(reason=error.message, **where)
 
@@ -172,10 +174,8 @@ class _Answer:
     def end(self) -> Iterator[Entry]:
         """The whole response, then the results that came while it was written."""
         if self.blocks:
-            # A response that goes on after it was imported is another one then.
-            key = f"{self.key}#{len(self.blocks)}"
-            message = {"role": "assistant", "content": self.blocks}
-            yield Said(message=message, key=key, usage=self.usage, **self.first)
+            message, parts = {"role": "assistant", "content": self.blocks}, len(self.blocks)
+            yield Said(message=message, key=self.key, parts=parts, usage=self.usage, **self.first)
         yield from self.results
         self.id, self.blocks, self.usage, self.results = "", [], None, []
 

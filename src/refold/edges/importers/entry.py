@@ -47,10 +47,12 @@ class About(Entry, frozen=True, kw_only=True):
 
 
 class Said(Entry, frozen=True, kw_only=True):
-    """A message, in any provider's shape, and what it was billed if that stands with it."""
+    """A message, in any provider's shape, and what it was billed if that stands with it. Where the
+    file may bring more of it later, `parts` says how many parts its content has so far."""
 
     message: Any
     usage: Usage | None = None
+    parts: int = 0
 
 
 class Billed(Entry, frozen=True, kw_only=True):

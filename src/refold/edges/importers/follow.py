@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never
 
 from msgspec.structs import replace
 
@@ -31,14 +31,34 @@ from refold.edges.importers.entry import (
     Summed,
     Unread,
 )
-from refold.edges.importers.known import ADOPTED, REWOUND, UNREAD, Known, Place, events_of, known
+from refold.edges.importers.known import (
+    ADOPTED,
+    REWOUND,
+    UNREAD,
+    Known,
+    Place,
+    events_of,
+    is_touched,
+    known,
+)
 from refold.edges.importers.lines import digest
+from refold.edges.importers.parts import (
+    MORE,
+    ROOM_CHARS,
+    continuing,
+    cut,
+    is_of,
+    parts_in,
+    written,
+)
 from refold.edges.importers.tell import Teller
 from refold.engine.batch import Batch
 from refold.engine.context import Context
 from refold.errors import Invalid
 from refold.log.keys import KEY_CHARS_MAX, Stamp
+from refold.tokens.billed import is_more, most
 
+SomeEntry = TypeVar("SomeEntry", bound=Entry)
 Placed = Said | Summed | Rewound  # what has a place in the order of the file
 
 
@@ -53,6 +73,9 @@ class Follower:
         self._teller = Teller(context, self._batch, held, self.unread)
         self._places, self._notes, self._erased_notes = held.places, held.notes, held.erased_notes
         self._was_erased = held.was_erased
+        self._more, self._billed = held.more, held.billed
+        self._again: set[str] = set()  # what is written once more, since a message grew
+        self._grown_at = 0  # the seq at which the log was before that
         self._at = 0  # how many of the places the file has had so far
         self._seen: dict[str, int] = {}  # what the file has had, and a seq that it is not before
         self._is_new = False  # whether the message that was read last is
@@ -76,19 +99,19 @@ class Follower:
 
     def take(self, entry: Entry) -> None:
         """Writes what the entry says, unless the log has it."""
-        if (key := key_of(entry)) != entry.key:
-            entry = replace(entry, key=key)
+        entry = named(entry)
         try:
             self._take(entry)
         except Invalid as error:
-            self.unread.append(Unread(line=entry.line, reason=f"{error.message}; {error.hint}"))
-            if isinstance(entry, Said):
-                self._keep(entry)
+            self._tell_of(entry, error)
         if self._batch.is_full:
             self._batch.write()
 
     def finish(self) -> None:
         """Writes what still waits."""
+        if self._again:  # the file no longer has it
+            self.restored += len(self._again)
+            self.left_at = self.left_at or self._grown_at
         self._teller.pass_over()
         self._batch.write()
 
@@ -121,11 +144,64 @@ class Follower:
         may_lack = self._at == len(self._places) and not self._was_erased
         self._is_new = not is_known or may_lack
         if not is_known:
-            self.new += 1
-            if not self._batch.message(said.message, _stamp(said)):
-                self._keep(said)
+            self._write(said, written(said))
+        elif said.parts:
+            self._go_on(said)
         if said.usage is not None:
             self._record(said.usage, said.at_ms)
+
+    def _write(self, said: Said, key: str, *, continues: bool = False) -> None:
+        self._count(said)
+        stamp = Stamp(said.at_ms, key)
+        try:
+            is_said = self._batch.message(said.message, stamp, continues=continues)
+        except Invalid as error:
+            self._tell_of(said, error)
+            is_said = False
+        if not is_said:
+            self._keep(said, stamp)
+
+    def _count(self, entry: Placed) -> None:
+        self.new += entry.key not in self._again
+        self._again.discard(entry.key)
+
+    def _go_on(self, said: Said) -> None:
+        """Writes what the file has more of a message than the log."""
+        held = self._held_parts(said)
+        if held >= said.parts:
+            return
+        self._batch.write()
+        self._teller.tell()
+        grown = self._places[self._at - 1 :]
+        if is_touched(self.context, self._by, grown):
+            self._again.add(said.key)
+            self._write(cut(said, held, said.parts), continuing(said), continues=True)
+            return
+        del self._places[self._at - 1 :]
+        self._at -= 1
+        self._grown_at = self._batch.head
+        self._again |= {place.key for place in grown[1:]} | {said.key}
+        self._batch.take_off([Revert(seq=seq) for place in grown for seq in place.seqs], self._by)
+        self._write(said, written(said))
+
+    def _held_parts(self, said: Said) -> int:
+        """How many parts of a message the log has, or had before they were erased."""
+        place = self._places[self._at - 1]
+        held = parts_in(place.key) if place.key else self._erased_parts(said, 0, place)
+        for more in self._more.get(said.key, ()):
+            held = max(held, parts_in(more.key))
+        for place in self._places[self._at :]:
+            held = held if place.key else self._erased_parts(said, held, place)
+        return held
+
+    def _erased_parts(self, said: Said, first: int, erased: Place) -> int:
+        """Up to which part the log had a message, if those from `first` on are what was erased at
+        this place; `first` if they are not."""
+        if said.at_ms in (None, erased.at_ms):
+            for last in range(first + 1, said.parts + 1):
+                if self._has_size(cut(said, first, last), erased):
+                    return last
+        return first
 
     def _is_known(self, entry: Placed) -> bool:
         """Whether the log has an entry. Where the log went another way, that is taken off."""
@@ -150,15 +226,21 @@ class Follower:
         while at < len(self._places) and not self._places[at].key:
             at += 1
         erased = self._places[self._at : at]
-        if at < len(self._places) and self._places[at].key == entry.key:
+        if at < len(self._places) and is_of(self._places[at].key, entry):
             self._at = at + 1
             return self._places[at]
         for number, place in enumerate(erased, start=self._at + 1):
-            if entry.at_ms in (None, place.at_ms) and self._has_size(entry, place):
+            if self._was(entry, place):
                 self._at = number
                 return place
         self._at = at
         return None
+
+    def _was(self, entry: Placed, erased: Place) -> bool:
+        """Whether what was erased may be the entry, or the beginning of it."""
+        if isinstance(entry, Said) and entry.parts:
+            return self._erased_parts(entry, 0, erased) > 0
+        return entry.at_ms in (None, erased.at_ms) and self._has_size(entry, erased)
 
     def _has_size(self, entry: Placed, erased: Place) -> bool:
         """Whether what was erased may be what the entry says, by its size. One that is too large
@@ -182,7 +264,8 @@ class Follower:
     def _take_off(self, left: Sequence[Place]) -> None:
         self.left_at = self._batch.head
         self.restored += len(left)
-        seqs = [seq for place in left for seq in place.seqs]
+        more = [one for key, ones in self._more.items() if key not in self._seen for one in ones]
+        seqs = [seq for place in (*left, *more) for seq in place.seqs]
         told = [Revert(batch=batch) for batch in self._summaries_of(min(seqs))]
         self._batch.take_off([*told, *(Revert(seq=seq) for seq in seqs)], self._by)
 
@@ -210,17 +293,27 @@ class Follower:
     def _record(self, usage: Usage, at_ms: int | None) -> None:
         """Adds what the other program was billed, once. Its page was another one, with a system
         prompt and tools that the file may not have: no size of ours follows from it."""
-        if self._is_new and not self._batch.is_billed(usage):
-            self._teller.tell()  # its model has a price
-            self._batch.usage(replace(usage, estimated=True), at_ms)
+        before = self._billed.get(usage.response)
+        if before is None and (not self._is_new or self._batch.is_billed(usage)):
+            return
+        whole = most(usage, before) if before else usage
+        if before is not None and (self._was_erased or not is_more(whole, before)):
+            return
+        self._teller.tell()  # its model has a price
+        billed = self._batch.usage(replace(whole, estimated=True), at_ms, before)
+        if usage.response:
+            self._billed[usage.response] = billed
 
-    def _keep(self, said: Said) -> None:
+    def _tell_of(self, entry: Entry, error: Invalid) -> None:
+        self.unread.append(Unread(line=entry.line, reason=f"{error.message}; {error.hint}"))
+
+    def _keep(self, said: Said, stamp: Stamp) -> None:
         """A message that is none, as a note in its place; a place without content, if that cannot
         be one either. What is in the file has a place in the log, so that it is known again."""
         try:
-            self._batch.note(UNREAD, said.message, self._by, _stamp(said))
+            self._batch.note(UNREAD, said.message, self._by, stamp)
         except Invalid as error:
-            self._batch.note(UNREAD, None, self._by, _stamp(said))
+            self._batch.note(UNREAD, None, self._by, stamp)
             self.unread.append(Unread(line=said.line, reason=f"not kept: {error.message}"))
 
     # --- what is no message ---
@@ -248,7 +341,7 @@ class Follower:
         """Lets the text stand for the page as it is; where it cannot, it is a message."""
         if summed.key in self._seen or self._is_known(summed):
             return
-        self.new += 1
+        self._count(summed)
         self._batch.write()
         slots = self.context.view.slots
         try:
@@ -265,8 +358,9 @@ def _stamp(entry: Entry) -> Stamp:
     return Stamp(entry.at_ms, entry.key)
 
 
-def key_of(entry: Entry) -> str:
-    """The key of an entry, as a log can have it."""
-    if len(entry.key) <= KEY_CHARS_MAX and entry.key.isprintable():
-        return entry.key
-    return digest(entry.key.encode("utf-8", "replace"))
+def named(entry: SomeEntry) -> SomeEntry:
+    """An entry under a key that a log can have."""
+    is_short = len(entry.key) <= KEY_CHARS_MAX - ROOM_CHARS
+    if is_short and entry.key.isprintable() and not entry.key.startswith(MORE):
+        return entry
+    return replace(entry, key=digest(entry.key.encode("utf-8", "replace")))

@@ -24,7 +24,7 @@ from refold.conversations.importer import import_document, read_document
 from refold.conversations.listing import preview
 from refold.edges.importers import REFOLD
 from refold.edges.importers.entry import About, Branch, Said, Summed
-from refold.edges.importers.follow import Follower, key_of
+from refold.edges.importers.follow import Follower, named
 from refold.edges.importers.known import known
 from refold.edges.importers.lines import Advance, Lines, digest
 from refold.edges.importers.owner import (
@@ -35,6 +35,7 @@ from refold.edges.importers.owner import (
     session_in,
     taken,
 )
+from refold.edges.importers.parts import is_of
 from refold.edges.importers.recognition import Recognised, recognised
 from refold.edges.importers.report import Report, Session, printable
 from refold.edges.importers.unchanged import Unchanged
@@ -184,14 +185,14 @@ def _without_forked(place: _Place, report: Report) -> Report:
 def _forked(place: _Place, branch: Branch) -> bool:
     """Whether there is a conversation for the branch: a fork where it leaves the session. False
     if the branch says nothing of its own."""
-    said = (key_of(entry) for entry in branch.entries() if isinstance(entry, Said | Summed))
-    keys = list(dict.fromkeys(said))
+    said = (named(entry) for entry in branch.entries() if isinstance(entry, Said | Summed))
+    spoken = list({entry.key: entry for entry in said}.values())
     id = _part(place.main, branch.name)
     with Context(place.store, place.main, config=place.config) as main:
-        pairs = zip(keys, known(main, place.found.source).places)
-        alike = takewhile(lambda pair: pair[1].key in ("", pair[0]), pairs)
+        pairs = zip(spoken, known(main, place.found.source).places)
+        alike = takewhile(lambda pair: not pair[1].key or is_of(pair[1].key, pair[0]), pairs)
         shared = [found.seqs[-1] for _, found in alike]
-        if len(shared) == len(keys):
+        if len(shared) == len(spoken):
             return False
         inherited = session_in(main, main.id)
         if shared and not is_taken(place.store, id):

@@ -17,11 +17,22 @@ import msgspec
 from msgspec import Struct
 
 from refold.core.codec import decode
-from refold.core.model import Event, Meta
+from refold.core.model import (
+    Erase,
+    Event,
+    Hide,
+    Meta,
+    Pin,
+    Replace,
+    Summarize,
+    Usage,
+)
 from refold.core.switches import switches
+from refold.edges.importers.parts import MORE, continued
 from refold.engine.context import Context
 from refold.log import front
 from refold.log.keys import Name, name_of
+from refold.tokens.billed import together
 
 ADOPTED = "adopted-compaction"  # the note that says which summary of the file was taken over
 REWOUND = "rewound"  # the note that says which line of the file took others back
@@ -50,6 +61,8 @@ class Known(Struct):
     notes: set[str]
     erased_notes: Counter[int]  # by their times; nothing else is left of them
     said: set[tuple[str, bytes]]
+    more: dict[str, list[Place]]  # what continues messages, by the keys that these have in the file
+    billed: dict[str, Usage]  # by response
     was_erased: bool = False
 
     def has_said(self, field: str, value: Any) -> bool:
@@ -99,6 +112,7 @@ class _Walk:
         self._named: list[tuple[Name, Place]] = []
         self._erased_notes: Counter[int] = Counter()
         self._said: set[tuple[str, bytes]] = set()
+        self._billed: dict[str, Usage] = {}
         self._was_erased = False
 
     def take(self, event: Event) -> None:
@@ -110,6 +124,8 @@ class _Walk:
         if event.kind == "meta":
             meta = decode(event)
             self._said.update(told_in(meta) if isinstance(meta, Meta) else ())
+        if event.kind == "usage":
+            self._bill(event)
         name = name_of(event)
         # What the file itself took back is still in it.
         if name.kind != REWOUND:
@@ -124,6 +140,12 @@ class _Walk:
         place = Place(name.key, event.at_ms, event.tokens, event.counter, [*made, event.seq])
         self._named.append((name, place))
 
+    def _bill(self, event: Event) -> None:
+        usage = decode(event)
+        if isinstance(usage, Usage) and usage.response:
+            before = self._billed.get(usage.response)
+            self._billed[usage.response] = together(before, usage) if before else usage
+
     def _take_erased(self, event: Event) -> None:
         if event.kind == "message":
             self._name(event, Name(), [])
@@ -135,13 +157,46 @@ class _Walk:
         off = switches([*self._reverts, *left]).off
         places: dict[str | int, Place] = {}  # a message may be several events
         notes: set[str] = set()
+        more: dict[str, list[Place]] = {}
         for name, place in self._named:
             if place.seqs[-1] in off:
                 continue
             if name.kind not in PLACED:
                 notes.add(name.key)
                 continue
+            if name.key.startswith(MORE):
+                more.setdefault(continued(name.key), []).append(place)
+                continue
             first = places.setdefault(name.key or place.seqs[0], place)
             if first is not place:
                 first.seqs += place.seqs
-        return Known(list(places.values()), notes, self._erased_notes, self._said, self._was_erased)
+        return Known(
+            list(places.values()), notes, self._erased_notes, self._said, more, self._billed,
+            self._was_erased,
+        )  # fmt: skip
+
+
+def is_touched(context: Context, source: str, places: list[Place]) -> bool:
+    """Whether somebody else did something to one of these places, or said something between
+    them: then they stay as they are."""
+    seqs = {seq for place in places for seq in place.seqs}
+    first = min(seqs)
+    if not all(place.key for place in places):
+        return True
+    for event in events_of(context, first):
+        is_other = event.kind == "message" and event.seq not in seqs
+        if is_other or (event.by != source and _last_named(event) >= first):
+            return True
+    return False
+
+
+def _last_named(event: Event) -> int:
+    """The last message that an event of a user changes; itself if that may be any."""
+    if event.kind in ("revert", "restore"):
+        return event.seq
+    match decode(event) if event.kind in ("pin", "edit", "erase") else None:
+        case Pin(seq=seq) | Replace(seq=seq) | Erase(seq=seq):
+            return seq
+        case Hide(span=span) | Summarize(span=span):
+            return span.last
+    return 0

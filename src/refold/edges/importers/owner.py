@@ -16,7 +16,7 @@ from refold.conversations.listing import title_of
 from refold.core.codec import decode
 from refold.core.model import Meta
 from refold.edges.importers.entry import Entry, Rewound, Said, Summed
-from refold.edges.importers.follow import key_of
+from refold.edges.importers.follow import named
 from refold.edges.importers.known import events_of, known
 from refold.engine.context import Context
 from refold.errors import Conflict, NotFound
@@ -52,7 +52,7 @@ def goes_on(context: Context, source: str, entries: Iterable[Entry]) -> bool:
     """Whether what is said in a file begins with all that was imported into the conversation.
     What was erased there may have been anything."""
     wanted = [place.key for place in known(context, source).places]
-    said = (key_of(entry) for entry in entries if isinstance(entry, Said | Summed | Rewound))
+    said = (named(entry).key for entry in entries if isinstance(entry, Said | Summed | Rewound))
     keys = iter(dict.fromkeys(said))
     return bool(wanted) and all(next(keys, None) == key or not key for key in wanted)
 
