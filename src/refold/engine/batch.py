@@ -128,6 +128,8 @@ class Batch:
             self._log.pending = self._at_their_time(self._log.pending)
             is_next = self._log.sums.head == self._head
             events = self._log.append(drafts, fresh=lambda _: False) if is_next else []
+            if not events:
+                self._log.pending = []  # what was to be told is made again as well
         if not events:
             said = f"{self._log.id}: somebody else wrote to it meanwhile"
             raise Overtaken(said, hint="begin again")

@@ -70,6 +70,26 @@ def test_somebody_who_writes_meanwhile_loses_nothing(store: Store, tmp_path: Pat
 
 
 @pytest.mark.parametrize("lines", [transcripts.parallel(), transcripts.rollout()])
+def test_two_who_import_a_file_at_once_tell_of_it_once(
+    lines: list[Any], store: Store, tmp_path: Path
+) -> None:
+    path, alone = write(tmp_path / "a.jsonl", lines), open_store("memory:")
+    others: list[int] = []
+
+    def meddle(done: int) -> None:
+        if not others and done > 1_000:
+            others.append(done)
+            imported(store, path)
+
+    [session] = import_file(store, Config(), path, advance=meddle).sessions
+    imported(alone, path)
+    assert others
+    id = session.conversation
+    kinds = [[event.kind for event in Context(at, id).log.events()] for at in (store, alone)]
+    assert sorted(kinds[0]) == sorted(kinds[1])
+
+
+@pytest.mark.parametrize("lines", [transcripts.parallel(), transcripts.rollout()])
 def test_a_conversation_begins_when_its_session_did(
     store: Store, tmp_path: Path, lines: list[transcripts.Line]
 ) -> None:
