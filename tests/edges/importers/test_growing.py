@@ -3,6 +3,8 @@ cuts, the page and the bill are those of one import of the whole file, and what 
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +171,39 @@ def test_erased_words_do_not_come_back_when_the_response_goes_on(cut: int, tmp_p
     assert session.restored == 0
     page = str(Context(store, CLAUDE).request())
     assert "a secret" not in page and "two" in page and "Done." in page
+
+
+def gemini(parts: int) -> tuple[str, Any]:
+    said = {"id": "m1", "type": "gemini", "model": "gemini-2.5-pro", "content": "Hi." * parts,
+            "tokens": {"input": 10, "output": parts}}  # fmt: skip
+    asked = {"id": "u1", "type": "user", "content": "Look."}
+    return "session-1.json", {"sessionId": "s", "projectHash": "h", "messages": [asked, said]}
+
+
+def cline(parts: int) -> tuple[str, Any]:
+    said = {"id": "m1", "role": "assistant", "content": [text("Hi.")] * parts,
+            "metrics": {"inputTokens": 10, "outputTokens": parts}}  # fmt: skip
+    asked = {"id": "u1", "role": "user", "content": [text("Look.")]}
+    about = {"sessionId": "s", "agent": "a", "origin": "o"}
+    return "s.messages.json", {**about, "messages": [asked, said]}
+
+
+def opencode(parts: int) -> tuple[str, Any]:
+    info = {"id": "msg_1", "role": "assistant", "tokens": {"input": 10, "output": parts}}
+    said = {"info": info, "parts": [text("Hi.")] * parts}
+    asked = {"info": {"id": "msg_0", "role": "user"}, "parts": [text("Look.")]}
+    return "export.json", {"info": {"id": "ses_1"}, "messages": [asked, said]}
+
+
+@pytest.mark.parametrize("source", [gemini, cline, opencode])
+def test_a_message_that_is_written_again_with_more_is_billed_as_one(
+    source: Callable[[int], tuple[str, Any]], tmp_path: Path
+) -> None:
+    store = open_store("memory:")
+    for parts in (1, 2, 5, 5):
+        name, value = source(parts)
+        path = tmp_path / name
+        path.write_text(json.dumps(value))
+        [session] = import_file(store, Config(), path).sessions
+    totals = Context(store, session.conversation).view.totals
+    assert (totals.calls, totals.input, totals.output) == (1, 10, 5)

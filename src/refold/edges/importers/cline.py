@@ -16,7 +16,15 @@ import msgspec
 
 from refold.core.model import Usage
 from refold.edges.importers.entry import About, Entry, Said, Unread, Where
-from refold.edges.importers.lines import Lines, counts, digest, document, happened, told
+from refold.edges.importers.lines import (
+    Lines,
+    counts,
+    digest,
+    document,
+    happened,
+    response_of,
+    told,
+)
 
 _PARTS = ("text", "image", "tool_use", "tool_result", "thinking", "redacted_thinking")
 
@@ -74,7 +82,8 @@ def _message(one: dict[str, Any], where: Where) -> Iterator[Entry]:
         content = [_part(part) for part in content]
     key = f"{one.get('id')}:{digest(msgspec.json.encode(content))}"[:400]
     message = {"role": one["role"], "content": content}
-    yield Said(message=message, key=key, usage=_usage(one.get("metrics"), key), **where)
+    usage = _usage(one.get("metrics"), response_of(one.get("id"), key))
+    yield Said(message=message, key=key, usage=usage, **where)
 
 
 def _part(part: Any) -> Any:

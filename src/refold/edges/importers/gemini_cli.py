@@ -16,7 +16,15 @@ import msgspec
 
 from refold.core.model import Usage
 from refold.edges.importers.entry import About, Entry, Noted, Said, Where
-from refold.edges.importers.lines import Lines, counts, digest, document, happened, told
+from refold.edges.importers.lines import (
+    Lines,
+    counts,
+    digest,
+    document,
+    happened,
+    response_of,
+    told,
+)
 
 _OUTPUT = "output"
 _SPOKEN = ("user", "gemini")
@@ -120,7 +128,7 @@ def _spoken(line: dict[str, Any], where: Where, answered: set[str]) -> Iterator[
         calls = [call for call in line.get("toolCalls") or () if isinstance(call, dict)]
         parts += [{"functionCall": _call(call)} for call in calls]
         if parts:
-            usage = _usage(line.get("tokens"), key)
+            usage = _usage(line.get("tokens"), response_of(line.get("id"), key))
             message = {"role": "model", "parts": parts}
             yield Said(message=message, key=key, usage=usage, **where)
         left = [call for call in calls if str(call.get("id")) not in answered]

@@ -25,6 +25,7 @@ from refold.errors import Invalid, RefoldError, Unavailable, install_hint
 from refold.system.moments import HAPPENED_MS_MAX
 
 LINE_BYTES_MAX = 64 << 20
+RESPONSE_CHARS_MAX = 400
 DOCUMENT_BYTES_MAX = 256 << 20
 HELD_BYTES_MAX = 8 << 20
 PIECE_BYTES, LONG_BYTES = 1 << 16, 1 << 20
@@ -233,3 +234,9 @@ def counts(value: dict[str, Any], *names: str) -> list[int]:
 def digest(content: bytes) -> str:
     """A short name for a line that has none of its own."""
     return hashlib.blake2b(content, digest_size=8).hexdigest()
+
+
+def response_of(id: Any, key: str) -> str:
+    """The name of a response that was billed: the id that a message keeps when more of it is
+    written, else its key, which changes with what it says."""
+    return id[:RESPONSE_CHARS_MAX] if isinstance(id, str) and id else key

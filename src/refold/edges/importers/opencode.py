@@ -17,7 +17,15 @@ import msgspec
 
 from refold.core.model import Usage
 from refold.edges.importers.entry import About, Entry, Noted, Said, Summed, Where
-from refold.edges.importers.lines import Lines, counts, digest, document, happened, told
+from refold.edges.importers.lines import (
+    Lines,
+    counts,
+    digest,
+    document,
+    happened,
+    response_of,
+    told,
+)
 from refold.edges.importers.opencode_database import is_database, sessions
 
 Value = dict[str, Any]
@@ -93,7 +101,8 @@ def _message(one: Value, where: Where) -> Iterator[Entry]:
         text = "\n".join(str(part.get("text") or "") for part in parts if part["type"] == "text")
         yield Summed(text=text, key=key, **where)
         return
-    usage = _usage(info.get("tokens"), info.get("cost"), key)
+    response = response_of(info.get("id"), key)
+    usage = _usage(info.get("tokens"), info.get("cost"), response)
     for at, step in enumerate(_steps(parts)):
         yield from _step(step, f"{key}/{at}", usage if at == 0 else None, where)
 
