@@ -117,9 +117,8 @@ def _speaks(message: Message, *, answered: bool) -> bool:
     longer. The items of one reply do not interrupt each other."""
     if message.role not in ("user", "assistant"):
         return False
-    if message.role == "assistant" and CONTINUES in message.metadata:
-        return False
-    if message.role == "assistant" and message.dialect in ITEMWISE and not answered:
+    is_item = message.dialect in ITEMWISE and not answered
+    if message.role == "assistant" and (is_item or CONTINUES in message.metadata):
         return False
     rest = tuple(block for block in message.blocks if not isinstance(block, ToolResult))
     return bool(rest) and _has_content(replace(message, blocks=rest))

@@ -95,6 +95,8 @@ class Batch:
     def usage(self, usage: Usage, at_ms: int | None, before: Usage | None = None) -> Usage:
         """Takes what a response was billed, for a page that was not ours: no size follows from it.
         If it was billed `before`, what comes to that. Gives what it was billed now, with cost."""
+        if before is None and self.is_billed(usage):
+            return usage
         whole = self._model.received(usage, upto=0, replied=False)
         billed = whole if before is None else beyond(whole, before)
         self._take([self._log.draft(billed, by="model", at_ms=at_ms)])
