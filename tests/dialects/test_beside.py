@@ -38,6 +38,15 @@ RIGHT_BESIDE = [
         {"system": one}
         for one in ({"role": "system", "content": "x"}, [{"type": "text", "text": "x"}])
     ),
+    # Google's SDK says of whom a system prompt is.
+    *(
+        {"system": one}
+        for role in ("user", "system", "model", None)
+        for one in (
+            {"parts": [{"text": "x"}], "role": role},
+            [{"parts": [{"text": "x"}], "role": role}, {"role": "system", "content": "y"}],
+        )
+    ),
     *({"tools": [one]} for one in ({"name": "x"}, {"googleSearch": {}}, {"type": "web_search"})),
     {"tools": [{"type": "function", "function": {"name": "x", "parameters": {"type": "object"}}}]},
     {"tools": [{"type": "custom", "custom": {"name": "x"}}]},

@@ -238,6 +238,75 @@ def test_any_point_can_be_restored_and_undone(
     assert now() == then
 
 
+# --- in which folder ---
+
+
+FOLDERS = ("one", "two", "one/inner")
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    writes=st.lists(st.tuples(st.sampled_from(FOLDERS), st.sampled_from("ab")), max_size=6),
+    where=st.sampled_from(FOLDERS),
+    only=st.sampled_from([(), ("a",)]),
+)
+def test_only_files_of_the_folder_they_were_kept_in_are_put_back(
+    tmp_path_factory: pytest.TempPathFactory,
+    writes: list[tuple[str, str]],
+    where: str,
+    only: tuple[str, ...],
+) -> None:
+    root = tmp_path_factory.mktemp("work")
+    context = opened()
+    start = context.view.head
+    for folder in FOLDERS:
+        (root / folder).mkdir(exist_ok=True)
+        for name in "ab":
+            (root / folder / name).write_text("before\n")
+    context.files.keep("a", root=root / "two")  # so that there always is one
+    for folder, name in writes:
+        wrote(context, root / folder, name, "after\n")
+    for one in context.files.diff(start, root=root / where):
+        assert (one.change == "impossible") == ("kept in" in one.reason)
+    done = context.files.put_back(start, root=root / where, only=only)
+    for folder in FOLDERS:
+        for name in "ab":
+            is_back = folder == where and (not only or name in only)
+            is_left = (folder, name) in writes and not is_back
+            said = (root / folder / name).read_text()
+            assert said == ("after\n" if is_left else "before\n"), (folder, name)
+    for one in done:
+        assert (one.change == "impossible") == ("which is not this folder" in one.reason)
+
+
+def test_files_of_a_folder_that_was_moved_are_put_back_if_they_are_named(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    (old / "a.py").write_text("one\n")
+    context = opened()
+    start = wrote(context, old, "a.py", "two\n")
+    old.rename(new)
+    [alone] = context.restore(start, files=True, root=new).changes
+    assert alone.change == "impossible" and "names the file" in alone.reason
+    assert str(old) in alone.reason
+    for _ in range(2):  # once more, when it was kept in the new folder, too
+        context.restore(start, files=["a.py"], root=new)
+        assert (new / "a.py").read_text() == "one\n"
+        context.undo(files=True, root=new)
+        assert (new / "a.py").read_text() == "two\n"
+
+
+def test_a_version_that_names_no_folder_is_put_back_if_it_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("two\n")
+    context = opened()
+    kept = context.artifacts.put("one\n", name="a.py")
+    context.note("refold.file", {"path": "a.py", "artifact": kept.id})
+    [left] = context.files.put_back(0, root=tmp_path)
+    assert left.change == "impossible" and (tmp_path / "a.py").read_text() == "two\n"
+    context.files.put_back(0, root=tmp_path, only=["a.py"])
+    assert (tmp_path / "a.py").read_text() == "one\n"
+
+
 # --- files inside a folder ---
 
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from refold.core.model import Media, Message, Opaque, Text
 from refold.dialects.outside import plain, refused, without_marks
 from refold.dialects.wire import shown_text
+from refold.errors import Invalid
 
 
 def text_blocks(system: Any, *, unmarked: bool = True) -> list[dict[str, Any]]:
@@ -43,6 +46,15 @@ def prompt_text(system: Any) -> str:
     if isinstance(system, str):
         return system if system.strip() else ""
     return "\n\n".join(block["text"] for block in text_blocks(system))
+
+
+def readable_prompt(system: Any) -> str:
+    """A system prompt for people: its text, or JSON where it is none that is known."""
+    try:
+        return prompt_text(system)
+    except Invalid:
+        encoded = msgspec.json.encode(system)
+        return msgspec.json.format(encoded, indent=2).decode("utf-8", "replace")
 
 
 def system_text(message: Message) -> str:

@@ -3,13 +3,16 @@
 `keep` comes before every write of a tool: the bytes become an artifact, and a note names it. What
 is put back is kept first in the same way, so that can be taken back, too. The paths in a log are
 data: only files inside the folder that the caller names are read or written, and a log that was
-brought from elsewhere reaches nothing else. Neighbours: `log.file_versions` says what was where,
-`system.inside` reaches the disk, `Context.restore` calls.
+brought from elsewhere reaches nothing else. A file of the same name in another folder is another
+file: it is left alone, unless the folder is no more and the caller names the file.
+Neighbours: `log.file_versions` says what was where, `system.inside` reaches the disk,
+`Context.restore` calls.
 """
 
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -25,6 +28,7 @@ from refold.log.file_versions import (
     FILE_NOTE,
     ChangeOfFile,
     FileChange,
+    FileKey,
     FileVersion,
     versions_at,
 )
@@ -64,7 +68,7 @@ class FileVersions:
             kept = self._artifacts.put(content.data, name=str(place), type="file", origin=origin)
             id = kept.id
         mode = None if content is None else content.mode
-        version = FileVersion(path=str(place), artifact=id, mode=mode)
+        version = FileVersion(path=str(place), artifact=id, mode=mode, root=place.root)
         data = to_builtins(version)
         write_note(self._log, self._keys, FILE_NOTE, data, by="refold", stamp=NOW)
         return version
@@ -84,14 +88,14 @@ class FileVersions:
         either direction; without `last`, from the first to what is on the disk. What is impossible
         stops no other file."""
         old, new = self._versions(first), {} if last is None else self._versions(last)
-        return [self._between(path, old.get(path), new.get(path), root) for path in old | new]
+        return [self._between(key, old.get(key), new.get(key), root) for key in old | new]
 
     @checked
     def changes(
         self, seq: int | str, *, root: str | Path = ".", only: Sequence[str] = ()
     ) -> list[FileChange]:
         """What `put_back` would do. Changes nothing."""
-        return [self._planned(version, root) for version in self._chosen(seq, only)]
+        return [self._planned(version, root, only) for version in self._chosen(seq, root, only)]
 
     @checked
     def put_back(
@@ -99,12 +103,13 @@ class FileVersions:
     ) -> list[FileChange]:
         """Gives the files that were written to after `seq` (or a checkpoint) what they held there;
         `only` names some of them. Each is kept first. Says what was done, file by file; what is
-        impossible stops no other file."""
-        return [self._restored(version, root) for version in self._chosen(seq, only)]
+        impossible stops no other file. Files that were kept in another folder than `root` are left
+        alone; in the place of a folder that is no more, those are put back that `only` names."""
+        return [self._restored(version, root, only) for version in self._chosen(seq, root, only)]
 
     # --- which files ---
 
-    def _versions(self, point: int | str) -> dict[str, FileVersion]:
+    def _versions(self, point: int | str) -> dict[FileKey, FileVersion]:
         with self._log.reading() as state:
             seq = point if isinstance(point, int) else restoring(state, point).seq
             if not 0 <= seq <= state.head:
@@ -112,28 +117,37 @@ class FileVersions:
                 raise Invalid(f"{seq} is no place in the log", hint=hint)
             return versions_at(self._log.log.read(seq, state.head))
 
-    def _chosen(self, seq: int | str, only: Sequence[str]) -> list[FileVersion]:
-        found = self._versions(seq)
+    def _chosen(self, seq: int | str, root: str | Path, only: Sequence[str]) -> list[FileVersion]:
+        found = [*self._versions(seq).values()]
+        paths = {version.path for version in found}
         for path in only:
-            if path not in found:
-                known = ", ".join(found) or "none"
+            if path not in paths:
+                known = ", ".join(sorted(paths)) or "none"
                 raise NotFound(f"no write to {quoted(path)} is known", hint=f"known: {known}")
-        return [version for path, version in found.items() if not only or path in only]
+        if not only:
+            return found
+        # A file of a folder that was moved since is the same one: what it held first counts.
+        first: dict[FileKey, FileVersion] = {}
+        for one in found:
+            if one.path in only:
+                first.setdefault((_kept_in(one, root), one.path), one)
+        return [*first.values()]
 
     # --- one file ---
 
-    def _planned(self, version: FileVersion, root: str | Path) -> FileChange:
+    def _planned(self, version: FileVersion, root: str | Path, only: Sequence[str]) -> FileChange:
         try:
-            return self._change(place_in(root, version.path), version)
+            return self._change(_place(version, root, is_named=bool(only)), version)
         except RefoldError as error:
             return FileChange(path=version.path, change="impossible", reason=error.message)
 
-    def _restored(self, version: FileVersion, root: str | Path) -> FileChange:
-        planned = self._planned(version, root)
+    def _restored(self, version: FileVersion, root: str | Path, only: Sequence[str]) -> FileChange:
+        planned = self._planned(version, root, only)
         if planned.change in ("same", "impossible"):
             return planned
         try:
-            place, content = place_in(root, version.path), self._held(version)
+            place = _place(version, root, is_named=bool(only))
+            content = self._held(version)
             self._keep(place)
             if content is None:
                 remove(place)
@@ -148,11 +162,13 @@ class FileVersions:
         return _compared(version.path, read(place), self._held(version))
 
     def _between(
-        self, path: str, old: FileVersion | None, new: FileVersion | None, root: str | Path
+        self, key: FileKey, old: FileVersion | None, new: FileVersion | None, root: str | Path
     ) -> FileChange:
         """How a file went from one version to another; None is what is on the disk."""
+        path = key[1]
         try:
-            on_disk = read(place_in(root, path)) if old is None or new is None else None
+            kept = FileVersion(root=key[0], path=path)
+            on_disk = read(_place(kept, root)) if old is None or new is None else None
             before = on_disk if old is None else self._held(old)
             after = on_disk if new is None else self._held(new)
         except RefoldError as error:
@@ -169,6 +185,28 @@ class FileVersions:
                 f"{quoted(version.artifact, 80)} is not an artifact", hint="refold verify"
             )
         return FileContent(b"".join(self._reader.content(artifact)), version.mode or 0)
+
+
+# --- in which folder ---
+
+
+def _place(version: FileVersion, root: str | Path, *, is_named: bool = False) -> Place:
+    """Where a file is that was kept. Denied if that is in another folder, unless that is no more
+    and the file was named."""
+    place = place_in(root, version.path)
+    kept_in = _kept_in(version, root)
+    if kept_in:
+        raise Denied(f"it was kept in {quoted(kept_in)}, which is not this folder")
+    if version.root != place.root and not is_named:
+        known = f"{quoted(version.root)}, which is not there" if version.root else "another folder"
+        raise Denied(f"it was kept in {known}; a restore that names the file puts it here")
+    return place
+
+
+def _kept_in(version: FileVersion, root: str | Path) -> str:
+    """The other folder that a file was kept in; empty if it is this one, or no more."""
+    is_other = version.root != os.path.realpath(root) and os.path.isdir(version.root)
+    return version.root if is_other else ""
 
 
 # --- beside the page ---

@@ -19,16 +19,18 @@ from refold.core.codec import decode
 from refold.core.model import Event, Note
 
 FILE_NOTE = "refold.file"
+FileKey = tuple[str, str]  # the folder in which a file was kept, and its path there
 ChangeOfFile = Literal["create", "change", "remove", "same", "impossible"]
 
 
 class FileVersion(Struct, frozen=True, kw_only=True):
-    """A file before a write: its path, and its bytes as an artifact, which is empty if there was
-    no file."""
+    """A file before a write: its path inside the folder `root`, and its bytes as an artifact,
+    which is empty if there was no file."""
 
     path: str
     artifact: str = ""
     mode: int | None = None
+    root: str = ""
 
 
 class FileChange(Struct, frozen=True, kw_only=True):
@@ -41,14 +43,13 @@ class FileChange(Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-def versions_at(events: Iterable[Event]) -> dict[str, FileVersion]:
-    """By path, what files held where these events begin. Files that they do not write to are
-    left out."""
-    found: dict[str, FileVersion] = {}
+def versions_at(events: Iterable[Event]) -> dict[FileKey, FileVersion]:
+    """What files held where these events begin. Files that they do not write to are left out."""
+    found: dict[FileKey, FileVersion] = {}
     for event in events:
         version = _version_in(event)
         if version is not None:
-            found.setdefault(version.path, version)
+            found.setdefault((version.root, version.path), version)
     return found
 
 

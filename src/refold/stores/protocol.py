@@ -8,7 +8,7 @@ several threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager
 from typing import Literal, Protocol
 
@@ -188,6 +188,14 @@ class SyncReport(Struct, frozen=True, kw_only=True):
         return not (waiting or self.is_under_way or self.reason)
 
 
+class Losses(Struct, frozen=True, kw_only=True):
+    """How many events the far store had, by conversation, and has no more. `is_all`: it has no
+    conversation that it had, as a share that is not mounted has none."""
+
+    events: dict[str, int]
+    is_all: bool = False
+
+
 class SyncStatus(Struct, frozen=True, kw_only=True):
     """How a store stands without asking the far one: `at_ms` is when it was asked last, `reason`
     why that failed."""
@@ -263,6 +271,11 @@ class SyncedStore(Protocol):
 
     def sync_status(self, ids: Sequence[str] = ()) -> SyncStatus:
         """How these conversations stand, or all, as far as that is known here."""
+        ...
+
+    def losses(self, ids: Sequence[str] = (), *, besides: Set[str] = frozenset()) -> Losses:
+        """Asks the far store for the ends of these conversations, or of all besides some, and says
+        what it had of them and has no more. `sync_status` says so, too, from then on."""
         ...
 
     def devices(self) -> list[Device]:

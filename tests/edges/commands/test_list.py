@@ -51,6 +51,30 @@ def test_list_counts_what_came_after_the_bookmark(url: str) -> None:
     assert (row["messages"], row["tokens"]) == (17, expected.current)
 
 
+@pytest.mark.parametrize("turns", [3, 130, 300])
+@pytest.mark.parametrize("last", ["note", "compact", "undo", "restore", "pin"])
+def test_list_counts_a_conversation_that_somebody_holds_open(
+    url: str, turns: int, last: str
+) -> None:
+    with refold.open("held", store=url, window=8_000) as context:
+        for number in range(turns):
+            context.append({"role": "user", "content": f"question {number} " + "about it " * 20})
+            context.append({"role": "assistant", "content": "yes"})
+            context.note("proxy-call", {"number": number})
+        doing = {
+            "note": lambda: context.note("proxy-call", {"number": turns}),
+            "compact": lambda: context.compact(target=1_000),
+            "undo": lambda: (context.compact(target=1_000), context.undo()),
+            "restore": lambda: context.restore(2),
+            "pin": lambda: context.pin(2),
+        }
+        doing[last]()
+        listed = {row["id"]: row for row in as_json("list", "--store", url)["conversations"]}
+        current, counts = context.stats().current, context.view.counts
+    row = listed["held"]
+    assert (row["messages"], row["tokens"]) == (sum(counts.values()), current)
+
+
 def test_a_conversation_without_a_title_is_called_the_same_everywhere() -> None:
     with refold.open("talk") as context:
         context.append({"role": "user", "content": "Explore the package"})

@@ -1,8 +1,10 @@
-"""`refold page` and `refold show` say what the model gets where its provider compacted."""
+"""`refold page`, `refold page --html` and `refold show` say what the model gets where its provider compacted."""
 
 from __future__ import annotations
 
 import re
+from html import escape
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +52,31 @@ def test_a_model_that_does_not_get_it_is_shown_with_the_text_that_it_gets(url: s
     text = run("page", "work").stdout
     assert "anthropic compacted this (55 characters) for its own models" in text
     assert SUMMARY not in text and "the model of this conversation gets:" in text
+
+
+def browsed(url: str) -> str:
+    assert run("page", "work", "--html", "work.html").exit_code == 0
+    return Path("work.html").read_text()
+
+
+def test_a_page_for_a_browser_shows_what_the_model_gets(url: str) -> None:
+    compacted(url, CLAUDE)
+    page = browsed(url)
+    heading = page.index(f"compacted by anthropic, {len(SUMMARY)} characters")
+    gist = page.index("models of other providers, and searches, get:")
+    assert heading < page.index(escape(SUMMARY)) < gist < page.index("Mend the login", gist)
+    assert page.count("compacted by anthropic") == 1
+    with refold.open("work", store=url) as context:
+        context.update(model="gemini-3-pro")
+    other = browsed(url)
+    assert "anthropic compacted this (55 characters) for its own models" in other
+    assert escape(SUMMARY) not in other and "the model of this conversation gets:" in other
+
+
+def test_a_page_for_a_browser_says_what_is_sealed(url: str) -> None:
+    compacted(url, GPT)
+    said = r"compacted by openai, 48 characters and [0-9,]+ characters sealed"
+    assert re.search(said, browsed(url))
 
 
 @pytest.mark.parametrize(

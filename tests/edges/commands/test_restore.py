@@ -259,6 +259,24 @@ def test_some_files_alone_can_be_put_back(start: str) -> None:
     refused("restore", "files", start, "--file", "c.py", "--yes")
 
 
+def test_files_of_another_folder_are_left_alone_and_it_is_named(
+    start: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept_in, before = Path.cwd(), files()
+    Path("other").mkdir()
+    monkeypatch.chdir("other")
+    Path("a.py").write_text("mine\n")
+    named = f"it was kept in '{kept_in}', which is not this folder"
+    for chosen in (("--files",), ("--file", "a.py"), ("--only-files",)):
+        told = printed("restore", "files", start, *chosen, "--yes", "--store", url)
+        assert f"  a.py is left alone: {named}" in told
+        assert files() == {"a.py": "mine\n"}
+    told = printed("diff", "files", start, "--store", url)
+    assert f"a.py cannot be compared: {named}" in told
+    monkeypatch.chdir(kept_in)
+    assert files() == before
+
+
 def test_a_diff_shows_how_files_differ_line_by_line(start: str) -> None:
     """M-85: between two points, by seq or name, and up to what is in the folder now."""
     run("checkpoint", "files", "now")

@@ -22,6 +22,26 @@ def test_show_gives_the_page_slot_by_slot(url: str) -> None:
     assert page["slots"][0]["blocks"] == [{"type": "text", "text": "question 0 about login.py"}]
 
 
+@pytest.mark.parametrize(
+    "system",
+    [
+        {"parts": [{"text": "Be brief."}, {"text": "Be kind."}], "role": "user"},
+        [{"type": "text", "text": "Be brief."}, {"type": "text", "text": "Be kind."}],
+        [{"role": "system", "content": "Be brief."}, {"role": "developer", "content": "Be kind."}],
+    ],
+)
+def test_a_system_prompt_of_any_provider_is_shown_as_text_and_verified(
+    url: str, system: object
+) -> None:
+    with refold.open("told", store=url, system=system) as context:
+        context.append({"role": "user", "content": "hi"})
+    for command in ("show", "page"):
+        text = run(command, "told").stdout
+        assert "Be brief." in text and "Be kind." in text
+        assert "parts" not in text and "{" not in text
+    assert run("verify", "told").exit_code == 0
+
+
 def test_show_tells_what_was_edited_and_why_and_all_still_has_it(url: str) -> None:
     run("compact", "fix-login", "--strategy", "hide", "--target", "60")
     text = run("show", "fix-login").stdout
@@ -91,3 +111,29 @@ def test_a_page_stops_at_every_full_screen_unless_all_is_wanted(url: str) -> Non
     assert status == 0 and "line 59" in text and "q ends:" not in text
     assert "q ends:" not in run("page", "long").stdout
     assert "all" not in as_json("page", "long") and "whole" not in as_json("page", "long")
+
+
+def test_hide_says_what_went_where_a_summary_stood_for_it(url: str) -> None:
+    run("compact", "fix-login", "--strategy", "hide", "--target", "60")
+    [standin] = [slot for slot in as_json("show", "fix-login")["slots"] if slot["edits"]]
+    text = run("hide", "fix-login", str(standin["seq"])).stdout
+    assert "Hidden: what stood for messages, " in text and "0 messages" not in text
+    run("undo", "fix-login", "--yes")
+    hidden = as_json("hide", "fix-login", str(standin["seq"] + 1))
+    assert (hidden["hidden"], hidden["summaries"]) == (0, 1)
+
+
+def test_hide_counts_the_messages_that_went(url: str) -> None:
+    text = run("hide", "fix-login", "4").stdout
+    assert "Hidden: 1 message, " in text
+    run("undo", "fix-login", "--yes")
+    hidden = as_json("hide", "fix-login", "4")
+    assert (hidden["hidden"], hidden["summaries"]) == (1, 0)
+
+
+def test_hide_names_both_where_messages_went_beside_a_summary(url: str) -> None:
+    run("compact", "fix-login", "--strategy", "hide", "--target", "200")
+    slots = as_json("show", "fix-login")["slots"]
+    [at] = [at for at, slot in enumerate(slots) if slot["edits"]]
+    text = run("hide", "fix-login", str(slots[at]["seq"]), str(slots[at + 1]["last"])).stdout
+    assert " and what stood for other messages, " in text

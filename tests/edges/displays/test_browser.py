@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 import refold
 from refold.edges.commands.page_file import page_file
-from refold.edges.displays.timeline import Entry, Folded, timeline
+from refold.edges.displays.browser import Browsed, browser_page
+from refold.edges.displays.timeline import Entry, Folded, Written, timeline
 from refold.log.trace import history_of
+from refold.redaction import redactor
 from refold.replay.document import TEXTS_BYTES_MAX
 from refold.stores import open_store
 from refold.stores.protocol import Store
@@ -118,6 +120,20 @@ def test_an_empty_conversation_is_a_page() -> None:
         context.update(title="Nothing yet")
         context.flush()
         assert "<h1>Nothing yet</h1>" in page_file(store, context)
+
+
+@settings(deadline=None, max_examples=40)
+@given(TEXTS)
+def test_what_a_provider_wrote_becomes_no_tag_and_has_no_secrets(text: str) -> None:
+    said = Written(heading=text, text=f"{text} {SECRET}", rest=text)
+    entry = Entry(seq=1, at_ms=0, role="user", tokens=1, text="")
+    fold = Folded(handle="#1", text="gist", tokens=1, why="", entries=[entry], written=said)
+    shown = Browsed(
+        conversation="c", title="", facts=(), window=1, parts=(), sizes=(), batches=(), items=[fold]
+    )
+    page = browser_page(shown, redactor(refold.Config().redact, "exports"))
+    assert {tag for tag, _ in Tags(page).tags} <= ALLOWED
+    assert SECRET not in page and "gist" in page
 
 
 def test_secrets_are_taken_out_and_long_texts_are_cut() -> None:

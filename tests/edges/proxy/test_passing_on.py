@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from refold.edges.proxy.gate import Gate
 from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.route import target_of
-from refold.edges.proxy.upstream import URLS_MAX, base_checked, end_to_end, joined, readable
+from refold.edges.proxy.upstream import (
+    URLS_MAX,
+    base_checked,
+    end_to_end,
+    joined,
+    readable,
+    unpacked,
+)
 from refold.errors import Invalid
 from tests.edges.proxy.kit import Provider, Running, answer, user, with_proxy
 
@@ -241,6 +248,10 @@ def test_headers_of_one_connection_stay_behind() -> None:
 )
 def test_only_encodings_are_asked_for_that_can_be_read(asked: bytes, left: bytes) -> None:
     assert readable([(b"accept-encoding", asked)]) == [(b"accept-encoding", left)]
+    assert unpacked([(b"accept-encoding", asked), (b"x", b"1")]) == [
+        (b"x", b"1"),
+        (b"accept-encoding", b"identity"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,19 @@ def test_a_gateway_that_is_no_address_is_said_and_the_agent_goes_on(tmp_path: Pa
     assert "does not answer" not in done.stderr and "NOT kept" in done.stderr
 
 
+@pytest.mark.parametrize("command", ["run", "proxy"])
+def test_options_that_contradict_each_other_stop_before_anything_is_started(
+    command: str, tmp_path: Path
+) -> None:
+    program = [sys.executable, "-c", "print('started')"] if command == "run" else []
+    done = subprocess.run(
+        [*REFOLD, command, "--native", *program],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--native needs --fold" in done.stderr and "--fold --native" in done.stderr
+
+
 # --- what a proxy is told ---
 
 

@@ -72,7 +72,7 @@ def _system_messages(system: Any) -> list[dict[str, Any]]:
         return [{"role": "system", "content": system}]
     given = plain(system)
     entries = given if isinstance(given, list) else [given]
-    if all(isinstance(entry, dict) and "role" in entry for entry in entries):
+    if all(isinstance(entry, dict) and {"role", "content"} <= entry.keys() for entry in entries):
         return [remove_marks(entry) for entry in entries]
     # One message per block: where the system prompt stands apart, each system message that led the
     # page is a block of it.

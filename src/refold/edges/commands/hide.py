@@ -31,12 +31,15 @@ class HideArguments(Arguments, frozen=True, kw_only=True):
 
 
 class Hidden(Result, frozen=True, kw_only=True):
-    """`batch` is what can be reverted; `items` are the spans that went, each with its reason."""
+    """`batch` is what can be reverted; `items` are the spans that went, each with its reason.
+    `hidden` messages went that were shown, and so many `summaries` or notices that stood for
+    others."""
 
     conversation: str
     batch: str
     items: tuple[Item, ...]
     hidden: int
+    summaries: int
     tokens_before: int
     tokens_after: int
 
@@ -45,12 +48,15 @@ def run(session: Session, arguments: HideArguments) -> Hidden:
     first = seq_of(arguments.first)
     last = first if arguments.last is None else seq_of(arguments.last)
     with session.context(writes=True) as context:
+        before = context.view.slots
         receipt = context.hide(first, last)
+        left = context.view.slots
     return Hidden(
         conversation=context.id,
         batch=receipt.batch,
         items=receipt.items,
         hidden=receipt.messages_hidden,
+        summaries=sum(slot.standin and slot not in left for slot in before),
         tokens_before=receipt.tokens_before,
         tokens_after=receipt.tokens_after,
     )
@@ -58,7 +64,10 @@ def run(session: Session, arguments: HideArguments) -> Hidden:
 
 def show(hidden: Hidden, screen: Screen) -> None:
     tokens = f"{hidden.tokens_before:,} -> {hidden.tokens_after:,} tokens"
-    screen.line(("bold", f"Hidden: {number(hidden.hidden, 'message')}"), f", {tokens}.")
+    went = [number(hidden.hidden, "message")] if hidden.hidden else []
+    if hidden.summaries:
+        went.append("what stood for other messages" if went else "what stood for messages")
+    screen.line(("bold", f"Hidden: {' and '.join(went)}"), f", {tokens}.")
     for item in hidden.items:
         screen.line(f"  {item.handle}", ("dim", f"  {short_line(item.reason, 200)}"))
     show_undo(hidden.conversation, screen)

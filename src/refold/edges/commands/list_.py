@@ -24,9 +24,8 @@ from refold.log.log import Log
 from refold.stores.protocol import Store
 from refold.tokens.models import model_info
 
-TAIL_EVENTS = 300
+UNMARKED_EVENTS = 300  # a writer keeps a bookmark before its log is longer
 NAME_CHARS = 60
-PLAIN_KINDS = {"message", "usage", "artifact", "checkpoint", "meta"}
 
 
 HERE = "."
@@ -121,31 +120,15 @@ def _row(store: Store, about: Conversation, position: int) -> Row:
 
 
 def _sizes(store: Store, about: Conversation) -> tuple[int, int] | None:
-    """Messages and tokens, as `stats` counts them; None where only the whole log would tell.
-    Corrupt if what has to be read for it cannot be."""
+    """Messages and tokens, as `stats` counts them; None for a long log that has no bookmark, as a
+    sync brings it. Corrupt if what has to be read for it cannot be."""
     mark = bookmark.read(store.bookmark(about.id))
     if mark is not None and (mark.head, mark.chain) == (about.head, about.chain):
         return sum(mark.counts.values()), _current_tokens(bookmark.size(mark), mark.meta.model)
-    return _folded_sizes(store, about, mark.head if mark else 0)
-
-
-def _folded_sizes(store: Store, about: Conversation, after: int) -> tuple[int, int] | None:
-    """The same, from a log whose bookmark is at `after`."""
-    if about.head - after > TAIL_EVENTS:
-        return None
-    if about.head > TAIL_EVENTS and _reaches_back(store, about, after):
-        # Then all of the log would be read.
+    if mark is None and about.head > UNMARKED_EVENTS:
         return None
     view = Log(store, about.id).state.view()
     return sum(view.counts.values()), _current_tokens(view, view.model)
-
-
-def _reaches_back(store: Store, about: Conversation, after: int) -> bool:
-    """Whether an event after that `seq` may change what came before it."""
-    if about.head <= after:
-        return False
-    tail = store.read(about.id, after=after, last=about.head, limit=TAIL_EVENTS)
-    return any(event.kind not in PLAIN_KINDS for event in tail)
 
 
 def _current_tokens(page: Sized, model: str | None) -> int:

@@ -1,8 +1,8 @@
 """A part of the page that its provider wrote: what the model gets, beside the text for all others.
 
 The fold shows such a part by its text, which every reader can have; the provider's own models get
-what it wrote instead, which may be sealed. Neighbours: `page` and `show` show it, `dialects.native`
-knows how it is said.
+what it wrote instead, which may be sealed. Neighbours: `page`, `page_file` and `show` show it,
+`dialects.native` knows how it is said.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from refold.core.model import Native, Slot
 from refold.dialects.native import readable
 from refold.edges.commands.command import Screen
 from refold.edges.commands.text import number, short_line
+from refold.edges.displays.timeline import Written
 from refold.engine.context import Context
 
 NAME_CHARS = 40
@@ -61,15 +62,24 @@ def _is_compaction(message: Any) -> bool:
 
 def show_native_part(part: NativePart, screen: Screen, *, is_brief: bool = False) -> None:
     """Says what the model gets, and for whom the text is that comes next."""
+    said = written(part)
+    screen.line(("yellow" if part.sent else "dim", f"  {said.heading}"))
+    if said.text and not is_brief:
+        screen.block(said.text)
+    screen.line(("dim", f"  {said.rest}"))
+
+
+def written(part: NativePart) -> Written:
+    """The same in words, with what the model of the conversation gets of it."""
     name, size = short_line(part.provider, NAME_CHARS), _size(part)
     if not part.sent:
-        screen.line(("dim", f"  {name} compacted this ({size}) for its own models"))
-        screen.line(("dim", "  the model of this conversation gets:"))
-        return
-    screen.line(("yellow", f"  compacted by {name}, {size}"))
-    if part.text and not is_brief:
-        screen.block(part.text)
-    screen.line(("dim", "  models of other providers, and searches, get:"))
+        heading = f"{name} compacted this ({size}) for its own models"
+        return Written(heading=heading, text="", rest="the model of this conversation gets:")
+    return Written(
+        heading=f"compacted by {name}, {size}",
+        text=part.text,
+        rest="models of other providers, and searches, get:",
+    )
 
 
 def _size(part: NativePart) -> str:

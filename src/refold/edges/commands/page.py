@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from refold.core.model import Slot
+from refold.dialects.system import readable_prompt
 from refold.display import number
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.native_part import NativePart, native_part, show_native_part
@@ -98,7 +98,7 @@ def run(session: Session, arguments: PageArguments) -> Page | Unfolded | Browsab
         view = context.view
         return Page(
             conversation=context.id,
-            system=_text(view.system),
+            system=readable_prompt(view.system),
             parts=tuple(_parts(context, view.slots)),
             tokens=context.stats().current,
             whole=arguments.whole or UNSET,
@@ -115,13 +115,6 @@ def _browsable(session: Session, file: Path) -> Browsable:
     write(file, page, MARK)
     size = len(page.encode())
     return Browsable(conversation=context.id, file=str(file), size_bytes=size)
-
-
-def _text(system: object) -> str:
-    """A system prompt for reading; some providers have it in blocks."""
-    if system is None or isinstance(system, str):
-        return system or ""
-    return msgspec.json.format(msgspec.json.encode(system), indent=2).decode("utf-8", "replace")
 
 
 def _parts(context: Context, slots: Sequence[Slot]) -> list[PagePart]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from refold.core.model import Event
+from msgspec import UNSET
+
+from refold.core.model import Event, View
 from refold.display import number
 from refold.edges.commands.context.history import sizes
+from refold.edges.commands.native_part import native_part, written
 from refold.edges.displays.browser import Browsed, browser_page
 from refold.edges.displays.parts import window_parts
-from refold.edges.displays.timeline import timeline
+from refold.edges.displays.timeline import Written, timeline
 from refold.engine.context import Context
 from refold.engine.stats import Stats
 from refold.log.reading import pages_of
@@ -34,10 +37,16 @@ def page_file(store: Store, context: Context) -> str:
         parts=window_parts(view, context.budget),
         sizes=tuple((one.seq, one.tokens) for one in sizes(context, stats.current)),
         batches=tuple(context.log.batches()),
-        items=timeline(shown, view, history_of(events)),
+        items=timeline(shown, view, history_of(events), _written(context, view)),
         left_out=left_out,
     )
     return browser_page(browsed, redactor(context.config.redact, "exports"))
+
+
+def _written(context: Context, view: View) -> dict[int, Written]:
+    """What providers wrote on this page, by the seq of its slot."""
+    found = ((slot.seq, native_part(context, slot)) for slot in view.slots)
+    return {seq: written(one) for seq, one in found if one is not UNSET}
 
 
 def _newest(events: list[Event]) -> tuple[list[Event], int]:

@@ -53,7 +53,7 @@ class Ran(Result, frozen=True, kw_only=True):
 
 def run(session: Session, arguments: RunArguments) -> Ran:
     from refold.edges.proxy.agents import bases_of
-    from refold.edges.proxy.serve import Given, checked
+    from refold.edges.proxy.serve import Given, check_options, checked
     from refold.edges.proxy.supervisor import run_agent
     from refold.settings.sources import default_store
 
@@ -70,6 +70,7 @@ def run(session: Session, arguments: RunArguments) -> Ran:
         window=arguments.window,
         bases=bases_of(program, os.environ),
     )
+    check_options(given)
     behind: Given | None = None
     try:
         behind = checked(given)

@@ -15,6 +15,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from refold.core.model import Applied, Block, Event, Message, Role, Slot, Span, View
 from refold.core.shortened import ERASED
+from refold.dialects.system import readable_prompt
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.events import (
     EventRow,
@@ -249,7 +250,8 @@ def _show_page(page: WholePage, screen: Screen) -> None:
     screen.line(("bold", f"{page.conversation}: {title}"), f" ({sizes})")
     is_brief = page.brief is True
     if page.role is UNSET:
-        _show_part("system", page.system, page.system_tokens, screen, is_brief=is_brief)
+        system = readable_prompt(page.system)
+        _show_part("system", system, page.system_tokens, screen, is_brief=is_brief)
         _show_part("tools", page.tools, page.tools_tokens, screen, is_brief=is_brief)
     for slot in page.slots:
         _show_slot(slot, screen, is_brief=is_brief)

@@ -16,7 +16,7 @@ from msgspec import Struct
 from refold.display import cut, moment, number, one_line, visible
 from refold.edges.displays.panel import tenths_of
 from refold.edges.displays.parts import NAMES, REST, WindowPart
-from refold.edges.displays.timeline import Entry, Folded, Item
+from refold.edges.displays.timeline import Entry, Folded, Item, Written
 from refold.log.batches import Batch
 from refold.replay.document import TEXT_BYTES_MAX, asset, behind, document, legend, room
 
@@ -218,6 +218,8 @@ def _texts(items: Sequence[Item]) -> Iterator[str]:
     for item in items:
         if isinstance(item, Folded) and item.text:
             yield item.text
+        if isinstance(item, Folded) and item.written:
+            yield item.written.text
     for entry in _entries(items):
         yield entry.text
         if entry.shown is not None:
@@ -262,6 +264,17 @@ def _size(tokens: int) -> str:
     )
 
 
+def _written(written: Written | None, texts: _Texts) -> str:
+    """What a provider wrote for its own models, before the text for all others."""
+    if written is None:
+        return ""
+    text = texts.html(written.text) if written.text else ""
+    heading, rest = (
+        f'<div class="role">{_safe(line)}</div>' for line in (written.heading, written.rest)
+    )
+    return f"{heading}{text}{rest}"
+
+
 def _fold(fold: Folded, texts: _Texts) -> str:
     """What stands for messages, if anything does, and they themselves behind a click."""
     stands = ""
@@ -269,7 +282,7 @@ def _fold(fold: Folded, texts: _Texts) -> str:
         said = f"{fold.handle} on the page, {number(fold.tokens, 'token')}"
         stands = (
             f'<div class="said new"><div class="role">{_safe(said)}{_size(fold.tokens)}</div>'
-            f"{texts.html(fold.text)}</div>"
+            f"{_written(fold.written, texts)}{texts.html(fold.text)}</div>"
         )
     count = number(len(fold.entries), "message")
     size = number(sum(entry.tokens for entry in fold.entries), "token")

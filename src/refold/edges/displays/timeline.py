@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -37,24 +37,41 @@ class Entry(Struct, frozen=True, kw_only=True):
     is_pinned: bool = False
 
 
+class Written(Struct, frozen=True, kw_only=True):
+    """What a provider wrote in the place of messages: `heading` says who and how much, `text` is
+    what can be read of it, and `rest` says for whom the text is that comes next."""
+
+    heading: str
+    text: str
+    rest: str
+
+
 class Folded(Struct, frozen=True, kw_only=True):
     """A run of messages that are not on the page. `text` is what stands there instead, if
-    anything does, `tokens` its size, `why` what took them off."""
+    anything does, `tokens` its size, `why` what took them off. `written` is what their provider
+    wrote for models of its own."""
 
     handle: str
     text: str
     tokens: int
     why: str
     entries: list[Entry]
+    written: Written | None = None
 
 
 Item = Entry | Folded
 
 
-def timeline(events: Iterable[Event], view: View, history: Sequence[Trace]) -> list[Item]:
-    """The messages among the events, those off the page gathered in folds."""
+def timeline(
+    events: Iterable[Event],
+    view: View,
+    history: Sequence[Trace],
+    written: Mapping[int, Written] | None = None,
+) -> list[Item]:
+    """The messages among the events, those off the page gathered in folds. `written` is what
+    providers wrote, by the seq of its slot."""
     whole = {slot.seq: slot for slot in view.slots if not slot.standin}
-    folds = _Folds(view, history)
+    folds = _Folds(view, history, written or {})
     items: list[Item] = []
     for event in events:
         if event.kind != "message":
@@ -111,7 +128,10 @@ def _told(trace: Trace) -> str:
 class _Folds:
     """The folds of a page: which one a message is in, and why."""
 
-    def __init__(self, view: View, history: Sequence[Trace]) -> None:
+    def __init__(
+        self, view: View, history: Sequence[Trace], written: Mapping[int, Written]
+    ) -> None:
+        self._written = written
         self._slots = sorted((one for one in view.slots if one.standin), key=lambda one: one.seq)
         self._firsts = [slot.seq for slot in self._slots]
         live = [trace for trace in history if trace.live]
@@ -146,4 +166,5 @@ class _Folds:
             tokens=slot.tokens if slot and is_new else 0,
             why=why,
             entries=[entry],
+            written=self._written.get(slot.seq) if slot and is_new else None,
         )

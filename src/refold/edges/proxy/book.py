@@ -17,6 +17,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 
 import refold
@@ -36,7 +37,7 @@ from refold.edges.proxy.inside.kept import Kept
 from refold.edges.proxy.inside.tools import added_in
 from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.native import Compaction
-from refold.edges.proxy.page import Encoded
+from refold.edges.proxy.page import Encoded, has_thoughts_of
 from refold.edges.proxy.repeated import Begun
 from refold.edges.proxy.roles import as_the_client_has_them
 from refold.edges.proxy.savings import NOTE, Account, CallLine, line_of
@@ -127,6 +128,14 @@ class Held:
             shown = [one for one in shown if max(one.seqs, default=0) <= upto]
         wires = self.encoded.messages(context.view, shown, self.places, asked.messages)
         return as_the_client_has_them(wires, asked.messages, asked.dialect)
+
+    def list_as_it_came(self, asked: Asked, page: Sequence[Wire]) -> Sequence[Wire]:
+        """The client's list and what was said inside, for as long as the page shows just that;
+        else the page."""
+        inner = self.inside.inner(asked.messages)
+        view, own = self.context.view, asked.messages
+        came = self.encoded.as_it_came(view, self.places, own, inner, asked.dialect)
+        return page if came is None or not has_thoughts_of(came, page) else came
 
     def keep_reply(self) -> None:
         """Writes the last answer to the log, as the client will repeat it."""
@@ -248,6 +257,15 @@ class Book:
         return best, most[0]
 
     # --- holding ---
+
+    @contextmanager
+    def aside(self) -> Iterator[Book]:
+        """A book with the same settings that keeps nothing, to try something out."""
+        book = Book(refold.open_store("memory:"), self.folding, self._limits)
+        try:
+            yield book
+        finally:
+            book.close()
 
     def open(
         self, asked: Asked, id: str, native: Compaction, *, offloads: bool = True

@@ -33,6 +33,7 @@ from refold.edges.proxy.body import (
     is_answer,
 )
 from refold.edges.proxy.book import Book, Held, common
+from refold.edges.proxy.following import Refusal, mirror, take_refused
 from refold.edges.proxy.foregone import count_large, plan_if_due
 from refold.edges.proxy.gate import Header
 from refold.edges.proxy.inside import kept, tools
@@ -59,6 +60,7 @@ class Taken(Struct, frozen=True, kw_only=True):
     sent: list[bytes] | None = None
     headers: dict[str, str] = {}  # beside the client's own, because of what is sent
     at: float = 0.0  # when first words came, in seconds
+    refusal: Refusal | None = None  # of first words that were too long, and are made shorter
 
     @property
     def share(self) -> float:
@@ -153,26 +155,12 @@ class Observer:
         if is_foreign:
             self._take_sent(held, asked)
         has_parted = held.inside.part(asked.messages)
-        self._mirror(held, asked)
+        mirror(held, asked)
         is_foreign = is_foreign or has_parted
         if is_foreign and not self._is_own(held):
             # A restore to where the log is changes nothing but what thinking it was thought under.
             held.context.restore(held.context.view.head)
         held.take(asked)
-
-    def _mirror(self, held: Held, asked: Asked) -> None:
-        """Hands the list over; what stands beside it only if it is not what came last time."""
-        messages, inner = Unchanging(asked.messages), held.inside.inner(asked.messages)
-        if asked.beside == held.beside:
-            mirrored = held.context.mirror(messages, inner=inner)
-        else:
-            system, given = asked.system, asked.tools
-            mirrored = held.context.mirror(messages, system=system, tools=given, inner=inner)
-            held.beside = asked.beside
-        held.places = mirrored.seqs
-        if mirrored.kind == "amended" and mirrored.first_new < len(messages):
-            # The client has other words than came: each answer taken would be written twice.
-            held.takes_replies = False
 
     def _folds(self, held: Held) -> bool:
         return self._book.folding.folds or held.is_swapped
@@ -240,7 +228,8 @@ class Observer:
         if own is not None:
             return own
         wires = request[LISTS[asked.dialect]]
-        return as_the_client_has_them(wires, asked.messages, asked.dialect)
+        page = as_the_client_has_them(wires, asked.messages, asked.dialect)
+        return held.list_as_it_came(asked, page)
 
     def _account_compaction(self, held: Held, asked: Asked, answer: dict[str, Any]) -> None:
         """Notes what the provider's own compaction took: it is spent, and nothing of it saved."""
@@ -253,8 +242,9 @@ class Observer:
         """The call made shorter, after the provider refused it as too long, or without thinking
         that it did not take back; None if neither is what it said, or nothing helps."""
         held = taken.held
+        refusal: Refusal = {"status_code": status, "body": answer.decode("utf-8", "replace")}
         if held is None:
-            return None
+            return self._shorter_words(taken, refusal) if self._book.folding.folds else None
         with held.guard:
             if not self._folds(held) or held.context.id != taken.conversation:
                 return None
@@ -262,10 +252,22 @@ class Observer:
                 held.is_swapped = True
                 held.context.restore(held.context.view.head)
                 return self._shown(held, taken.asked)
-            error = {"status_code": status, "body": answer.decode("utf-8", "replace")}
-            if not held.context.recover(error):
+            if not held.context.recover(refusal):
                 return None
             return self._shown(held, taken.asked)
+
+    def _shorter_words(self, taken: Taken, refusal: Refusal) -> Taken | None:
+        """First words made shorter in a book of their own, as they are kept only with their answer;
+        None if that is not what the refusal is about."""
+        taken = msgspec.structs.replace(taken, refusal=refusal)
+        with self._book.aside() as aside:
+            held = aside.begin(taken.asked, at=taken.at, anyway=True)
+            assert held is not None
+            _begin_tools(held, taken)
+            if not take_refused(aside, held, taken.asked, refusal):
+                return None
+            shown = self._shown(held, taken.asked)
+        return msgspec.structs.replace(taken, body=shown.body, sent=shown.sent)
 
     # --- our own tools ---
 
@@ -333,21 +335,22 @@ class Observer:
         with held.guard:
             if (held.is_unrepeated or not held.seen) and held.began_at <= taken.at:
                 self._take_begun(held, taken, asked, inside)
-            words = len(taken.asked.messages)
-            [*_, last] = held.places[words - 1] or (0,)
-            id = held.context.id
-            return Taken(asked=taken.asked, held=held, conversation=id, head=last)
+            # What made the words shorter stands behind them, and the answer was given under it.
+            [first, *_] = held.places[len(taken.asked.messages)] or (1,)
+            id, body = held.context.id, taken.body if taken.refusal else None
+            return Taken(asked=taken.asked, held=held, conversation=id, head=first - 1, body=body)
 
     def _take_begun(self, held: Held, taken: Taken, asked: Asked, inside: Inside) -> None:
         """Writes first words and their answer, which the client has not gone on from yet."""
         held.began_at, held.retries = taken.at, asked.retries
-        if taken.sent is not None and not held.tools:
-            held.tools = tools.begin(held.context, asked.dialect)
+        _begin_tools(held, taken)
+        if taken.refusal is not None and not held.is_swapped:
+            take_refused(self._book, held, taken.asked, taken.refusal)
         if inside.inner:
             kept.note(held.context, inside)
             held.inside.add(len(taken.asked.messages), inside)
             held.is_swapped = held.has_inside = True
-        self._mirror(held, asked)
+        mirror(held, asked)
         held.takes_replies = True  # an answer to the same words again is no other wording
         held.take(asked)
         held.answered = held.context.view.head
@@ -385,3 +388,9 @@ class Observer:
             return held.account.folded(usage, taken.share, broke=held.encoded.broke)
         plan_if_due(held, usage)
         return held.account.observed(usage)
+
+
+def _begin_tools(held: Held, taken: Taken) -> None:
+    """Writes down that first words had our tools."""
+    if taken.sent is not None and not held.tools:
+        held.tools = tools.begin(held.context, taken.asked.dialect)

@@ -10,17 +10,20 @@ the page, `body` puts it into the request.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from refold.core.model import ToolResult, View
-from refold.dialects.messages import PageMessage
+from refold import dialects
+from refold.artifacts.offload import is_own as is_own_tool
+from refold.core.model import Message, ToolCall, ToolResult, View
+from refold.dialects.messages import PageMessage, unmarked
 from refold.edges.proxy.body import MARK, Mark, Wire
 from refold.edges.proxy.roles import in_place
 
 Seqs = tuple[int, ...]
+Inner = Mapping[int, Sequence[Wire]]  # by its place in the list, what was said for one message
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 
 
@@ -62,6 +65,32 @@ class Encoded:
             chosen += sent if _thoughts([one.message]) == _thoughts(sent) else _unthought(sent, one)
         return in_place(chosen)
 
+    def as_it_came(
+        self, view: View, places: Sequence[Seqs], own: Sequence[Wire], inner: Inner, dialect: str
+    ) -> list[Wire] | None:
+        """The client's list, with all that was said in the place of a message of which the client
+        has less; None if the page shows anything else."""
+        slots = {slot.seq: slot for slot in view.slots}
+        has_edits = any(slot.edits or slot.summary for slot in view.slots)
+        if has_edits or slots.keys() != {seq for place in places for seq in place}:
+            return None
+        ours = _own_calls(view)
+        chosen: list[Wire] = []
+        is_inside = False  # what was chosen last
+        for at, (place, message) in enumerate(zip(places, own, strict=True)):
+            was_inside = is_inside
+            said = [slots[seq].message for seq in place]
+            is_inside = any(_is_inside(one, ours) for one in said)
+            if is_inside or _has_stub([block for one in said for block in one.blocks]):
+                wires = inner.get(at) or _rendered(said, dialect)
+            else:
+                wires = [self._own.setdefault(place, message) if place else message]
+            if was_inside and _are_results(chosen[-1], wires[0]):
+                parts = [*chosen.pop()["parts"], *wires[0]["parts"]]
+                wires = [{**wires[0], "parts": parts}, *wires[1:]]
+            chosen += wires
+        return chosen
+
     def encode(self, wires: Sequence[Wire], marks: Sequence[Mark]) -> list[bytes]:
         """The messages of a page as bytes, marked where the client's list is."""
         same = _common(self._wires, wires)
@@ -82,6 +111,43 @@ def _edited(view: View) -> Iterator[int]:
     for slot in view.slots:
         if slot.edits or slot.summary or _has_stub(slot.message.blocks):
             yield from range(slot.seq, slot.last + 1)
+
+
+def _own_calls(view: View) -> set[str]:
+    """The ids of the calls of our tools."""
+    blocks = (block for slot in view.slots for block in slot.message.blocks)
+    return {one.id for one in blocks if isinstance(one, ToolCall) and is_own_tool(one.name)}
+
+
+def _is_inside(message: Message, ours: set[str]) -> bool:
+    """Whether a message calls our tools, or has what they gave."""
+    return any(
+        (isinstance(block, ToolCall) and block.id in ours)
+        or (isinstance(block, ToolResult) and block.call in ours)
+        for block in message.blocks
+    )
+
+
+def _rendered(said: Sequence[Message], dialect: str) -> list[Wire]:
+    wires = dialects.dialect(dialect).render(list(map(unmarked, said)), [])
+    return [{key: value for key, value in one.items() if key != dialects.REASONED} for one in wires]
+
+
+def _are_results(one: Wire, other: Wire) -> bool:
+    """Whether two contents are of one user: Gemini takes what parallel calls gave as one."""
+    return "parts" in one and one.get("role") == other.get("role") == "user"
+
+
+def has_thoughts_of(wires: Sequence[Wire], other: Sequence[Wire]) -> bool:
+    """Whether two lists have as many thoughts."""
+    return sum(map(_thoughts_in, wires)) == sum(map(_thoughts_in, other))
+
+
+def _thoughts_in(wire: Wire) -> int:
+    parts = wire.get("parts")
+    thought = [one for one in parts or () if isinstance(one, dict) and one.get("thought") is True]
+    is_item = wire.get("type") == "reasoning"
+    return len(thought) + is_item + bool(wire.get("reasoning_content"))
 
 
 def _thoughts(messages: Sequence[Wire]) -> int:

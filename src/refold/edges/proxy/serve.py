@@ -61,15 +61,20 @@ class Given(Struct, frozen=True, kw_only=True):
     limits: Limits = field(default_factory=Limits)
 
 
+def check_options(given: Given) -> None:
+    """Invalid if options contradict each other: a mistake, whatever else is there."""
+    if given.native and not given.folds:
+        said = "--native needs --fold: the provider writes the compactions, and without --fold"
+        raise Invalid(f"{said} there are none", hint="--fold --native")
+
+
 def checked(given: Given) -> Given:
     """What a proxy is told, complete. An error says what is missing: a package, a name."""
+    check_options(given)
     check_packages()
     from refold.edges.proxy.route import PROVIDERS
     from refold.edges.proxy.upstream import base_checked
 
-    if given.native and not given.folds:
-        said = "the provider is to write compactions, and nothing is to be compacted"
-        raise Invalid(said, hint="--fold --native")
     for name, base in given.bases.items():
         if name not in PROVIDERS:
             raise Invalid(f"{name!r} is not a provider", hint=f"one of {', '.join(PROVIDERS)}")

@@ -154,8 +154,8 @@ class Exchange:
         try:
             self._push(here.id, common, here.head, done)
         except Denied:
-            pages = _pages(self.near, here.id, common, here.head)
-            if not all(erasure.is_confirmation(event) for page in pages for event in page):
+            tail = pages(self.near, here.id, common, here.head)
+            if not all(erasure.is_confirmation(event) for page in tail for event in page):
                 raise
             done.head = here.head
             return False
@@ -166,7 +166,7 @@ class Exchange:
     def _pull(self, id: str, after: int, last: int, before: bytes, done: Exchanged) -> None:
         erased: list[Event] = []
         had = after
-        for events in _pages(self.far, id, after, last):
+        for events in pages(self.far, id, after, last):
             _check_chain(self.far, id, events, after, before)
             self._fetch_contents(events, done)
             done.erased += self._erase_named(id, events, near_head=after, far_head=last)
@@ -183,7 +183,7 @@ class Exchange:
     def _push(self, id: str, after: int, last: int, done: Exchanged) -> None:
         # What is sent must not be forgotten here.
         self.near.flush()
-        for events in _pages(self.near, id, after, last):
+        for events in pages(self.near, id, after, last):
             if self._check is not None:
                 self._check(events)
             self._send_contents(events, done)
@@ -225,7 +225,7 @@ class Exchange:
             self._fetch_contents(self.far.read(id, after=seq - 1, last=seq, limit=1), done)
         cleaned = {
             artifact.digest
-            for page in (_pages(self.near, id, 0, here.head) if done.missing else ())
+            for page in (pages(self.near, id, 0, here.head) if done.missing else ())
             for artifact in tails.contents_of(filter(is_cleanup, page))
         }
         return {
@@ -283,11 +283,11 @@ class Exchange:
     ) -> list[Event]:
         """What both sides share, as it is near, and the far tail; what that erases is erased before
         the near log is replaced, so that no copy of it stays."""
-        tail = [event for page in _pages(self.far, here.id, common, there.head) for event in page]
+        tail = [event for page in pages(self.far, here.id, common, there.head) for event in page]
         before = tails.chain_at(self.near, here, common)
         _check_chain(self.far, here.id, tail, common, before)
         done.erased += self._erase_named(here.id, tail, near_head=common, far_head=there.head)
-        log = [event for page in _pages(self.near, here.id, 0, common) for event in page]
+        log = [event for page in pages(self.near, here.id, 0, common) for event in page]
         return [*log, *erasure.emptied(tail, erasure.targets(tail))]
 
     def _free_forks(self, id: str, common: int) -> None:
@@ -343,7 +343,7 @@ class Exchange:
 # --- pages, chains, contents ---
 
 
-def _pages(store: Store, id: str, after: int, last: int) -> Iterator[list[Event]]:
+def pages(store: Store, id: str, after: int, last: int) -> Iterator[list[Event]]:
     """The events after `after` up to `last`, in pages that go in one call."""
     while after < last:
         events = store.read(id, after=after, last=last, limit=PAGE_EVENTS)

@@ -21,6 +21,7 @@ from msgspec import Struct, field
 
 from refold import decoding
 from refold.core.model import Conversation
+from refold.display import number
 from refold.errors import RefoldError, sentence
 from refold.stores.protocol import WAITING, Synced, SyncMark, SyncState
 from refold.system import disk
@@ -33,7 +34,8 @@ class ConversationState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a conversation stands: `pending` events that the far store has not, `synced`, `forked`
     into `fork`, `blocked` for a `reason`, or `held` back because it has a secret. `head` is where
     both sides were the same last. What a conversation was forked into once stays here. `missing`
-    are the events whose artifacts were on neither side."""
+    are the events whose artifacts were on neither side, `lost` is how many events the far store had
+    and was found to have no more."""
 
     state: SyncState
     pending: int = 0
@@ -42,6 +44,7 @@ class ConversationState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str = ""
     at_ms: int = 0
     missing: tuple[int, ...] = ()
+    lost: int = 0
 
 
 class DeviceState(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -185,28 +188,35 @@ def stood(id: str, kept: Record) -> Synced | None:
         return None
     return Synced(
         conversation=id,
-        state=_shown(known.state, kept),
-        pending=known.pending,
+        state=_shown(known, known.lost, kept),
+        pending=known.pending + known.lost,
         fork=known.fork,
-        reason=known.reason or kept.reason,
+        reason=_reason(known) or kept.reason,
     )
 
 
 def standing(about: Conversation, kept: Record) -> Synced:
     """How a conversation stands by the record, and by what was appended since."""
     known = kept.conversations.get(about.id) or ConversationState(state="pending")
-    pending = max(0, about.head - known.head)
-    state = _shown("pending" if pending and known.state not in WAITING else known.state, kept)
+    pending = max(0, about.head - known.head) + known.lost
+    state = _shown(known, pending, kept)
     is_refused = state == "blocked" != known.state
     return Synced(
         conversation=about.id,
         state=state,
         pending=pending,
         fork=known.fork,
-        reason=kept.reason if is_refused else known.reason,
+        reason=kept.reason if is_refused else _reason(known),
     )
 
 
-def _shown(state: SyncState, kept: Record) -> SyncState:
+def _reason(known: ConversationState) -> str:
+    if known.reason or not known.lost:
+        return known.reason
+    return f"the far store has lost {number(known.lost, 'event')} that it had"
+
+
+def _shown(known: ConversationState, pending: int, kept: Record) -> SyncState:
     """A state by the record: what waits for a far store that lets nobody in is blocked."""
+    state = "pending" if pending and known.state not in WAITING else known.state
     return "blocked" if state == "pending" and kept.is_refused else state

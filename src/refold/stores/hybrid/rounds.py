@@ -143,6 +143,9 @@ class Rounds:
             return  # few were asked for, and others are there
         gone = [id for id in shared if tails.about(self._near, id) is not None]
         if gone and _known(self._far, ()).keys().isdisjoint(gone):
+            for id in gone:
+                known = kept.conversations[id]
+                kept.conversations[id] = replace(known, lost=known.head)
             said = f"it has none of the {number(len(gone), 'conversation')} that it had"
             raise Unavailable(f"{said}: it is not the far store that is known here", hint=NEW_FAR)
 
@@ -159,8 +162,9 @@ class Rounds:
     def _keep_same(self, kept: Record, about: Conversation) -> None:
         """Notes that both sides are the same."""
         known = kept.conversations.get(about.id)
-        if known is None or known.state != "synced" or known.head != about.head:
-            self._keep(kept, Synced(conversation=about.id, state="synced"), about.head)
+        if known is None or known.state != "synced" or known.head != about.head or known.lost:
+            same = Synced(conversation=about.id, state="synced")
+            self._keep(kept, same, about.head, is_same=True)
 
     def _one(self, kept: Record, id: str, about: Conversation | None) -> Synced:
         """One conversation; whatever it fails of is kept as the reason."""
@@ -195,16 +199,14 @@ class Rounds:
         )
         if exchanged.fork:
             fork = Synced(conversation=exchanged.fork, state="synced")
-            self._keep(kept, fork, exchanged.fork_head)
-        return self._keep(kept, done, exchanged.head, missing=tuple(missing))
+            self._keep(kept, fork, exchanged.fork_head, is_same=True)
+        return self._keep(kept, done, exchanged.head, missing=tuple(missing), is_same=True)
 
     def _waiting(
         self, kept: Record, about: Conversation | None, reason: str, id: str = ""
     ) -> Synced:
         id = about.id if about else id
-        known = kept.conversations.get(id)
-        head = known.head if known else 0
-        pending = max(0, about.head - head) if about else 0
+        head, pending = _to_send(kept, id, about)
         state: SyncState = "pending" if pending or reason else "synced"
         waiting = Synced(conversation=id, state=state, pending=pending, reason=reason)
         return self._keep(kept, waiting, head)
@@ -212,29 +214,35 @@ class Rounds:
     def _stuck(
         self, kept: Record, id: str, about: Conversation | None, state: SyncState, reason: str
     ) -> Synced:
-        known = kept.conversations.get(id)
-        head = known.head if known else 0
-        pending = max(0, about.head - head) if about else 0
+        head, pending = _to_send(kept, id, about)
         done = Synced(conversation=id, state=state, pending=pending, reason=reason)
         return self._keep(kept, done, head)
 
     def _keep(
-        self, kept: Record, done: Synced, head: int, *, missing: tuple[int, ...] | None = None
+        self,
+        kept: Record,
+        done: Synced,
+        head: int,
+        *,
+        missing: tuple[int, ...] | None = None,
+        is_same: bool = False,
     ) -> Synced:
         """Notes how a conversation stands; what it was forked into stays known, and so does what is
-        missing until it was asked for again."""
+        missing until it was asked for again, and what is lost until both sides are the same."""
         known = kept.conversations.get(done.conversation)
         fork = done.fork or (known.fork if known else "")
         if missing is None:
             missing = _missing(kept, done.conversation)
+        lost = known.lost if known and not is_same else 0
         kept.conversations[done.conversation] = ConversationState(
             state=done.state,
-            pending=done.pending,
+            pending=max(0, done.pending - lost),
             head=head,
             fork=fork,
             reason=done.reason,
             at_ms=self._timing.now_ms(),
             missing=missing,
+            lost=lost,
         )
         return done
 
@@ -304,6 +312,12 @@ def _missing(kept: Record, id: str) -> tuple[int, ...]:
     """The events of a conversation whose artifacts were on neither side."""
     known = kept.conversations.get(id)
     return known.missing if known else ()
+
+
+def _to_send(kept: Record, id: str, about: Conversation | None) -> tuple[int, int]:
+    """Up to where both sides were the same, and how many events the far store is known to lack."""
+    known = kept.conversations.get(id) or ConversationState(state="pending")
+    return known.head, max(0, about.head - known.head) + known.lost if about else 0
 
 
 def _lost(ids: Set[str]) -> str:

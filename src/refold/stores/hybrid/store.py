@@ -11,7 +11,7 @@ Neighbours: `exchange` and `rounds` sync, `address` reads the URL, `worker` sync
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -19,7 +19,7 @@ from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.errors import Denied, Invalid, NotFound, RefoldError, Unavailable
 from refold.stores import checks, erase_events
-from refold.stores.hybrid import devices, hold, record
+from refold.stores.hybrid import devices, hold, losses, record
 from refold.stores.hybrid.exchange import Exchange, all_conversations
 from refold.stores.hybrid.moves import Moves
 from refold.stores.hybrid.rounds import Rounds, Timing
@@ -28,6 +28,7 @@ from refold.stores.protocol import (
     WAITING,
     Device,
     Listening,
+    Losses,
     Recovery,
     Redact,
     Salvage,
@@ -154,13 +155,13 @@ class HybridStore:
         try:
             return self.near.conversation(conversation).head != head
         except NotFound:
-            kept = record.read(self._record_path, self.far_url)
+            kept = self._record()
             return conversation not in kept.deleted
 
     def sync_status(self, ids: Sequence[str] = ()) -> SyncStatus:
         """How these conversations stand, or all, without asking the far store; what is only there
         and could not be fetched is among them."""
-        kept = record.read(self._record_path, self.far_url)
+        kept = self._record()
         found = [self._stands(id, kept) for id in ids] if ids else self._all_stand(kept)
         return SyncStatus(
             near=self.near.url,
@@ -170,6 +171,16 @@ class HybridStore:
             reason=kept.reason,
             conversations=tuple(found),
         )
+
+    def losses(self, ids: Sequence[str] = (), *, besides: Set[str] = frozenset()) -> Losses:
+        """What the far store had of these conversations, or of all, and has no more."""
+        found = losses.found(self.near, self.far, self._record(), ids, besides)
+        if not self._read_only:
+            with record.locked(self._record_path):
+                kept = self._record()
+                losses.note(kept, found, ids, besides)
+                record.write(self._record_path, kept)
+        return found
 
     def _stands(self, id: str, kept: record.Record) -> Synced:
         try:
@@ -190,7 +201,7 @@ class HybridStore:
 
     def devices(self) -> list[Device]:
         """The devices that sync with the far store, as the last whole sync found them."""
-        kept = record.read(self._record_path, self.far_url)
+        kept = self._record()
         return [
             Device(name=one.name, at_ms=one.at_ms, is_here=one.name == kept.device)
             for one in devices.listed(kept)
@@ -199,7 +210,7 @@ class HybridStore:
     def forget_device(self, name: str) -> None:
         """Lists a device no more, anywhere, until it syncs again."""
         with record.locked(self._record_path):
-            kept = record.read(self._record_path, self.far_url)
+            kept = self._record()
             devices.forget(kept, self.far, name, checks.now_ms())
             record.write(self._record_path, kept)
 
@@ -207,11 +218,14 @@ class HybridStore:
         return record.mark(self._record_path)
 
     def stood(self, conversation: str) -> Synced | None:
-        return record.stood(conversation, record.read(self._record_path, self.far_url))
+        return record.stood(conversation, self._record())
 
     @property
     def _record_path(self) -> str | None:
         return self.near.derived_path("sync.json")
+
+    def _record(self) -> record.Record:
+        return record.read(self._record_path, self.far_url)
 
     def goes_on(self, conversation: str, head: int, chain: bytes) -> str:
         """The conversation in which a log goes on that was read up to `head`, if a sync has put
@@ -296,7 +310,7 @@ class HybridStore:
         """Deletes, and notes it, so that no sync fetches it again."""
         with record.locked(self._record_path):
             self.near.delete(conversation)
-            kept = record.read(self._record_path, self.far_url)
+            kept = self._record()
             kept.deleted.append(conversation)
             record.write(self._record_path, kept)
 
@@ -343,11 +357,11 @@ class HybridStore:
 
     def _fetch(self, far: Store, conversation: str) -> None:
         known = far.conversation(conversation)
-        if conversation in record.read(self._record_path, self.far_url).deleted:
+        if conversation in self._record().deleted:
             raise checks.unknown(known.id)
         exchanged = Exchange(self.near, far, self.moves, check=self._check).sync(conversation)
         with record.locked(self._record_path):
-            kept = record.read(self._record_path, self.far_url)
+            kept = self._record()
             state = record.ConversationState(
                 state="synced", head=exchanged.head, missing=tuple(exchanged.missing)
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from refold.dialects import assemble
 from refold.edges.endpoints.server_events import objects
 from refold.edges.proxy.body import LISTS
+from refold.edges.proxy.inside import tools
 from tests.edges.proxy.inside.test_seen import DIALECTS, response_of, streamed
 from tests.edges.proxy.kit import Provider, Running, with_proxy
 
@@ -133,6 +135,8 @@ def without_thoughts(dialect: str, raw: bytes, response: Json) -> list[Json]:
 
 
 WAYS: list[Way] = [as_it_came, by_chunks, contents_by_chunks, texts_joined, without_thoughts]
+# An answer in another form is written anew, and thinking is left out: the front breaks there.
+FRONT_WAYS = [as_it_came, by_chunks, contents_by_chunks]
 
 
 # --- a conversation ---
@@ -220,6 +224,20 @@ def test_every_request_has_all_that_was_said_inside(
     assert counts == sorted(counts) and counts[-1] == said * names
 
 
+def assert_fronts_hold(requests: list[list[Json]]) -> None:
+    for before, now in pairwise(requests):
+        assert now[: len(before)] == before
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@settings(max_examples=12, deadline=None)
+@given(st.lists(turn, min_size=1, max_size=3), st.sampled_from(FRONT_WAYS), st.booleans())
+def test_every_request_begins_with_the_one_before_it(
+    dialect: str, turns: list[list[Said]], way: Way, streams: bool
+) -> None:
+    assert_fronts_hold(talked(dialect, turns, way, streams=streams))
+
+
 LOOKS: Said = [("text", "I look."), ("own", "#1")]
 THINKS: Said = [("thought", "Hm."), ("own", "#1")]
 
@@ -230,3 +248,70 @@ def test_gemini_keeps_rounds_however_the_chunks_come_back(way: Way, said: Said) 
     turns: list[list[Said]] = [[[("call", "x")]], [said, said, [("text", "So."), ("call", "y")]]]
     requests = talked("gemini", turns, way, streams=True)
     assert len(requests[-1]) == 9
+    if way in FRONT_WAYS:
+        assert_fronts_hold(requests)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_clients_older_messages_stand_as_they_came(dialect: str, streams: bool) -> None:
+    """Parallel calls before their results, ids of items, a content that is null."""
+    both: Said = [("call", "x"), ("call", "y")]
+    turns: list[list[Said]] = [[both], [[("own", "#1"), ("own", "#2")], both], [both]]
+    requests = talked(dialect, turns, as_it_came, streams=streams)
+    assert_fronts_hold(requests)
+    [_, first, *_] = requests
+    if dialect == "openai_chat":
+        assert first[1]["content"] is None or streams
+    if dialect == "openai_responses":
+        kinds = [one.get("type") for one in first[1:]]
+        assert kinds == ["function_call"] * 2 + ["function_call_output"] * 2
+        assert all("id" in one for one in first[1:3])
+
+
+ROUNDS_MAX = 8
+OWN: Said = [("own", "#1")]
+NO_ANSWERS: list[list[Said]] = [[OWN] * (ROUNDS_MAX + 1), [LOOKS] * (ROUNDS_MAX + 1)]
+
+
+@pytest.mark.parametrize("rounds", NO_ANSWERS)
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("way", FRONT_WAYS)
+def test_an_answer_that_says_nothing_is_explained_and_keeps_its_rounds(
+    dialect: str, streams: bool, rounds: list[Said], way: Way
+) -> None:
+    provider = Provider()
+    talk = Talk(dialect, provider, way, streams=streams)
+    before: list[Said] = [[("call", "x")]]
+    done: list[Said] = [[("text", "Done.")]]
+
+    async def work(running: Running) -> list[Json]:
+        return [await talk.turn(running, one) for one in (before, rounds, done, done)]
+
+    _, got, *_ = with_proxy(work, tools=True, provider=provider)
+    assert tools.SILENT in json.dumps(got)
+    requests = sent(provider, dialect)
+    assert tools.SILENT not in json.dumps(requests)
+    assert_fronts_hold(requests)
+
+
+def blocks_of(messages: list[Json]) -> list[Any]:
+    """What is said, in its order: a message of the user's may grow by what he says next."""
+    said = (one.get("parts") or one.get("content") or one for one in messages)
+    return [part for one in said for part in (one if isinstance(one, list) else [one])]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_empty_answer_after_rounds_is_explained_and_keeps_them(dialect: str) -> None:
+    provider = Provider()
+    talk = Talk(dialect, provider, as_it_came, streams=False)
+    turns: list[list[Said]] = [[[("call", "x")]], [OWN, []], [[("text", "Done.")]]]
+
+    async def work(running: Running) -> list[Json]:
+        return [await talk.turn(running, one) for one in turns]
+
+    _, got, *_ = with_proxy(work, tools=True, provider=provider)
+    assert tools.SILENT in json.dumps(got)
+    *_, before, last = map(blocks_of, sent(provider, dialect))
+    assert last[: len(before)] == before and tools.SILENT not in json.dumps(last)

@@ -273,7 +273,7 @@ def test_after_so_many_rounds_they_say_that_it_is_enough() -> None:
         return got
 
     got = with_proxy(work, tools=True, provider=provider, limits=Limits(rounds=3))
-    assert got["content"] == [] and got["stop_reason"] == "end_turn"
+    assert got["content"] == [text(tools.SILENT)] and got["stop_reason"] == "end_turn"
     bodies = [json.loads(body)["messages"] for body in provider.bodies]
     assert len(bodies) == 5
     assert bodies[3][-1]["content"][0]["content"] == tools.ENOUGH

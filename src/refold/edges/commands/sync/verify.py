@@ -2,15 +2,16 @@
 says what is not as it was sent.
 
 An artifact that is lost or damaged there can be sent again: its digest proves that it is the same.
-A log cannot be, because others may have gone on from what stands there.
+So can a conversation, or its end, that was there and is not: any sync does it. A damaged log cannot
+be, because others may have gone on from what stands there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, field
 from msgspec.structs import replace
 
 from refold.conversations.log_check import Problem
@@ -23,12 +24,14 @@ from refold.edges.commands.sync import FAR, KEY, synced_store
 from refold.edges.commands.text import number
 from refold.edges.commands.verify import NAME, Verified
 from refold.edges.commands.verify import show as show_verified
-from refold.errors import Denied, RefoldError
+from refold.errors import Denied, NotFound, RefoldError
 from refold.log.log import now_ms
 from refold.log.reading import is_memory, kept_logs
-from refold.stores.protocol import Store
+from refold.stores.protocol import Store, SyncedStore
 
-MEND = Meta(description="Send artifacts again that are lost or damaged there and whole here.")
+MEND = Meta(
+    description="Send again what is lost there, and artifacts that are damaged there, not here."
+)
 
 
 class SyncVerifyArguments(Arguments, frozen=True, kw_only=True):
@@ -40,37 +43,65 @@ class SyncVerifyArguments(Arguments, frozen=True, kw_only=True):
 
 class FarVerified(Verified, frozen=True, kw_only=True):
     """What was checked there. `whole_here` are conversations that are damaged there and not in the
-    near store; `sent_again` are the artifacts that were mended, before all was checked."""
+    near store; `sent_again` are the artifacts and `conversations_again` the conversations that were
+    mended, before all was checked. `lost` is how many events of a conversation were there and are
+    gone; `is_all_lost` says that the far store has no conversation that it had."""
 
     whole_here: tuple[str, ...] = ()
     artifacts_here: tuple[str, ...] = ()
     sent_again: tuple[str, ...] = ()
+    conversations_again: tuple[str, ...] = ()
+    lost: dict[str, int] = field(default_factory=dict)
+    is_all_lost: bool = False
 
 
 def run(session: Session, arguments: SyncVerifyArguments) -> FarVerified:
     synced = synced_store(session, arguments.far, arguments.key)
-    name, far = arguments.conversation, synced.far
-    ids = [name] if name is not None else [about.id for about in kept_logs(far)]
     near: Store = getattr(synced, "near", session.target)
-    found = _checked(near, far, ids)
-    if not arguments.mend or not found.artifacts_here:
+    found = _checked(near, synced, arguments.conversation)
+    if not arguments.mend or not (found.artifacts_here or found.lost):
         return found
+    if found.lost:
+        synced.sync(tuple(found.lost))
     for digest in found.artifacts_here:
-        _send_again(digest, near, far)
-    return replace(_checked(near, far, ids), sent_again=_names(found.artifacts_here))
+        _send_again(digest, near, synced.far)
+    mended = _checked(near, synced, arguments.conversation)
+    return replace(
+        mended,
+        sent_again=_names(found.artifacts_here),
+        conversations_again=tuple(id for id in found.lost if id not in mended.lost),
+    )
 
 
-def _checked(near: Store, far: Store, ids: Sequence[str]) -> FarVerified:
+def _checked(near: Store, synced: SyncedStore, name: str | None) -> FarVerified:
     """What is wrong there, and what of it is whole here."""
-    refused: set[str] = set()
-    found = _together(far, [_verified(far, id, refused) for id in ids])
-    problems = (one for one in found.problems if one.part in ("log", "store"))
-    damaged = sorted({one.conversation for one in problems} - refused)
+    far, refused, reports = synced.far, set[str](), list[Verification]()
+    absent: NotFound | None = None
+    for id in [name] if name is not None else [about.id for about in kept_logs(far)]:
+        try:
+            reports.append(_verified(far, id, refused))
+        except NotFound as error:
+            absent = error
+    found = _together(far, reports)
+    told = {one.conversation for one in found.problems if one.part in ("log", "store")}
+    lost = synced.losses(() if name is None else (name,), besides=told)
+    if absent is not None and not lost.events:
+        raise absent
+    problems = (*found.problems, *(_loss(far, *one) for one in lost.events.items()))
     return replace(
         found,
-        whole_here=tuple(id for id in damaged if _is_whole(near, id)),
+        ok=not problems,
+        problems=problems,
+        whole_here=tuple(id for id in sorted(told - refused) if _is_whole(near, id)),
         artifacts_here=tuple(sorted(_artifacts_here(near, found.problems))),
+        lost=lost.events,
+        is_all_lost=lost.is_all,
     )
+
+
+def _loss(far: Store, id: str, count: int) -> Problem:
+    what = f"the far store has lost {number(count, 'event')} that it had"
+    return Problem(part="log", what=what, conversation=id, file=far.url)
 
 
 def _artifacts_here(near: Store, problems: Iterable[Problem]) -> set[str]:
@@ -165,10 +196,20 @@ def show(verified: FarVerified, screen: Screen) -> None:
     if verified.sent_again:
         names = ", ".join(verified.sent_again)
         screen.line(f"{number(len(verified.sent_again), 'artifact')} sent again: {names}")
+    for id in verified.conversations_again:
+        screen.line(f"{id} sent again")
     if verified.artifacts_here:
         count = number(len(verified.artifacts_here), "artifact")
         mend = screen.call("sync verify", "--mend")
         screen.line(f"{count} can be sent again from this device: {mend}")
+    if verified.lost:
+        count = number(len(verified.lost), "conversation")
+        again = screen.call("sync", *(("--new-far",) if verified.is_all_lost else ()))
+        if verified.is_all_lost:
+            screen.line(
+                "It has nothing of what it had. Is it mounted? If it was emptied on purpose:"
+            )
+        screen.line(f"{count} can be sent again from this device: {again}")
     if verified.whole_here:
         [first, *others] = verified.whole_here
         delete = screen.call("delete", first, "--store", verified.store)
@@ -181,7 +222,8 @@ def show(verified: FarVerified, screen: Screen) -> None:
 COMMAND = Command(
     name="sync verify",
     details="Every event and artifact is fetched and checked, and decrypted where the store has a"
-    " key. Nothing is changed on either side, unless --mend is given.",
+    " key. What was there and is lost is a problem as well, and sync status says so from then on."
+    " Nothing is changed on either side, unless --mend is given.",
     on="store",
     arguments=SyncVerifyArguments,
     run=run,

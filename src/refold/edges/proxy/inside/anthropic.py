@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from refold.artifacts.offload import is_own
 from refold.core.model import ToolCall
 from refold.edges.proxy.body import Wire
-from refold.edges.proxy.inside.events import ServerEvent, encoded
+from refold.edges.proxy.inside.events import ServerEvent, encoded, own_event
 from refold.edges.proxy.inside.seen import Inside, Response, summed, whole_in_one
 
 CALLS, ENDS = "tool_use", "end_turn"
@@ -111,6 +111,20 @@ class AnthropicShape:
             for call, text in answered
         ]
         return [{"role": "user", "content": blocks}]
+
+    def words(self, last: Response, text: str) -> tuple[Response, list[ServerEvent]]:
+        block = {"type": "text", "text": text}
+        response = {**last, "content": [block], "usage": {}}
+        delta = {"type": "text_delta", "text": text}
+        ended = {key: last.get(key) for key in ("stop_reason", "stop_sequence")}
+        events: list[Wire] = [
+            {"type": "content_block_start", "index": 0, "content_block": {**block, "text": ""}},
+            {"type": "content_block_delta", "index": 0, "delta": delta},
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_delta", "delta": ended, "usage": {}},
+            {"type": "message_stop"},
+        ]
+        return response, [own_event(one, named=True) for one in events]
 
     def inside(self, said: Sequence[Sequence[Wire]], seen: Response) -> Inside:
         return whole_in_one(said, self.messages(seen))

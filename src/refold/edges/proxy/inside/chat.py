@@ -13,7 +13,7 @@ from typing import Any
 from refold.artifacts.offload import is_own
 from refold.core.model import ToolCall
 from refold.edges.proxy.body import Wire
-from refold.edges.proxy.inside.events import ServerEvent, encoded
+from refold.edges.proxy.inside.events import DONE, ServerEvent, encoded, own_event
 from refold.edges.proxy.inside.seen import Inside, Response, summed, whole_in_one
 
 CALLS, ENDS = "tool_calls", "stop"
@@ -173,6 +173,22 @@ class ChatShape:
         return [
             {"role": "tool", "tool_call_id": call.id, "content": text} for call, text in answered
         ]
+
+    def words(self, last: Response, text: str) -> tuple[Response, list[ServerEvent]]:
+        message = {"role": "assistant", "content": text}
+        reason = last["choices"][0]["finish_reason"]
+        choice = {"index": 0, "message": message, "finish_reason": reason}
+        head = {key: last[key] for key in _OF_THE_FIRST if key in last}
+        head["object"] = "chat.completion.chunk"
+        chunks: list[Wire] = [
+            {**head, "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]},
+            {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]},
+        ]
+        if last.get("usage"):
+            chunks.append({**head, "choices": [], "usage": last["usage"]})
+        events = [own_event(one, named=False) for one in chunks]
+        events.append(ServerEvent(b"data: " + DONE + b"\n\n", is_done=True))
+        return {**last, "choices": [choice], "usage": None}, events
 
     def inside(self, said: Sequence[Sequence[Wire]], seen: Response) -> Inside:
         return whole_in_one(said, self.messages(seen))

@@ -65,6 +65,11 @@ def _event(raw: bytes) -> ServerEvent:
     return ServerEvent(raw, said if isinstance(said, dict) else {})
 
 
+def own_event(said: dict[str, Any], *, named: bool) -> ServerEvent:
+    """An event of ours, as if it had come."""
+    return ServerEvent(encoded(said, named=named), said)
+
+
 def encoded(said: dict[str, Any], *, named: bool) -> bytes:
     """An event of ours, with its name in a line of its own where the provider has one."""
     name = f"event: {said['type']}\n".encode() if named else b""

@@ -16,7 +16,7 @@ from refold.core.model import ToolCall
 from refold.dialects.gemini.fields import is_made
 from refold.dialects.streams import joined_parts
 from refold.edges.proxy.body import Wire
-from refold.edges.proxy.inside.events import ServerEvent, encoded
+from refold.edges.proxy.inside.events import ServerEvent, encoded, own_event
 from refold.edges.proxy.inside.seen import Inside, Response, summed, whole_in_one
 
 ENDS = "STOP"
@@ -164,6 +164,11 @@ class GeminiShape:
     def results(self, answered: Sequence[tuple[ToolCall, str]]) -> list[Wire]:
         parts = [{"functionResponse": _result(call, text)} for call, text in answered]
         return [{"role": "user", "parts": parts}]
+
+    def words(self, last: Response, text: str) -> tuple[Response, list[ServerEvent]]:
+        said = {**last, "candidates": [_with_parts(last["candidates"][0], [{"text": text}])]}
+        whole = {key: value for key, value in said.items() if key != "usageMetadata"}
+        return whole, [own_event(said, named=False)]
 
     def inside(self, said: Sequence[Sequence[Wire]], seen: Response) -> Inside:
         return whole_in_one(said, self.messages(seen))

@@ -12,7 +12,7 @@ from typing import Any
 from refold.artifacts.offload import is_own
 from refold.core.model import ToolCall
 from refold.edges.proxy.body import Wire
-from refold.edges.proxy.inside.events import ServerEvent, encoded
+from refold.edges.proxy.inside.events import ServerEvent, encoded, own_event
 from refold.edges.proxy.inside.seen import Inside, Response, summed
 
 CALL, RESULT = "function_call", "function_call_output"
@@ -99,6 +99,25 @@ class ResponsesShape:
     def results(self, answered: Sequence[tuple[ToolCall, str]]) -> list[Wire]:
         return [{"type": RESULT, "call_id": call.id, "output": text} for call, text in answered]
 
+    def words(self, last: Response, text: str) -> tuple[Response, list[ServerEvent]]:
+        part = {"type": "output_text", "text": text, "annotations": []}
+        id = f"msg_{last['id']}"
+        item = {"type": "message", "id": id, "role": "assistant", "status": "completed"}
+        whole = {**item, "content": [part]}
+        at = {"output_index": 0, "item_id": id, "content_index": 0}
+        empty, begun = {**part, "text": ""}, {**item, "content": [], "status": "in_progress"}
+        response = {**last, "output": [whole], "usage": None}
+        events: list[Wire] = [
+            {"type": "response.output_item.added", "output_index": 0, "item": begun},
+            {"type": "response.content_part.added", "part": empty, **at},
+            {"type": "response.output_text.delta", "delta": text, "logprobs": [], **at},
+            {"type": "response.output_text.done", "text": text, "logprobs": [], **at},
+            {"type": "response.content_part.done", "part": part, **at},
+            {"type": "response.output_item.done", "output_index": 0, "item": whole},
+            {"type": f"response.{last['status']}", "response": response},
+        ]
+        return response, [own_event({**one, "sequence_number": 0}, named=True) for one in events]
+
     def inside(self, said: Sequence[Sequence[Wire]], seen: Response) -> Inside:
         items = [item for part in said for item in part]
         visible: list[Wire] = []
@@ -112,7 +131,10 @@ class ResponsesShape:
                 groups[len(visible)] = [*waiting, item]
                 waiting = []
             visible.append(item)
-        if waiting and visible:
+        if len(seen["output"]) > len(visible):  # words of ours, which the provider never sees
+            groups[len(visible)] = waiting
+            visible.append(seen["output"][-1])
+        elif waiting and visible:
             last = len(visible) - 1
             groups[last] = [*groups.get(last, [visible[last]]), *waiting]
         return Inside(visible, groups)

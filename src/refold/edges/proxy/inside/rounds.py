@@ -3,11 +3,11 @@ the provider is asked again; then the client has its answer.
 
 Calls of ours beside some of the client's are held back: what they gave stands in the log, and goes
 up with what the client's tools gave. A turn has so many rounds at most; then our tools say that it
-is enough, and an answer that still calls them ends there. What the client has not seen is in the
-log before it sees the end, so it never repeats an answer that nobody knows. An error of the
-provider's in a later round is the client's as it is; a request of ours that it does not take is
-sent once more with less in it. Neighbours: `seen` puts the answers together, `observer` answers and
-keeps, `app` says how to send.
+is enough, and an answer that still calls them ends there, with words for the person. What the
+client has not seen is in the log before it sees the end, so it never repeats an answer that nobody
+knows. An error of the provider's in a later round is the client's as it is; a request of ours that
+it does not take is sent once more with less in it. Neighbours: `seen` puts the answers together,
+`observer` answers and keeps, `app` says how to send.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ class Rounds:
         self._responses: list[Response] = []
         self._said: list[list[Wire]] = []
         self._has_called = False  # one of ours
+        self._is_over = False  # the last answer calls only ours, once too often
         self.readers: list[UsageReader] = []  # of what each round was billed
 
     @property
@@ -142,7 +143,8 @@ class Rounds:
             return None
         texts = await self._texts(ours)
         self._said.append(self._shape.results(list(zip(ours, texts, strict=True))))
-        if len(ours) < len(calls) or len(self._responses) > self._rounds_max:
+        self._is_over = len(ours) == len(calls) and len(self._responses) > self._rounds_max
+        if len(ours) < len(calls) or self._is_over:
             return None
         answer = await self._ways.again(self._body())
         if answer.status not in NOT_TAKEN or not any(text != tools.FAILED for text in texts):
@@ -179,11 +181,24 @@ class Rounds:
             await self._ways.finished()
             await self._client.end(raw, None)
             return
+        if self._is_over or self._is_silent():
+            await self._say(tools.SILENT)
         seen = self._shape.one(self._responses)
         inside = self._shape.inside(self._said, seen)
         await self._ways.keep(inside)
         await self._ways.finished()
         await self._client.end(raw, seen if self._has_called else None)
+
+    def _is_silent(self) -> bool:
+        """Whether the client would have nothing of an answer in which something was said."""
+        return any(self._said) and not self._shape.messages(self._shape.one(self._responses))
+
+    async def _say(self, text: str) -> None:
+        """Ends the answer with words of ours, which the provider never sees: an answer without any
+        would puzzle the person, and some clients leave it out of their list."""
+        response, events = self._shape.words(self._responses[-1], text)
+        self._responses.append(response)
+        await self._client.say(events)
 
 
 class _Client:
@@ -206,6 +221,13 @@ class _Client:
 
     async def feed(self, chunk: bytes) -> None:
         await self._pass_on(self._cutter.feed(chunk))
+
+    async def say(self, events: list[ServerEvent]) -> None:
+        """Goes on with an answer of ours, if this is a stream."""
+        if self.is_stream:
+            await self._pass_on(self._cutter.rest())
+            self._stream.begin()
+            await self._pass_on(events)
 
     async def _pass_on(self, events: list[ServerEvent]) -> None:
         seen = b"".join(map(self._stream.take, events))

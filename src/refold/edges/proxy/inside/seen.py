@@ -69,6 +69,10 @@ class Shape(Protocol):
         """What calls gave."""
         ...
 
+    def words(self, last: Response, text: str) -> tuple[Response, list[ServerEvent]]:
+        """An answer of ours that says this after the last one, whole and as a stream."""
+        ...
+
     def inside(self, said: Sequence[Sequence[Wire]], seen: Response) -> Inside:
         """What was said in all rounds, with the results in between, as the client has it."""
         ...

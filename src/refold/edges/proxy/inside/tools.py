@@ -27,6 +27,11 @@ DIALECTS = frozenset({"anthropic", "gemini", "openai_chat", "openai_responses"})
 # Where one tool of a request has the declarations of all functions.
 _DECLARATIONS = ("functionDeclarations", "function_declarations")
 FAILED = "Error: refold cannot answer now. Go on without it."
+# To the person, who would see no answer.
+SILENT = (
+    "[refold: the model called refold's tools in this turn and gave no answer after them. "
+    "Write to it to go on.]"
+)
 ENOUGH = "Error: refold's tools were called often enough in this turn. Go on without them."
 
 
@@ -100,8 +105,9 @@ def _extended(listed: Raw, added: str) -> Raw:
 
 
 def own_list(asked: Asked) -> list[bytes]:
-    """The client's own messages as they came, cache marks and all; as what `with_list` takes."""
-    if not asked.came:
+    """The client's own messages as they came, cache marks and all; as what `with_list` takes. Of
+    Gemini's, an answer that came in pieces is whole: so it stays once more was said inside."""
+    if not asked.came or asked.dialect == "gemini":
         return list(map(msgspec.json.encode, asked.messages))
     return [bytes(asked.came[1:-1])]
 
