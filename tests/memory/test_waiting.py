@@ -158,13 +158,10 @@ def test_what_waits_replaces_nothing_until_it_is_accepted() -> None:
 
 
 def test_many_that_wait_leave_room_for_what_answers() -> None:
+    query = "visitor asked about the bank account"
     with opened() as (context, _):
-        context.memory.store("Invoices go to account DE11, as agreed with the bank last year")
+        context.memory.store("Everybody in the shop knows the bank of old, it has the number DE11")
         for number in range(60):
-            context.memory.store(f"Visitor{number} asked about it", trust="import")
-        said = context.toolbox.call(
-            "recall", {"query": "what the visitors asked about an account", "limit": 1}
-        )
-        assert "DE11" in said
-        context.append({"role": "user", "content": "Which account do payments go to?"})
-        assert "DE11" in str(context.request())
+            said = f"A visitor asked about the bank account {number}"
+            context.memory.store(said, trust="import")
+        assert "DE11" in context.toolbox.call("recall", {"query": query, "limit": 1})
