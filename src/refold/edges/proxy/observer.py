@@ -190,7 +190,7 @@ class Observer:
         held.context, held.beside = self._book.open(asked, id, held.native), ()
 
     def _is_own(self, held: Held) -> bool:
-        return not held.is_swapped and is_own(held.context.view)
+        return not held.is_swapped and is_own(held.context.view, held.places)
 
     # --- showing ---
 
