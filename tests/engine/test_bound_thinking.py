@@ -163,3 +163,23 @@ def test_a_pin_that_changes_an_edited_page_ends_what_was_thought_under_it(deeds)
                 told.context.unpin(first)
         told.turn(thinks=True, calls=0, deed="")
     told.check(plain(told.context.request(thinking=told.thinking)))
+
+
+@pytest.mark.parametrize("is_edited", [True, False])
+def test_a_reply_that_is_mirrored_after_an_edit_was_thought_before_it(is_edited):
+    told = Story({"type": "adaptive"})
+    history = [{"role": "user", "content": f"{at}\n" + "line\n" * 50} for at in range(9)]
+    told.context = refold.open("m", store="memory:", model=MODEL, system="S", tools=TOOLS)
+    told.context.mirror(history)
+    request = plain(told.context.request(thinking=told.thinking))
+    told.made["sig"] = front(request, len(request["messages"]))
+    head = told.context.view.head
+    if is_edited:
+        told.context.hide(told.said(0) + 2)
+    thought = {"type": "thinking", "thinking": "hm", "signature": "sig"}
+    reply = {"role": "assistant", "content": [thought, {"type": "text", "text": "done"}]}
+    told.context.mirror([*history, reply, {"role": "user", "content": "next"}], upto=head)
+    request = plain(told.context.request(thinking=told.thinking))
+    told.check(request)
+    thinks = any(one["type"] == "thinking" for one in request["messages"][-2]["content"])
+    assert thinks != is_edited

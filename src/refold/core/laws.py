@@ -16,6 +16,7 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from refold.core.model import (
+    UPTO,
     Block,
     Media,
     Message,
@@ -321,14 +322,16 @@ def thinking_from(view: View, *, bound: bool, native: bool = False) -> int:
 
 
 def without_thinking(slots: Sequence[Slot], until: int) -> Sequence[Slot]:
-    """The slots without the thinking of those before `until`."""
-    if not any(slot.seq < until and _thinks(slot) for slot in slots):
-        return slots
-    return [_thoughtless(slot) if slot.seq < until and _thinks(slot) else slot for slot in slots]
+    """The slots without what was thought before `until`."""
+    early = {slot.seq for slot in slots if _thought_before(slot, until)}
+    return [_thoughtless(slot) if slot.seq in early else slot for slot in slots] if early else slots
 
 
-def _thinks(slot: Slot) -> bool:
-    return any(isinstance(block, Thinking) for block in slot.message.blocks)
+def _thought_before(slot: Slot, until: int) -> bool:
+    """Whether a slot has thinking from before; what came late was thought under its request."""
+    upto = slot.message.metadata.get(UPTO)
+    is_before = slot.seq < until or (isinstance(upto, int) and upto < until)
+    return is_before and any(isinstance(block, Thinking) for block in slot.message.blocks)
 
 
 def _thoughtless(slot: Slot) -> Slot:

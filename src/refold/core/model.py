@@ -155,6 +155,7 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
     key: str = ""
 
 
+UPTO = "$upto"  # in the metadata of thinking that came late: the head that its request showed
 MEMORIES = "$memories"  # in the metadata of a message that shows memories: the ids of the entries
 
 

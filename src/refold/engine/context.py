@@ -279,17 +279,19 @@ class Context:
         system: Any = None,
         tools: list[Any] | None = None,
         inner: Mapping[int, Sequence[Any]] | None = None,
+        upto: int | None = None,
     ) -> Mirrored:
         """Follows a history that somebody else owns: hand its whole list over, as often as you
         like. What is new is appended, a change in the last two messages amends them, and any other
         difference forks: this context then goes on in the fork, or in the branch that has the
         list. Nothing is written twice. Where more was said than its owner knows, `inner` has the
-        messages that take the place of the one there."""
+        messages that take the place of the one there. `upto` is the head that the request showed
+        which the new reply answers: its thinking is left out if the page was changed since."""
         if system is not None and is_same_text(self._open.known.system, plain_system(system)):
             system = None
         if system is not None or tools is not None:
             self.update(system=system, tools=tools)
-        return self._mirror.take(messages, inner or {})
+        return self._mirror.take(messages, inner or {}, upto)
 
     @checked
     def stream(self, response: Iterable[Any]) -> Iterator[Any]:

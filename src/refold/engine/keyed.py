@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from refold.core.model import Message
+from refold.core.model import UPTO, Message, Thinking
 from refold.engine.recorder import Parsed, Recorder
 from refold.log.draft import Draft, Run
 from refold.log.open_log import OpenLog
@@ -21,11 +21,12 @@ from refold.log.open_log import OpenLog
 
 class Keyed(Struct, frozen=True):
     """What is to stand under a key: a message in any shape, or several; `parsed` if one was read
-    already."""
+    already, and `upto` is the head that replies among them were made under, where that is known."""
 
     key: str
     messages: Sequence[Any]
     parsed: Parsed | None = None
+    upto: int | None = None
 
 
 def append_keyed(log: OpenLog, recorder: Recorder, given: Iterable[Keyed]) -> None:
@@ -51,9 +52,16 @@ def _drafts(recorder: Recorder, one: Keyed, ahead: list[Message]) -> list[Draft]
     drafts: list[Draft] = []
     for message in one.messages:
         parsed = recorder.parse_once(message, one.parsed, ahead).messages
-        named = [replace(part, key=one.key) for part in parsed]
+        named = [_named(part, one) for part in parsed]
         drafts += recorder.drafts_after(ahead, named, None)
     return drafts
+
+
+def _named(part: Message, one: Keyed) -> Message:
+    """A message under its key; thinking with the head that it was thought under."""
+    thinks = any(isinstance(block, Thinking) for block in part.blocks)
+    late = {UPTO: one.upto} if thinks and one.upto is not None else {}
+    return replace(part, key=one.key, metadata={**part.metadata, **late})
 
 
 def _write(log: OpenLog, recorder: Recorder, run: Run, keys: Sequence[str]) -> None:

@@ -65,15 +65,17 @@ class Mirror:
         self._seen_fronts: list[bytes] = []
         self._parsed: dict[int, Parsed] = {}  # what is new in a list, by its place
 
-    def take(self, messages: Sequence[Any], inner: Inner = NOTHING_INSIDE) -> Mirrored:
+    def take(
+        self, messages: Sequence[Any], inner: Inner = NOTHING_INSIDE, upto: int | None = None
+    ) -> Mirrored:
         """Lets the log follow the list; what is `inner` is appended in place of the message there,
-        if that is new."""
+        if that is new. `upto` is the head that the newest reply was made under."""
         try:
-            return self._take(messages, inner)
+            return self._take(messages, inner, upto)
         finally:
             self._parsed.clear()
 
-    def _take(self, messages: Sequence[Any], inner: Inner) -> Mirrored:
+    def _take(self, messages: Sequence[Any], inner: Inner, upto: int | None) -> Mirrored:
         kind: Kind = "same"
         first_new = len(messages)
         with self._log.guard:
@@ -88,7 +90,7 @@ class Mirror:
                     return Mirrored(
                         kind=kind, first_new=first_new, seqs=seqs, conversation=self._log.id
                     )
-                found = self._follow(messages, fronts, known, places, inner)
+                found = self._follow(messages, fronts, known, places, inner, upto)
                 kind = max(kind, found, key=_WEIGHT.__getitem__)
                 first_new = min(first_new, known)
         raise Conflict(
@@ -158,10 +160,11 @@ class Mirror:
         known: int,
         places: int,
         inner: Inner,
+        upto: int | None,
     ) -> Kind:
         """One step nearer to the list; what it was."""
         if places == len(self._here()):
-            self._append(messages, fronts, known, inner)
+            self._append(messages, fronts, known, inner, upto)
             return "grown"
         branch = self._better_branch(fronts, known)
         if branch is not None:
@@ -174,15 +177,20 @@ class Mirror:
         return "forked"
 
     def _append(
-        self, messages: Sequence[Any], fronts: Sequence[bytes], known: int, inner: Inner
+        self,
+        messages: Sequence[Any],
+        fronts: Sequence[bytes],
+        known: int,
+        inner: Inner,
+        upto: int | None,
     ) -> None:
         append_keyed(
             self._log,
             self._recorder,
             [
-                Keyed(key_of(fronts[place]), inner[place])
+                Keyed(key_of(fronts[place]), inner[place], upto=upto)
                 if place in inner
-                else Keyed(key_of(fronts[place]), [messages[place]], self._parsed.get(place))
+                else Keyed(key_of(fronts[place]), [messages[place]], self._parsed.get(place), upto)
                 for place in range(known, len(messages))
             ],
         )

@@ -540,3 +540,40 @@ def test_what_the_client_says_as_system_stays_so_behind_the_user() -> None:
     for at, one in enumerate(wires):
         if "Reminder" in str(one["content"])[:20] and at and wires[at - 1]["role"] == "user":
             assert one["role"] == "system"
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_a_page_that_was_cleared_before_an_answer_came_back_begins_with_the_user(
+    is_last: bool,
+) -> None:
+    """The answer is the first on the page then: what is put in before it has its seq."""
+
+    async def work(running: Running) -> None:
+        await running.messages(loop(5))
+        with refold.open(running.kept()[0], store=running.book.store) as context:
+            context.clear()
+        more = [answer("Done."), user("And now?")] if is_last else loop(6)[-2:]
+        await running.messages([*loop(5), *more])
+
+    provider = Provider()
+    with_proxy(work, folds=True, provider=provider)
+    first, *rest = provider.last["messages"]
+    assert first["role"] == "user" and "goes on" in str(first["content"])
+    assert [one["role"] for one in rest] == ["assistant", "user"]
+
+
+def test_a_result_that_was_put_in_is_not_taken_for_the_call_that_lacks_it() -> None:
+    half = {"role": "assistant", "content": [*call(90)["content"], *call(91)["content"]]}
+
+    async def work(running: Running) -> None:
+        await running.messages(loop(30))
+        more = [half, result(91, "it"), answer("Half."), user("Go on.")]
+        await running.messages([*loop(30), *more])
+
+    provider = Provider()
+    with_proxy(work, folds=True, window=WINDOW, provider=provider)
+    wires = provider.last["messages"]
+    assert len(wires) < 61, "it was folded"
+    assert [one["role"] for one in wires[-5:]] == ["user", "assistant", "user", "assistant", "user"]
+    ids = [one["tool_use_id"] for one in wires[-3]["content"]]
+    assert ids == ["toolu_90", "toolu_91"]

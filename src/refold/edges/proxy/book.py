@@ -41,7 +41,7 @@ from refold.edges.proxy.page import Encoded, has_thoughts_of
 from refold.edges.proxy.repeated import Begun
 from refold.edges.proxy.roles import as_the_client_has_them
 from refold.edges.proxy.savings import NOTE, Account, CallLine, line_of
-from refold.engine.mirror import Unchanging
+from refold.engine.mirror import Mirrored, Unchanging
 from refold.errors import RefoldError
 from refold.log.notes import Noted
 from refold.stores.protocol import Store
@@ -137,11 +137,22 @@ class Held:
         came = self.encoded.as_it_came(view, self.places, own, inner, asked.dialect)
         return page if came is None or not has_thoughts_of(came, page) else came
 
+    def mirror(self, messages: Unchanging, beside: Asked | None = None) -> Mirrored:
+        """Lets the log follow the list, and what a call has beside it. The answer that is new in
+        it was given to the page that was sent last, whatever became of that since."""
+        return self.context.mirror(
+            messages,
+            system=None if beside is None else beside.system,
+            tools=None if beside is None else beside.tools,
+            inner=self.inside.inner(messages),
+            upto=self.answered or None,
+        )
+
     def keep_reply(self) -> None:
         """Writes the last answer to the log, as the client will repeat it."""
         if self.unkept and self.takes_replies:
             seen = Unchanging([*self.seen, *self.unkept])
-            self.context.mirror(seen, inner=self.inside.inner(self.seen))
+            self.mirror(seen)
             self.answered = self.context.view.head
         self.unkept = []
 

@@ -16,12 +16,11 @@ Refusal = dict[str, int | str]  # the status and the body of an answer to what w
 
 def mirror(held: Held, asked: Asked) -> None:
     """Hands the list over; what stands beside it only if it is not what came last time."""
-    messages, inner = Unchanging(asked.messages), held.inside.inner(asked.messages)
+    messages = Unchanging(asked.messages)
     if asked.beside == held.beside:
-        mirrored = held.context.mirror(messages, inner=inner)
+        mirrored = held.mirror(messages)
     else:
-        system, given = asked.system, asked.tools
-        mirrored = held.context.mirror(messages, system=system, tools=given, inner=inner)
+        mirrored = held.mirror(messages, asked)
         held.beside = asked.beside
     held.places = mirrored.seqs
     if mirrored.kind == "amended" and mirrored.first_new < len(messages):

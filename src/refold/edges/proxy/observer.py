@@ -6,9 +6,10 @@ next list; one that asks for none may be the last, and is kept as it came, under
 repetition has: at once, or where requests are folded once the conversation is let go of, because a
 client that words it otherwise would have the page changed under its thinking. An answer that did
 not come through here (the agent called its provider directly for a while) was thought under another
-front than ours; then all thinking so far is left out. Everything runs in worker threads, one call
-of a conversation at a time. Neighbours: `book` finds the conversation, `page` encodes, `savings`
-counts; `app` passes on the client's own bytes if anything here raises.
+front than ours; then all thinking so far is left out. The log notes with the newest answer which
+page it was given to, because somebody may edit the page before it comes back. Everything runs in
+worker threads, one call of a conversation at a time. Neighbours: `book` finds the conversation,
+`page` encodes, `savings` counts; `app` passes on the client's own bytes if anything here raises.
 """
 
 from __future__ import annotations
@@ -190,7 +191,7 @@ class Observer:
         held.context, held.beside = self._book.open(asked, id, held.native), ()
 
     def _is_own(self, held: Held) -> bool:
-        return not held.is_swapped and is_own(held.context.view)
+        return not held.is_swapped and is_own(held.context.view, held.places)
 
     # --- showing ---
 
@@ -198,9 +199,12 @@ class Observer:
         wires: Sequence[Wire] | None = None
         # A list of which more was said than the client has is not what the provider knows.
         if self._folds(held) and (held.has_inside or not asked.is_native):
-            wires = self._folded(held, asked)
+            request = held.context.request(asked.dialect)
+            head = held.context.view.head  # not later: others may edit while the page is written
+            wires = self._folded(held, asked, request)
         else:
             count_large(held)
+            head = held.context.view.head
         sent = None if wires is None else held.encoded.encode(wires, asked.marks)
         held.headers = headers_for(asked.dialect, wires or ())
         if sent is None and held.tools:
@@ -210,15 +214,14 @@ class Observer:
             asked=asked,
             held=held,
             conversation=context.id,
-            head=context.view.head,
+            head=head,
             body=None if sent is None else asked.with_list(sent),
             sent=sent if held.tools else None,
             headers=held.headers,
         )
 
-    def _folded(self, held: Held, asked: Asked) -> Sequence[Wire] | None:
+    def _folded(self, held: Held, asked: Asked, request: Wire) -> Sequence[Wire] | None:
         """The messages of the page; None as long as it is the client's own list."""
-        request = held.context.request(asked.dialect)
         for answer in held.native.answers:
             self._account_compaction(held, asked, answer)
         if self._is_own(held):
@@ -296,7 +299,7 @@ class Observer:
             kept.note(held.context, inside)
             held.inside.add(len(messages), inside)
             said = Unchanging([*messages, *inside.seen])
-            mirrored = held.context.mirror(said, inner=held.inside.inner(said))
+            mirrored = held.mirror(said)
             held.answered = held.context.view.head
             held.is_swapped = held.has_inside = True
             [*_, last] = mirrored.seqs[-1]

@@ -19,7 +19,7 @@ from refold import dialects
 from refold.artifacts.offload import is_own as is_own_tool
 from refold.core.model import Message, ToolCall, ToolResult, View
 from refold.dialects.messages import PageMessage, unmarked
-from refold.edges.proxy.body import MARK, Mark, Wire
+from refold.edges.proxy.body import MARK, Mark, Wire, is_answer
 from refold.edges.proxy.roles import in_place
 
 Seqs = tuple[int, ...]
@@ -27,10 +27,11 @@ Inner = Mapping[int, Sequence[Wire]]  # by its place in the list, what was said 
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 
 
-def is_own(view: View) -> bool:
-    """Whether the page is the client's own list: no edit stands on it, and no result was moved out
-    of it."""
-    return not any(_edited(view))
+def is_own(view: View, places: Sequence[Seqs]) -> bool:
+    """Whether the page is the client's own list: no edit stands on it, none of its messages was
+    taken off, and no result was moved out of it."""
+    there = {slot.seq for slot in view.slots}
+    return not any(_edited(view)) and all(map(there.issuperset, places))
 
 
 def _has_stub(blocks: Sequence[object]) -> bool:
@@ -57,7 +58,9 @@ class Encoded:
         for one in shown:
             found = dict.fromkeys(place_of[seq] for seq in one.seqs if seq in place_of)
             is_whole = tuple(seq for at in found for seq in places[at]) == one.seqs
-            if not found or not is_whole or not edited.isdisjoint(one.seqs):
+            # What the page puts in beside a message has its seq, and is of the other side.
+            is_put_in = any(is_answer(own[at]) != is_answer(one.message) for at in found)
+            if not found or not is_whole or is_put_in or not edited.isdisjoint(one.seqs):
                 is_system = found and all(own[at].get("role") == "system" for at in found)
                 chosen.append({**one.message, "role": "system"} if is_system else one.message)
                 continue
