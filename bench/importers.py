@@ -71,8 +71,9 @@ def decode_all(path: Path) -> int:
 
 
 def walk(path: Path) -> int:
-    found = recognised(path)
-    return sum(1 for _ in found.entries(Lines(path))) if found else 0
+    lines = Lines(path)
+    found = recognised(lines)
+    return sum(1 for _ in found.entries(lines)) if found else 0
 
 
 @contextmanager

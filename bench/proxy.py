@@ -88,13 +88,11 @@ def run(data: Path | None, limit: int = ALL) -> list[Table] | str:
     table.add("CPU of the proxy, ms a call", *cpu, " / ".join(f"{one:.1f}" for one in bound), met)
     money = [f"${one.cost:.2f}, ${one.saved:.2f} saved" for one in (claude, codex)]
     table.add("billed, by the upstream's usage", *money, "", "")
-    table.note(
-        "Lists that fit go up as they came: no proxy can send a smaller share than theirs without "
-        "taking from an agent what it has room for."
-    )
+    table.note("Lists up to 45 % of the window go up as they came.")
     table.note(
         "The goal of the CPU is 5 ms and three decodings of the body, for either agent; what is "
-        "loaded late was loaded before."
+        "loaded late was loaded before. Every call here has a connection of its own; over one that "
+        "is kept, see below."
     )
     cpu_table = proxy_cpu.run(data, limit)
     assert isinstance(cpu_table, Table)

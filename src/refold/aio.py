@@ -26,6 +26,7 @@ from refold.core.budget import Budget
 from refold.core.model import View
 from refold.dialects.streams import awaited
 from refold.engine import opening
+from refold.engine.asked import CALLER
 from refold.engine.context import Context
 from refold.engine.file_versions import FileVersions
 from refold.engine.log_reader import LogReader
@@ -83,6 +84,7 @@ def _threaded_twin(
 async def _run(call: Callable[..., T], args: Sequence[Any], given: Mapping[str, Any]) -> T:
     """Runs the call in a worker thread. An asynchronous stream is read before."""
     loop = asyncio.get_running_loop()
+    CALLER.set(id(asyncio.current_task()))
     positional = [_bridged(loop, await awaited(value)) for value in args]
     named = {name: _bridged(loop, value) for name, value in given.items()}
     return await asyncio.to_thread(call, *positional, **named)
@@ -222,6 +224,8 @@ class AsyncContext(_Async):
         return self._streamed(response)
 
     async def _streamed(self, response: AsyncIterable[Any]) -> AsyncIterator[Any]:
+        CALLER.set(id(asyncio.current_task()))
+        shown = self._wrapped._take_shown()
         chunks: list[Any] = []
         try:
             async for chunk in response:
@@ -229,7 +233,7 @@ class AsyncContext(_Async):
                 yield chunk
         finally:
             if chunks:
-                await self.record(chunks)
+                await self.record(chunks, upto=shown)
 
     @property
     def id(self) -> str:

@@ -88,6 +88,9 @@ class Config(
     target_ratio: float = 0.5
     # Answers that come between two automatic compactions at least, as long as the page fits.
     compact_every: int = 0
+    # Share of all that was said at which a compaction is due as well, from half of the trigger on;
+    # 0: the trigger alone decides.
+    compact_share: float = 0.0
     # Messages at the end of the page that every strategy leaves alone; a gist as far as they leave
     # more than half of its room.
     keep_recent: int = 10
@@ -238,6 +241,8 @@ def _faults(config: Config) -> Iterator[tuple[str, str]]:
     if not 0.05 <= config.target_ratio < 1.0:
         hint = "a target is at least 0.05 and less than 1.0"
         yield f"target_ratio is {config.target_ratio}", hint
+    if not 0 <= config.compact_share <= 1:
+        yield f"compact_share is {config.compact_share}", "a share lies between 0 and 1"
     for name in NUMBERS:
         yield from _number_faults(name, getattr(config, name))
     for name in config.__struct_fields__:

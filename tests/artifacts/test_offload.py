@@ -187,7 +187,7 @@ def test_a_handle_that_is_no_result_has_no_value(store):
     context.append({"role": "user", "content": "hello"})
     answered(context, "a")
     for handle in ("#2", "#2-3"):
-        with pytest.raises(Invalid, match="not what one tool gave"):
+        with pytest.raises(Invalid, match="not the result of one tool"):
             outputs_in(context).value(handle)
 
 

@@ -196,7 +196,7 @@ def test_three_triggers_at_once_are_one_call():
     assert len(writer.requests) == 1
     receipts = [results[0] for _, results in threads]
     reasons = [receipt.reason for receipt in receipts if not receipt.batch]
-    assert reasons == ["another compaction is in flight"] * 2
+    assert reasons == ["another compaction is running"] * 2
 
 
 def test_requests_at_once_wait_for_one_compaction_and_all_get_its_page():
@@ -448,7 +448,7 @@ def test_after_an_undo_automatic_compaction_sleeps_and_says_so():
         n += 1
     context.undo()
     checked(context)
-    assert heard == ["asleep after an undo"]
+    assert heard == ["paused after an undo"]
     assert context.stats().summaries == 0
 
 

@@ -282,7 +282,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "blank": (lambda request: answered("  "), "one signed compaction block"),
     "nothing": (lambda request: None, "one signed compaction block"),
     "an answer": (lambda request: {"content": [text("Done.")]}, "one signed compaction block"),
-    "no caller": (None, "no caller"),
+    "no caller": (None, "nothing calls the provider"),
 }
 
 

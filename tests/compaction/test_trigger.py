@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -145,6 +147,28 @@ def test_a_page_that_fits_is_not_compacted_twice_within_so_many_answers():
 def test_however_long_a_compaction_waits_the_page_fits(every: int, size: int):
     _, largest = compactions(every, size=size, turns=20)
     assert largest <= 20_000
+
+
+def sizes_before_compactions(share: float, turns: int) -> list[int]:
+    """How large the page was when it was compacted, by each compaction."""
+    config = {"reserve_tokens": 0, "target_ratio": 0.3, "compact_share": share}
+    context = opened_in_characters(window=20_000, config=config)
+    notices = heard_by(context)
+    for n in range(turns):
+        context.append({"role": "user", "content": f"question {n} " + "q" * 900})
+        context.request("openai_chat")
+        context.append({"role": "assistant", "content": f"answer {n}"})
+    return [one.tokens for one in notices if one.name == "auto-compacting"]
+
+
+def test_a_page_grows_with_what_was_said_up_to_the_trigger():
+    always_full = sizes_before_compactions(0.0, turns=150)
+    growing = sizes_before_compactions(0.25, turns=150)
+    assert min(always_full) >= 18_000
+    assert 9_000 <= growing[0] < 11_000
+    assert growing[-1] >= 18_000
+    falls = [before - after for before, after in pairwise(growing)]
+    assert max(falls) < 1_000  # the size of a turn
 
 
 def test_messages_in_a_row_are_one_answer():

@@ -181,3 +181,35 @@ def test_a_fork_and_a_memory_that_were_made_of_it_lose_it_too(tmp_path):
         context.fork("f")
     refold.conversations.erase(url, "c", [2, 3])
     assert SECRET.encode() not in bytes_under(tmp_path)
+
+
+def test_what_was_written_twice_is_erased_twice(tmp_path):
+    """An import writes again what stands behind a change; a user restores and says it once more."""
+    with refold.open("c", store=f"sqlite:{tmp_path}/x.db") as context:
+        said(context, "Begin.")
+        said(context, SECRET)
+        context.restore(3)
+        said(context, SECRET)
+        said(context, "yes")
+        said(context, "yes")
+        slots = context.view.slots
+        seqs = [slot.seq for slot in slots if SECRET in str(slot.message)]
+        twins = [slot.seq for slot in slots if "yes" in str(slot.message)]
+    refold.conversations.erase(f"sqlite:{tmp_path}/x.db", "c", [*seqs, twins[0]])
+    assert SECRET.encode() not in bytes_under(tmp_path)
+    with refold.open("c", store=f"sqlite:{tmp_path}/x.db") as context:
+        shown = [slot.seq for slot in context.view.slots if "yes" in str(slot.message)]
+        assert shown == twins[1:]
+
+
+def test_erasing_everything_leaves_what_is_off_the_page_off(tmp_path):
+    with refold.open("c", store="memory:") as context:
+        said(context, "Begin.")
+        said(context, SECRET)
+        context.restore(3)
+        shown = len(context.view.slots)
+        refold.conversations.erase(context._open.store, "c", None)
+        assert SECRET not in str([event.body for event in context._open.store.read("c")])
+        store = context._open.store
+    with refold.open("c", store=store) as context:
+        assert len(context.view.slots) == shown

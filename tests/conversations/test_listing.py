@@ -224,6 +224,7 @@ COMMAND = (
         ([[f"{RULES}\n{PLACE}\nfix the tests"]], "fix the tests"),
         ([["<user_instructions>\nx\n</user_instructions>"], [PLACE], ["go on"]], "go on"),
         ([[COMMAND]], "/review"),
+        ([['<user_input mode="act">go on</user_input>']], "go on"),
         ([[f"{COMMAND}\n<command-args>src/a.py</command-args>"]], "/review src/a.py"),
         ([["<div>what is this</div>"]], "<div>what is this</div>"),
         ([["<a_b> never closed"]], "<a_b> never closed"),

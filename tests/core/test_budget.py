@@ -67,6 +67,25 @@ def test_the_target_leaves_the_fixed_part_alone():
     assert budget.target(10_000) == 50_000
 
 
+@given(share=st.floats(0, 1), said=st.integers(0, 10**9), window=st.integers(1, 10**6))
+def test_a_share_of_what_was_said_moves_the_trigger_between_its_half_and_itself(
+    share: float, said: int, window: int
+) -> None:
+    whole = budget_for(Config(), window=window, output=None)
+    budget = whole.paced(share, said)
+    assert whole.compact_at // 2 <= budget.compact_at <= whole.compact_at
+    assert budget.warn_at <= budget.compact_at
+    if whole.compact_at // 2 <= int(said * share) <= whole.compact_at:
+        assert budget.compact_at == int(said * share)
+    assert (budget.input_max, budget.critical_at) == (whole.input_max, whole.critical_at)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
+def test_a_share_lies_between_nothing_and_everything(share: float) -> None:
+    with pytest.raises(Invalid, match="compact_share"):
+        config_from({"compact_share": share})
+
+
 def test_five_calls_bill_their_sum_and_leave_the_last_as_the_current_size():
     """Y-07, Y-08, trap 1: the sum of all inputs is not the size of the context."""
     bodies = [user()]

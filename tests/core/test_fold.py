@@ -69,7 +69,9 @@ def test_folding_the_same_log_twice_gives_the_same_view(log):
 
 @given(logs)
 def test_folding_event_by_event_gives_what_folding_the_whole_log_gives(log):
-    assert incremental(log).view() == fold(log)
+    state = incremental(log)
+    assert state.view() == fold(log)
+    assert state.said_tokens == folded(log, switches(log)).said_tokens
 
 
 @given(logs, st.lists(st.integers(1, 24), max_size=3))
@@ -78,6 +80,16 @@ def test_reverting_a_batch_restores_every_slot(log, seqs):
     edits = [Replace(batch="new", seq=seq, block=0, text="cut") for seq in seqs]
     edits += [Hide(batch="new", span=Span(1, 5)), Summarize(batch="new", span=Span(2, 9), text="s")]
     assert page(fold(appended(log, *edits, Revert(batch="new")))) == page(fold(log))
+
+
+@given(logs, st.integers(1, 24))
+def test_what_was_said_stays_said_whatever_edits_take_off_the_page(log, seq):
+    before = folded(log, switches(log)).said_tokens
+    cut = appended(log, Replace(batch="b", seq=seq, block=0, text="cut"))
+    hidden = appended(cut, Hide(batch="b", span=Span(1, 24)))
+    assert folded(hidden, switches(hidden)).said_tokens == before
+    back = appended(hidden, Restore(seq=0))
+    assert folded(back, switches(back)).said_tokens == 0
 
 
 @given(logs, st.integers(0, 26), bodies(max_size=5))
@@ -101,6 +113,7 @@ def test_a_bookmark_and_the_tail_give_the_fold(log, at):
     state = bookmark.resumed(mark, {seq: log[seq - 1] for seq in bookmark.needed(mark)})
     whole = all(state.add(event) for event in log[at:])
     assert not whole or state.view() == fold(log)
+    assert not whole or state.said_tokens == folded(log, switches(log)).said_tokens
 
 
 @given(logs)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -423,3 +424,30 @@ def test_a_store_stays_open_for_the_forks_of_a_context_that_is_closed(tmp_path, 
     open_.close()
     with pytest.raises(refold.Invalid):
         store.conversations()
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_an_undo_takes_back_the_newest_compaction_even_one_that_came_meanwhile(times: int):
+    """Another process compacts between the look at the log and the write, once or several times."""
+    store = refold.open_store("memory:")
+    agent = refold.open("work", store=store, model="claude-sonnet-4-5", window=24_000)
+    for number in range(30):
+        agent.append({"role": "user", "content": f"question {number} " + "word " * 80})
+        agent.append({"role": "assistant", "content": f"answer {number} " + "word " * 80})
+    older = agent.compact().batch
+    shell = refold.open("work", store=store)
+    write, newer = store.append, list[str]()
+
+    def slowly(*given: Any, **more: Any) -> None:
+        store.append = write  # type: ignore[method-assign]
+        agent.append({"role": "user", "content": "more " * 900})
+        agent.append({"role": "assistant", "content": "more " * 900})
+        newer.append(agent.compact("hide", preset="lastTwo").batch)
+        if len(newer) < times:
+            store.append = slowly  # type: ignore[method-assign]
+        write(*given, **more)
+
+    store.append = slowly  # type: ignore[method-assign]
+    undone = shell.undo()
+    assert older and all(newer) and len(newer) == times
+    assert undone.batch == newer[-1]

@@ -150,6 +150,18 @@ def test_a_change_in_the_last_two_messages_amends_them(store, kept):
         assert context.mirror(changed).kind == "same"
 
 
+def test_a_change_in_an_answer_of_many_items_amends_it(store):
+    calls = [
+        {"type": "function_call", "call_id": f"c{at}", "name": "read", "arguments": "{}"}
+        for at in range(3)
+    ]
+    with refold.open("c", store=store, model="gpt-5") as context:
+        context.mirror([user("go"), assistant("I look."), *calls])
+        amended = context.mirror([user("go"), assistant("I look"), *calls])
+        assert (amended.kind, amended.conversation) == ("amended", "c")
+        assert context.view.slots[1].message.blocks[0].text == "I look"
+
+
 def test_any_other_difference_forks(store):
     changed = [*talk(2), user("another way"), assistant("fine")]
     with refold.open("c", store=store) as context:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import refold
-from refold.replay.faults import faults_of
+from refold.dialects import DIALECTS, dialect
+from refold.replay.faults import USER_FIRST, faults_of
 from refold.replay.needs import Prompt
 from refold.replay.plot import HEIGHT, plot
 from refold.replay.run import AGENT, ALL, OURS, replay
 from refold.replay.session import NO_RESULT, SUMMARY, messages_of
+from refold.replay.words import faults_words
+from refold.stores import open_store
 
 
 def told(at: int) -> dict[str, Any]:
@@ -118,3 +122,83 @@ def test_a_plot_is_as_wide_as_it_may_be(count: int, width: int, is_utf8: bool):
     assert lines == [] if count == 1 else len(lines) in (HEIGHT + 1, HEIGHT + 2)
     assert all(len(line) <= width + 11 for line in lines)
     assert is_utf8 or all(line.isascii() for line in lines)
+
+
+# --- faults ---
+
+
+@pytest.mark.parametrize("model", ["claude-sonnet-4-5", "gemini-2.5-pro", "gpt-5", "", "nosuch"])
+def test_a_fault_is_a_request_and_only_where_the_provider_refuses_it(model: str):
+    """Eight answers come before the user: each request has one fault, not eight, and none where
+    the provider does not mind."""
+    said = [{"role": "assistant", "content": f"Welcome, part {part}."} for part in range(8)]
+    played = replay([*said, *turns(12)], 100_000, model)
+    cut, is_refused = played.outcome("window, cut to half"), model.startswith(("claude", "gemini"))
+    assert cut.faults == ({"assistant before user": 11} if is_refused else {})
+    assert played.outcome("sliding window").faulty == (11 if is_refused else 0)
+    assert played.outcome(OURS).faulty == 0
+
+
+def test_a_request_with_several_faults_counts_once():
+    long = {"role": "user", "content": "x " * 9_000}
+    early = {"role": "assistant", "content": "Welcome."}
+    window = replay([early, *turns(3), long, *turns(5)[1:]], 3_000, "claude-sonnet-4-5")
+    for outcome in window.outcomes:
+        if outcome.faulty is not None:
+            assert max(outcome.faults.values(), default=0) <= outcome.faulty <= len(outcome.turns)
+    sliding = window.outcome("sliding window")
+    assert len(sliding.faults) > 1 and sum(sliding.faults.values()) > sliding.faulty
+
+
+GREETED: dict[str, dict[str, Any]] = {
+    "anthropic": {
+        "model": "claude-sonnet-4-5",
+        "max_tokens": 10,
+        "messages": [{"role": "assistant", "content": "Hi"}, {"role": "user", "content": "Hi"}],
+    },
+    "gemini": {
+        "contents": [
+            {"role": "model", "parts": [{"text": "Hi"}]},
+            {"role": "user", "parts": [{"text": "Hi"}]},
+        ]
+    },
+    "openai_responses": {
+        "model": "gpt-5",
+        "input": [{"role": "assistant", "content": "Hi"}, {"role": "user", "content": "Hi"}],
+    },
+}
+
+
+# openai_chat's check is stricter than OpenAI, because hosts of many other models speak it.
+@pytest.mark.parametrize("name", sorted({*DIALECTS} - {"openai_chat"}))
+def test_who_must_speak_first_is_what_the_dialect_checks(name: str):
+    assert bool(dialect(name).check(GREETED[name])) == (name in USER_FIRST)
+
+
+def test_what_was_erased_keeps_its_place():
+    store = open_store("memory:")
+    context = refold.open("erased", store=store, model="claude-sonnet-4-5")
+    [asked] = context.append({"role": "user", "content": "My name is Ada."})
+    call = {"id": "c", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+    [called] = context.append({"role": "assistant", "content": None, "tool_calls": [call]})
+    context.append({"role": "tool", "tool_call_id": "c", "content": "a.py"})
+    context.append({"role": "assistant", "content": "There is one file."})
+    refold.conversations.erase(store, "erased", [asked.seq, called.seq])
+    messages = messages_of(refold.open("erased", store=store))
+    assert [message["role"] for message in messages] == ["user", "assistant", "tool", "assistant"]
+    assert messages[0]["content"] == "[erased]" and "Ada" not in str(messages)
+    assert messages[1]["tool_calls"] == [{"id": "c", "name": "erased", "arguments": {}}]
+    assert {one.faulty for one in replay(messages, 4_000, "claude-sonnet-4-5").outcomes} == {
+        0,
+        None,
+    }
+
+
+def test_who_need_not_fit_the_window_has_no_count_of_faults():
+    said = turns(20)
+    summary = {"role": "user", "content": "It reads files.", SUMMARY: True}
+    for messages, free in ((said, {ALL}), ([*said[:21], summary, *said[21:]], {ALL, AGENT})):
+        outcomes = replay(messages, 1_000).outcomes
+        assert {one.policy for one in outcomes if one.faulty is None} == free
+        assert all(not one.faults for one in outcomes if one.policy in free)
+        assert all(f'"{policy}"' in faults_words(outcomes) for policy in free)

@@ -65,6 +65,7 @@ def test_every_setting_can_stand_in_the_environment(name: str, tmp_path: Path) -
     }
     texts = {
         "exclude_tools": "[]",
+        "compact_share": "0.4",
         "memory_threshold": "0.4",
         "auto": "false",
         "writer_checks": "true",

@@ -181,9 +181,9 @@ def test_no_window_takes_what_the_agent_is_in_the_middle_of() -> None:
 @pytest.mark.parametrize(
     ("strategy", "settings", "missing"),
     [
-        ("relevance", {"task": "x"}, "relevance without a size"),
-        ("relevance", {"max_tokens": 9}, "relevance without a task"),
-        ("window", {"by": "tokens"}, "a window by tokens without a size"),
+        ("relevance", {"task": "x"}, "relevance needs a size"),
+        ("relevance", {"max_tokens": 9}, "relevance needs a task"),
+        ("window", {"by": "tokens"}, "a window by tokens needs a size"),
     ],
 )
 @pytest.mark.parametrize("words", [0, 5, 5_000])

@@ -480,7 +480,7 @@ def test_nothing_to_do_means_no_call():
     talked(context, 35, start=10)
     assert context.compact("summarize").batch
     reason = context.compact("summarize").reason
-    assert reason.startswith("compacted recently: ") and reason.endswith("as by keep=5")
+    assert reason.startswith("compacted recently: ") and reason.endswith("such as keep=5")
     assert len(writer.requests) == 1
 
 

@@ -120,7 +120,9 @@ class Artifacts:
         match [slot.message for slot in slots]:
             case [Message(blocks=[ToolResult(artifact=id)]) as message]:
                 return self._result_value(message, id)
-        raise Invalid(f"{found.handle} is not what one tool gave", hint="unfold gives any message")
+        raise Invalid(
+            f"{found.handle} is not the result of one tool", hint="unfold gives any message"
+        )
 
     def _result_value(self, message: Message, id: str) -> Any:
         about = message.metadata

@@ -99,7 +99,7 @@ def _checked_artifact(**fields: object) -> Artifact:
         return decoding.convert({"id": "", "digest": "", **fields}, Artifact)
     except msgspec.ValidationError as error:
         raise Invalid(
-            f"this cannot be an artifact: {error}", hint="types: " + ", ".join(TYPES)
+            f"this cannot be kept as an artifact: {error}", hint="types: " + ", ".join(TYPES)
         ) from error
 
 

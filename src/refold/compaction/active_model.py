@@ -17,7 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from refold import dialects
-from refold.compaction.limits import factor, limits
+from refold.compaction.limits import factor, limits, paced
 from refold.compaction.trigger import Moment
 from refold.core.budget import Budget, current_tokens
 from refold.core.model import Lesson, Message, Meta, Native, Usage, View
@@ -201,7 +201,7 @@ class ActiveModel:
         factor = self._factor()
         if factor != self._budget.factor:
             self._budget = replace(self._budget, factor=factor)
-        return self._budget
+        return paced(self._budget, self._log.config, self._log.sums)
 
     @property
     def current(self) -> int:
@@ -274,7 +274,7 @@ class ActiveModel:
         if not is_plausible(usage, counted):
             reason = f"{usage.input:,} input tokens were reported for a page of about {counted:,}"
             if usage.input > counted:
-                reason += "; give refold the system prompt and tools that you send beside it"
+                reason += "; give refold the system prompt and tools that you send with it"
             notice = Notice(name="usage-ignored", tokens=usage.input, reason=reason)
             self._log.notices.add_once("usage-ignored", notice)
         return replace(usage, upto=upto, replied=replied, cost=cost, counted=counted)

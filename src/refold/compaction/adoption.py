@@ -59,5 +59,7 @@ def _covered(state: Fold, span: Span) -> list[Slot]:
     if (first, last) != (inside[0], inside[-1] + 1):
         whole = f"({slots[first].seq}, {slots[last - 1].last})"
         hint = f"a call and its result go together: give the span {whole}"
-        raise Invalid(f"#{span.first} to #{span.last} parts a tool call from its result", hint=hint)
+        raise Invalid(
+            f"#{span.first} to #{span.last} separates a tool call from its result", hint=hint
+        )
     return slots[first:last]

@@ -42,9 +42,9 @@ from refold.writer.asker import Asker, Outcome, Question, Writer
 
 PLAN_TRIES_MAX = 3
 UNREACHABLE = "system, tools, pins and the latest request alone are over the trigger"
-IN_FLIGHT = "another compaction is in flight"
+IN_FLIGHT = "another compaction is running"
 RECENTLY = "compacted recently, and nothing came since; name a target or a strategy to go on"
-EDITED = "the page was edited by another writer meanwhile; try again"
+EDITED = "another writer has edited the page; try again"
 
 
 class Compactor:
@@ -84,7 +84,7 @@ class Compactor:
             return self._draw_up(job).plan
 
     def compact(self, job: Job) -> Receipt:
-        """Applies a plan as one batch. While another compaction is in flight, that one is waited
+        """Applies a plan as one batch. While another compaction is running, that one is waited
         for instead."""
         with self._single.claim(self._config.writer_wait_s) as claim:
             if claim == "first":

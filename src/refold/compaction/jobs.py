@@ -83,8 +83,8 @@ class Jobs:
 
     def _check_instructions(self, instructions: str) -> None:
         if instructions and not self._has_writer():
-            hint = "give a writer: where the conversation is opened, or by --writer"
-            raise Invalid("instructions are for a writer, and there is none", hint=hint)
+            hint = "give a writer where the conversation is opened, or with --writer"
+            raise Invalid("instructions are for a writer, but there is none", hint=hint)
 
     def _latest_request(self) -> str:
         state = self._log.state

@@ -42,7 +42,15 @@ def budget_of(state: Fold, config: Config, info: Model) -> Budget:
     window = (state.meta.windows or {}).get(info.name)
     lesson = state.lessons.get(info.name)
     found = limits(config, info, window, lesson)
-    return replace(found, factor=factor(state, info, lesson))
+    return paced(replace(found, factor=factor(state, info, lesson)), config, state)
+
+
+def paced(budget: Budget, config: Config, state: Fold) -> Budget:
+    """The budget for as much as was said so far: of a short conversation, a small page has
+    everything that is needed, and costs less at every call."""
+    if not config.compact_share:
+        return budget
+    return budget.paced(config.compact_share, round(state.said_tokens * budget.factor))
 
 
 def _with_room(config: Config, limit: int) -> Config:

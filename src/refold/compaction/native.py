@@ -36,8 +36,8 @@ from refold.writer.accept import Rejected
 from refold.writer.asker import timed
 
 REST_S = 300.0  # a provider that failed is not asked automatically for so long
-EDITED = "the page was edited by another writer meanwhile"
-NO_CALLER = "no caller of the provider was given: native= where the conversation is opened"
+EDITED = "another writer has edited the page"
+NO_CALLER = "nothing calls the provider: pass native= where the conversation is opened"
 
 
 class NativeRequest(Struct, frozen=True, kw_only=True):
@@ -154,9 +154,9 @@ class Provider:
         """What the caller is asked for a plan of one summary. Rejected where there is none."""
         plan = drawn.plan
         if not plan.proposals:
-            raise Rejected(plan.reason or "no cut of the page is legal for the provider")
+            raise Rejected(plan.reason or "the provider would accept no cut of the page")
         if plan.tokens_after >= job.budget.input_max:
-            raise Rejected("what would stay is too large by itself")
+            raise Rejected("what would stay is too large on its own")
         span, dialect = _draft(plan).span, self._dialect
         usual = self._model.request(dialect, drawn.before)
         prefix = _upto(self._model.page(dialect), drawn.before, span.last)
@@ -227,7 +227,7 @@ def _with_written(plan: Plan, request: NativeRequest, written: Written, job: Job
     secret: it cannot be taken out of what must go back unaltered."""
     draft = _draft(plan)
     if job.redact(written.text) != written.text:
-        raise Rejected("what the provider wrote holds what looks like a secret")
+        raise Rejected("what the provider wrote contains what looks like a secret")
     native = Native(dialect=request.dialect, model=request.model, messages=written.messages)
     text = text_tokens(job.count, summary_text(draft))
     tokens = max(_tokens(native, written, job.count), text)

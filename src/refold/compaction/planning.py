@@ -291,7 +291,7 @@ def _why_no_summary(before: View, job: Job) -> str:
     why = "compacted recently" if summarized else "not enough messages"
     found = f"{why}: before the last {number(keep, 'message')} there is too little to summarize"
     fewer = min(keep, len(before.slots)) // 2
-    return f"{found}; let fewer stay, as by keep={fewer}" if fewer else found
+    return f"{found}; keep fewer, such as keep={fewer}" if fewer else found
 
 
 def why_missed(before: View, after: View, target: int, job: Job) -> str:

@@ -40,7 +40,7 @@ Due = Literal["no", "yes", "room", "undone", "recent", "off"]
 Kind = Literal["none", "prune", "compact", "make-room"]
 # Why nothing is done although the page is full.
 REASONS: dict[Due, str] = {
-    "undone": "asleep after an undo",
+    "undone": "paused after an undo",
     "recent": "compacted recently",
     "off": "automatic compaction is off",
 }

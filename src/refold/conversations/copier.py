@@ -236,7 +236,7 @@ class _Copier:
         fault = self._fault(here, there, before)
         if fault:
             raise Corrupt(
-                f"{self.target.url}: {id} was not copied right: {fault}",
+                f"{self.target.url}: {id} was not copied correctly: {fault}",
                 hint="verify both stores: refold verify --store URL",
             )
 

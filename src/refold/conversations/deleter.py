@@ -216,4 +216,4 @@ def _forget(store: Store, ids: Sequence[str]) -> list[str]:
 
 
 def _behind(reasons: Iterable[str]) -> list[str]:
-    return [f"the index still knows them until it can be written: {reason}" for reason in reasons]
+    return [f"the index lists them until it can be written: {reason}" for reason in reasons]

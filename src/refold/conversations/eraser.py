@@ -1,10 +1,11 @@
 """What was said is erased for good: bodies go, envelopes stay, and so does the shape of the page.
 
 An erase event says so first, then the body goes, here and, by the next sync, wherever the log is.
-What was made of the words goes with them: summaries and shortened forms that cover them, here and
-in forks; memories taken from them; the content of an artifact that nobody else names; their place
-in the index. A device that has erased what another one asked for says so by a note. Neighbours:
-`deleter` removes whole conversations from one store, `Store.erase` empties one event.
+What was made of the words goes with them: copies that are off the page; summaries and shortened
+forms that cover them, here and in forks; memories taken from them; the content of an artifact that
+nobody else names; their place in the index. A device that has erased what another one asked for
+says so by a note. Neighbours: `deleter` removes whole conversations from one store, `Store.erase`
+empties one event.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ from refold.core.model import (
     Summarize,
     ToolResult,
 )
+from refold.core.switches import switches
 from refold.errors import Corrupt, NotFound
 from refold.log.draft import Draft
+from refold.log.front import mark_of
 from refold.log.log import Log, now_ms
 from refold.log.reading import conversations, events_of, is_memory
 from refold.search import fronts
@@ -40,6 +43,7 @@ from refold.stores import erase_events
 from refold.stores.protocol import Store
 
 BY = "eraser"
+WORDLESS = ("erase", "revert", "restore", "pin")  # they name other events, and keep them off
 
 
 class Erased(Struct, frozen=True, kw_only=True):
@@ -118,12 +122,27 @@ def erased(store: Store, id: str) -> Erased:
 
 def _chosen(about: Conversation, events: dict[int, Event], seqs: Sequence[int] | None) -> list[int]:
     if seqs is None:
-        return [seq for seq, event in events.items() if event.kind != "erase" and not event.erased]
+        return [seq for seq, one in events.items() if one.kind not in WORDLESS and not one.erased]
     for seq in seqs:
         if seq not in events:
             said = f"{about.id!r} has no event {seq}"
             raise NotFound(said, hint=f"its events are 1 to {about.head}")
-    return [seq for seq in dict.fromkeys(seqs) if not events[seq].erased]
+    chosen = [seq for seq in dict.fromkeys(seqs) if not events[seq].erased]
+    return [*chosen, *_copies(events, chosen)]
+
+
+def _copies(events: dict[int, Event], chosen: Sequence[int]) -> list[int]:
+    """The messages that were taken off the page and say what the chosen ones say: a session that
+    an import follows may have been written again from some place on."""
+    said = {words for seq in chosen if (words := _words(events[seq])) is not None}
+    off = switches(events.values()).off if said else ()
+    return [seq for seq in sorted(off) if seq not in chosen and _words(events[seq]) in said]
+
+
+def _words(event: Event) -> bytes | None:
+    """What a message says, under whatever key; None for what is no message, or erased."""
+    body = _body(event) if event.kind == "message" else None
+    return mark_of(body) if isinstance(body, Message) else None
 
 
 def _with_artifacts(events: dict[int, Event], chosen: Sequence[int]) -> list[Event]:

@@ -277,7 +277,7 @@ def _free_id(store: Store, wanted: str, newest: Event, *, fixed: bool) -> str:
         except NotFound:
             return id
         if fixed:
-            there = f"there is a conversation {id!r} already"
+            there = f"the conversation {id!r} exists already"
             raise Conflict(there, head=taken.head, hint="choose another id")
         _check_not_same(store, taken, newest)
     tried = f"{wanted!r} and {IDS_TRIED_MAX} numbered ids are taken"
@@ -295,5 +295,5 @@ def _check_not_same(store: Store, taken: Conversation, newest: Event) -> None:
     """Conflict if a conversation begins with the very log that is to be written."""
     if taken.head < newest.seq or chain_at(store, taken, newest.seq) != newest.chain:
         return
-    same = f"{taken.id!r} holds this log already; nothing was written"
+    same = f"{taken.id!r} already holds this log; nothing was written"
     raise Conflict(same, head=taken.head, hint="--id NEW makes a second copy")

@@ -241,7 +241,7 @@ class LogCheck:
     def _artifact_fault(self, artifact: Artifact) -> str:
         fault = self.contents.fault(artifact)
         if not fault and codec.artifact_id(artifact.digest) != artifact.id:
-            return "its id does not follow from its digest"
+            return "its id does not match its digest"
         return fault
 
     # --- the whole log ---
@@ -257,7 +257,7 @@ class LogCheck:
         which another one does, such as that of which this one was forked later."""
         silent = {seq: id for seq, id in self._erased.items() if seq not in self._asked}
         others = asked() if silent else frozenset()
-        what = "its body is gone, and no device asked for that"
+        what = "its body is gone, although no device asked for that"
         return [self._problem("log", what, seq) for seq, id in silent.items() if id not in others]
 
     def _list_problems(self) -> Iterator[Problem]:

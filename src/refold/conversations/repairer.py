@@ -91,7 +91,7 @@ class _Damage(Struct, kw_only=True):
             if not _is_readable(event):
                 yield f"event {event.seq}: its body does not match its digest"
             elif not _is_free(event):
-                yield f"event {event.seq}: a {event.kind} speaks of places that are no more"
+                yield f"event {event.seq}: a {event.kind} names places that no longer exist"
 
 
 def repair(store: Store, conversation: str) -> Repaired:

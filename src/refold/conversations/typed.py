@@ -14,11 +14,13 @@ import re
 _OPENING = re.compile(r"\s*<([A-Za-z]+[-_][\w-]*|INSTRUCTIONS)>")
 _RULES = re.compile(r"\s*# AGENTS\.md instructions[^\n]*\n")
 _COMMAND = ("command-name", "command-args")
+_INPUT = re.compile(r"</?user_input[^<>]{0,100}>")  # what Cline puts around what was typed
 
 
 def typed(text: str) -> str:
     """The words of a text that a person typed; nothing if there are none."""
     command: dict[str, str] = {}
+    text = _INPUT.sub("", text)
     at = 0
     while (found := _element(text, at)) is not None:
         name, inner, at = found

@@ -110,7 +110,7 @@ class _StoreWalk:
         self.remarks += log.remarks()
         self.problems += problems[:PROBLEMS_MAX]
         if len(problems) > PROBLEMS_MAX:
-            self.note("log", "there is more; the walk ended here", id)
+            self.note("log", "there is more; the check ended here", id)
         else:
             self._check_derived(about, kept)
 
@@ -209,5 +209,5 @@ def _refusals(view: View, name: str) -> list[str]:
         rendered = Page(spoken, bound=False).render(view)
         refused = [] if rendered.is_empty else spoken.check(rendered.request)
     except (RefoldError, *_ODD) as error:
-        return [f"the page has no form in {name}: {failure(error)}"]
+        return [f"the page cannot be rendered for {name}: {failure(error)}"]
     return [f"{name} would refuse the page: {fault}" for fault in refused]

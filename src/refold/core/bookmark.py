@@ -35,7 +35,7 @@ from refold.core.model import (
 from refold.core.shortened import edited, skeleton, standin
 from refold.core.summary import summary_text
 
-VERSION = 6
+VERSION = 7
 DIGEST_BYTES = 16
 
 
@@ -65,6 +65,7 @@ class Bookmark(msgspec.Struct, array_like=True, kw_only=True):
     reached_at: int
     times: tuple[int, int, int]
     wishes: tuple[int, int]
+    said_tokens: int
 
 
 _DECODER = decoding.packed_decoder(Bookmark)
@@ -99,6 +100,7 @@ def kept(state: Fold) -> bytes:
             reached_at=state.reached_at,
             times=(state.first_at_ms, state.updated_ms, state.called_ms),
             wishes=(state.wish, state.wish_before),
+            said_tokens=state.said_tokens,
         )
     )
     return digest_of(b"", data) + data
@@ -161,6 +163,7 @@ def resumed(mark: Bookmark, events: Mapping[int, Event]) -> Fold:
     state.reached_at = mark.reached_at
     state.first_at_ms, state.updated_ms, state.called_ms = mark.times
     state.wish, state.wish_before = mark.wishes
+    state.said_tokens = mark.said_tokens
     return state
 
 

@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.config import Config
 from refold.core.fold import Fold
@@ -51,6 +52,13 @@ class Budget(Struct, frozen=True, kw_only=True):
     def target(self, fixed: int) -> int:
         """Where a compaction aims, given the part that no compaction can touch."""
         return fixed + int(max(0, self.compact_at - fixed) * self.target_ratio)
+
+    def paced(self, share: float, said: int) -> Budget:
+        """The same for a page that is compacted once it has this share of all that was said: at
+        the trigger at the latest, and not before half of it."""
+        compact_at = max(self.compact_at // 2, min(self.compact_at, int(said * share)))
+        warn_at = self.warn_at * compact_at // max(1, self.compact_at)
+        return replace(self, compact_at=compact_at, warn_at=warn_at)
 
     def percent(self, current: int) -> float:
         """The share of the window in tenths of a percent, cut: a page is full only at 100."""

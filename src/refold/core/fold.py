@@ -91,6 +91,7 @@ class Fold:
         # Of messages that are replaced more than once in the log.
         self.originals: dict[int, Message] = {}
         self.slot_tokens = 0
+        self.said_tokens = 0  # of every message, whatever edits took off the page
         self.system_seq = self.tools_seq = 0
         # What was said, by the seq of the event that says it; the last used comes last.
         self.systems: dict[int, Any] = {}
@@ -232,6 +233,7 @@ class Fold:
     def _show(self, event: Event, message: Message) -> None:
         self.slots.append(Slot(event.seq, event.seq, message, event.tokens))
         self.slot_tokens += event.tokens
+        self.said_tokens += event.tokens
         self.counts[message.role] = self.counts.get(message.role, 0) + 1
         if (
             message.role == "user"

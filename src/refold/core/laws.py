@@ -321,16 +321,17 @@ def thinking_from(view: View, *, bound: bool, native: bool = False) -> int:
     return next((slot.seq for slot in earlier if is_request(slot)), 0)
 
 
-def without_thinking(slots: Sequence[Slot], until: int) -> Sequence[Slot]:
-    """The slots without what was thought before `until`."""
-    early = {slot.seq for slot in slots if _thought_before(slot, until)}
+def without_thinking(slots: Sequence[Slot], until: int, *, bound: bool = False) -> Sequence[Slot]:
+    """The slots without what was thought before `until`, and, where thinking is bound, under a
+    page that is not there."""
+    early = {slot.seq for slot in slots if _thought_before(slot, until, bound=bound)}
     return [_thoughtless(slot) if slot.seq in early else slot for slot in slots] if early else slots
 
 
-def _thought_before(slot: Slot, until: int) -> bool:
+def _thought_before(slot: Slot, until: int, *, bound: bool) -> bool:
     """Whether a slot has thinking from before; what came late was thought under its request."""
-    upto = slot.message.metadata.get(UPTO)
-    is_before = slot.seq < until or (isinstance(upto, int) and upto < until)
+    upto = slot.message.metadata.get(UPTO) if bound else None
+    is_before = slot.seq < until or (isinstance(upto, int) and upto < max(until, 1))
     return is_before and any(isinstance(block, Thinking) for block in slot.message.blocks)
 
 

@@ -155,7 +155,9 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
     key: str = ""
 
 
-UPTO = "$upto"  # in the metadata of thinking that came late: the head that its request showed
+# In the metadata of thinking that came late: the head that its request showed; 0 if others spoke
+# before it came.
+UPTO = "$upto"
 MEMORIES = "$memories"  # in the metadata of a message that shows memories: the ids of the entries
 
 

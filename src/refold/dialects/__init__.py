@@ -70,7 +70,7 @@ def dialect_of(message: Mapping[str, Any], preferred: str | None = None) -> str 
     """The dialect that a message or response is written in; the preferred one where it could be
     any."""
     for name in _in_order(preferred):
-        asked = dialect(name)
+        asked = _loaded.get(name) or dialect(name)
         if asked.speaks(message) or asked.is_response(message):
             return name
     return preferred

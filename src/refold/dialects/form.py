@@ -37,6 +37,7 @@ from refold.dialects.outside import refused
 from refold.dialects.wire import MISSING, Path, Same, at, copied, data_url, is_gone, text_within
 
 HOLE = "$"
+_NESTED = (dict, list)
 T = TypeVar("T")
 
 # Blocks, each with the path at which it stands in its message.
@@ -136,6 +137,14 @@ _PLACES: dict[type, tuple[tuple[Path, str], ...]] = {
     Opaque: (),
 }  # fmt: skip
 
+# The same by the key that the part must have: most are not there.
+_PLACES_BY_KEY = {
+    kind: [
+        (key, [place for place in places if place[0][0] == key])
+        for key in dict.fromkeys(path[0] for path, _ in places)
+    ]
+    for kind, places in _PLACES.items()
+}
 _GONE: Any = object()
 
 
@@ -177,8 +186,10 @@ class Carving(Struct, frozen=True):
 def _holes_in(value: Any, block: Block, carving: Carving) -> Holes:
     holes: Holes = {
         path: name
-        for path, name in _PLACES[type(block)]
-        if path[0] in value and carving.holds(value, path, block, name)
+        for key, places in _PLACES_BY_KEY[type(block)]
+        if key in value
+        for path, name in places
+        if carving.holds(value, path, block, name)
     }
     if isinstance(block, ToolResult):
         holes |= _result_holes(value, block, carving)
@@ -192,7 +203,7 @@ def _result_holes(value: dict[str, Any], result: ToolResult, carving: Carving) -
     if isinstance(content, list):
         holes["content",] = ["content", carving.references(content, result.content)]
     for answer in _ANSWERED:
-        listed = at(value, (answer, "parts"))
+        listed = at(value, (answer, "parts")) if answer in value else None
         if isinstance(listed, list):
             references = carving.references(listed, beside_text(result))
             holes[answer, "parts"] = ["beside", references]
@@ -207,7 +218,12 @@ def carve(value: Any, holes: Mapping[Path, Any], path: Path = ()) -> Any:
     if type(value) is dict:
         if _is_hole(value):
             return {HOLE: value}
-        return {key: carve(item, holes, (*path, key)) for key, item in value.items()}
+        return {
+            key: carve(item, holes, place)
+            if (place := (*path, key)) in holes or type(item) in _NESTED
+            else item
+            for key, item in value.items()
+        }
     if type(value) is list:
         return [carve(item, holes, (*path, index)) for index, item in enumerate(value)]
     return value

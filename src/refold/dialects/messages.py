@@ -49,13 +49,15 @@ class PageMessages:
         self._dialect, self._settle, self._takes = dialect, settle, takes
         self._groups: dict[tuple[int, ...], _Group] = {}  # of the last page, by their seqs
 
-    def of(self, slots: Sequence[Slot], thinking_from: int = 0) -> list[PageMessage]:
+    def of(
+        self, slots: Sequence[Slot], thinking_from: int = 0, *, bound: bool = False
+    ) -> list[PageMessage]:
         """The slots in the dialect's format."""
         ordered = slots
         if self._settle:
             lawful = without_opening(settled(slots)[0], self._dialect.name)
             ordered = [slot for slot in lawful if not is_silent(slot.message)]
-        ordered = without_thinking(ordered, thinking_from)
+        ordered = without_thinking(ordered, thinking_from, bound=bound)
         shown: dict[tuple[int, ...], _Group] = {}
         messages: list[PageMessage] = []
         for span in groups(ordered):

@@ -43,7 +43,7 @@ def plain(value: Any, depth: int = 1) -> Any:
 
 def _plain_items(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
     items: dict[str, Any] = {}
-    for key, item in _entries(value):
+    for key, item in value.items() if type(value) is dict else _entries(value):
         if type(key) is not str and not isinstance(key, str):
             raise Invalid(f"the key {shown(key)} is not text", hint="JSON objects have text keys")
         kind = type(item)
@@ -53,9 +53,7 @@ def _plain_items(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
 
 
 def _entries(value: Mapping[Any, Any]) -> Iterable[tuple[Any, Any]]:
-    """The entries of an object. One of somebody else's class may raise anything."""
-    if type(value) is dict:
-        return value.items()
+    """The entries of an object of somebody else's class, which may raise anything."""
     try:
         return list(value.items())
     except Exception as error:
@@ -237,7 +235,9 @@ def refuse_langchain(wire: Mapping[str, Any]) -> None:
         return
     if kind.removesuffix("MessageChunk").lower() in _LANGCHAIN:
         hint = "give langchain_core.messages.convert_to_openai_messages(message)"
-        raise Invalid(f"a LangChain message of type {kind!r} is no provider's message", hint=hint)
+        raise Invalid(
+            f"a LangChain message of type {kind!r} is not a provider's message", hint=hint
+        )
 
 
 def not_a_message(value: Any) -> Invalid:
@@ -262,19 +262,21 @@ def marks_in(wire: Any) -> list[list[Any]]:
     """The cache marks of a message, each with the place of its block; one inside a result counts
     for the result."""
     parts = wire.get("content") if isinstance(wire, dict) else None
-    if type(parts) is not list:
-        return []
-    found = ((index, _mark_on(part)) for index, part in enumerate(parts))
-    return [[index, mark] for index, mark in found if mark is not None]
+    marks: list[list[Any]] = []
+    for index, part in enumerate(parts if type(parts) is list else ()):
+        mark = _mark_on(part) if type(part) is dict else None
+        if mark is not None:
+            marks.append([index, mark])
+    return marks
 
 
-def _mark_on(part: Any) -> dict[str, Any] | None:
-    if type(part) is not dict:
-        return None
+def _mark_on(part: dict[str, Any]) -> dict[str, Any] | None:
     inner = part.get("content")
-    within = [*inner, part] if type(inner) is list else [part]
-    marks = (one.get(MARKS[0]) for one in reversed(within) if type(one) is dict)
-    return next((mark for mark in marks if type(mark) is dict), None)
+    for one in (part, *reversed(inner)) if type(inner) is list else (part,):
+        mark = one.get(MARKS[0]) if type(one) is dict else None
+        if type(mark) is dict:
+            return mark
+    return None
 
 
 def without_marks(fields: Mapping[str, Any]) -> dict[str, Any]:

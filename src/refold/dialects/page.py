@@ -155,7 +155,7 @@ class Page:
             ordered = without_opening(settled_slots, self.dialect.name)
             if ordered is not settled_slots:
                 repairs = repairs[:-1]  # the opening is put in last
-        ordered = without_thinking(ordered, self.thinking_from)
+        ordered = without_thinking(ordered, self.thinking_from, bound=self.bound)
         spoken = [
             self._unmarked(message)
             for slot in ordered

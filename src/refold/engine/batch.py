@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from refold.artifacts.intake import author
 from refold.core.laws import CONTINUES
 from refold.core.model import Event, Message, Note, Revert, Usage
 from refold.engine.context import Context
@@ -22,7 +23,7 @@ from refold.log.draft import Draft, Run
 from refold.log.keys import Stamp
 from refold.stores.protocol import Overtaken
 from refold.tokens.billed import beyond
-from refold.tokens.counter import count_message
+from refold.tokens.counter import Counter
 
 HELD_BYTES_MAX = 16 << 20  # of what was written, until the page is let go
 
@@ -34,6 +35,7 @@ class Batch:
         self._log, self._model = context._open, context._model
         self._recorder = context._recorder
         self._held = 0
+        self.written = 0  # events
         self._is_single = bool(context.config.checkpoint_every)
         self._forget()
 
@@ -54,9 +56,9 @@ class Batch:
         return self._log.known.metadata or {}
 
     @property
-    def counter(self) -> str:
+    def counter(self) -> Counter:
         """Who counts tokens now."""
-        return self._log.counter.name
+        return self._log.counter
 
     @property
     def is_full(self) -> bool:
@@ -74,13 +76,17 @@ class Batch:
         self._take(drafts, self._ahead[before:])
         return bool(drafts)
 
-    def count(self, message: Any) -> int:
-        """The tokens of the first message that a message in any shape is parsed into."""
+    def stand_in(self, message: Message, tokens: int, counter: str, at_ms: int) -> None:
+        """Takes a message that stands for another, with the size that one had and its time."""
+        draft = Draft(body=message, by=author(message), tokens=tokens, counter=counter, at_ms=at_ms)
+        self._take([draft], [message])
+
+    def parsed(self, message: Any) -> list[Message]:
+        """The messages that one in any shape would be taken as; none if it is none."""
         try:
-            parsed = self._recorder.parse(message, self._ahead)
+            return self._recorder.parse(message, self._ahead)
         except Invalid:
-            return 0
-        return count_message(parsed[0], self._log.counter) if parsed else 0
+            return []
 
     @property
     def whole_tokens_max(self) -> int:
@@ -135,6 +141,7 @@ class Batch:
         if not events:
             said = f"{self._log.id}: somebody else wrote to it meanwhile"
             raise Overtaken(said, hint="begin again")
+        self.written += len(events)
         self._held += self._run.size_bytes
         if self._held > HELD_BYTES_MAX:
             self._log.log.let_go()

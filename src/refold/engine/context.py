@@ -102,8 +102,9 @@ class Context:
         self._model = ActiveModel(self._open)
         self._compactor = Compactor(self._open, self._model, writer, native)
         self._intake = Intake(self._open)
-        self._recorder = Recorder(self._open, self._model, self._intake)
         self._pages = Pages(self._open, self._model, self._compactor)
+        self._asked = self._pages.asked
+        self._recorder = Recorder(self._open, self._model, self._intake, self._asked)
         self._search = ConversationSearch(self._open, embedder)
         self._extraction = Extraction(self._open, lambda: self.memory, self._compactor.asker)
         self._memories = ShownMemories(self._open, self._model, self._intake, lambda: self.memory)
@@ -250,9 +251,9 @@ class Context:
             hint = f"the log goes from 0 to {self._open.state.head}"
             raise Invalid(f"upto is {shown}, which is no place in the log", hint=hint)
         if response is None and usage is not None:
-            known = self._pages.waiting if shown is None else shown
+            known = self._asked.waiting if shown is None else shown
             return self._recorder.record_usage(usage, shown=known, at_ms=at_ms)
-        shown = self._pages.take_shown() if shown is None else shown
+        shown = self._take_shown() if shown is None else shown
         return self._recorder.record(response, shown=shown, usage=usage, at_ms=at_ms)
 
     @checked
@@ -282,15 +283,17 @@ class Context:
         upto: int | None = None,
     ) -> Mirrored:
         """Follows a history that somebody else owns: hand its whole list over, as often as you
-        like. What is new is appended, a change in the last two messages amends them, and any other
-        difference forks: this context then goes on in the fork, or in the branch that has the
-        list. Nothing is written twice. Where more was said than its owner knows, `inner` has the
-        messages that take the place of the one there. `upto` is the head that the request showed
-        which the new reply answers: its thinking is left out if the page was changed since."""
+        like. What is new is appended, a change in the last two messages or the last answer amends
+        them, and any other difference forks: this context then goes on in the fork, or in the
+        branch that has the list. Nothing is written twice. Where more was said than its owner
+        knows, `inner` has the messages that take the place of the one there. `upto` is the head
+        that the request showed which the new reply answers (unless given, the newest of this
+        context): its thinking is left out if the page was changed since."""
         if system is not None and is_same_text(self._open.known.system, plain_system(system)):
             system = None
         if system is not None or tools is not None:
             self.update(system=system, tools=tools)
+        upto = self._asked.waiting if upto is None else upto
         return self._mirror.take(messages, inner or {}, upto)
 
     @checked
@@ -298,7 +301,11 @@ class Context:
         """Hands on the chunks of a provider's raw stream, and records the reply once it ends,
         however it ends."""
         self._open.check_writable()
-        return self._recorder.stream(response, shown=self._pages.take_shown())
+        return self._recorder.stream(response, shown=self._take_shown())
+
+    def _take_shown(self) -> int:
+        """The head that the request showed whose reply comes now."""
+        return self._asked.take(self._open.state.head)
 
     # --- the page ---
 
@@ -424,7 +431,7 @@ class Context:
         if overflow is None:
             return False
         self._open.check_writable()
-        recover(self._open, self._model, self._compactor, overflow, shown=self._pages.shown)
+        recover(self._open, self._model, self._compactor, overflow, shown=self._asked.shown)
         return True
 
     @checked
@@ -683,7 +690,7 @@ class Context:
         """Appends the first events of a conversation that must be new."""
         if head := self._open.state.head:
             raise Conflict(
-                f"there is a conversation {self.id!r} already", head=head, hint="choose another id"
+                f"the conversation {self.id!r} exists already", head=head, hint="choose another id"
             )
         self._open.append(drafts)
 

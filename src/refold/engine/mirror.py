@@ -2,12 +2,13 @@
 and the log follows it.
 
 The list is compared with the log by its fronts (`log.front`). Where it only grew, the rest is
-appended. A change in the last two messages amends them: the old ones are reverted, the new ones
-appended. Any other difference is another history, and the log goes on in a fork; a list that comes
-back to a branch is followed there, so two owners that take turns do not rewrite each other's log. A
-page of ours that comes back is known as such. Nothing is ever written twice, whoever hands it over
-how often. Where more was said than the owner knows of, all of it takes the place of the one message
-that he has, under its key. Neighbours: `keyed` appends, `log.open_log` moves between branches.
+appended. A change in the last two messages, or in the last answer, amends them: the old ones are
+reverted, the new ones appended. Any other difference is another history, and the log goes on in a
+fork; a list that comes back to a branch is followed there, so two owners that take turns do not
+rewrite each other's log. A page of ours that comes back is known as such. Nothing is ever written
+twice, whoever hands it over how often. Where more was said than the owner knows of, all of it takes
+the place of the one message that he has, under its key. Neighbours: `keyed` appends, `log.open_log`
+moves between branches.
 """
 
 from __future__ import annotations
@@ -170,7 +171,7 @@ class Mirror:
         if branch is not None:
             self._log.move(branch)
             return "moved"
-        if len(self._here()) - places <= AMENDED_MAX:
+        if len(self._here()) - places <= AMENDED_MAX or self._is_one_answer(places):
             self._revert(places)
             return "amended"
         self._fork(places, fronts[known] if known < len(fronts) else fronts[known - 1])
@@ -213,6 +214,12 @@ class Mirror:
         if not whole and self._log.state.head:
             there = branches(self._log.store, self._log.id)
             yield from (id for id in there if id not in self._branches)
+
+    def _is_one_answer(self, places: int) -> bool:
+        """Whether everything after so many places was said by the model: in some dialects, an
+        answer is several messages of the list."""
+        slots = [self._log.state.slot_at(first) for first, *_ in self._here().seqs[places:]]
+        return all(slot is not None and slot.message.role == "assistant" for slot in slots)
 
     def _revert(self, places: int) -> None:
         """Takes the messages after so many places off, for good unless they come again."""

@@ -22,6 +22,7 @@ from refold.dialects.messages import PageMessage, PageMessages
 from refold.dialects.native import is_shown
 from refold.dialects.openai_chat.alternation import alternating
 from refold.dialects.page import Page, Rendered
+from refold.engine.asked import Asked
 from refold.errors import Invalid, OverBudget
 from refold.log.open_log import OpenLog
 
@@ -33,14 +34,13 @@ def _add_nothing() -> None:
 
 
 class Pages:
-    """Renders the page of one open log. `shown` is the head that the last request showed."""
+    """Renders the page of one open log, and keeps what it showed."""
 
     def __init__(self, log: OpenLog, model: ActiveModel, compactor: Compactor) -> None:
         self._log, self._model, self._compactor = log, model, compactor
         self._pages: dict[str, Page] = {}
         self._messages: dict[tuple[str, bool], PageMessages] = {}
-        self.shown = log.state.head
-        self._is_answered = True  # whether a reply came since the newest request
+        self.asked = Asked(log.state.head)
 
     def request(
         self, dialect: str | None, overrides: Mapping[str, Any], before: Callable[[], None]
@@ -67,7 +67,7 @@ class Pages:
             key = spoken.name, settle
             if key not in self._messages:
                 self._messages[key] = PageMessages(spoken, settle=settle, takes=takes)
-            return self._messages[key].of(view.slots, first)
+            return self._messages[key].of(view.slots, first, bound=bound)
 
     def render(self, dialect: str | None, before: Callable[[], None] = _add_nothing) -> Rendered:
         """The request for a page that fits, durable once this returns."""
@@ -126,7 +126,7 @@ class Pages:
         if page.dialect.name == openai_chat.name and self._alternates():
             call = alternating(call)
         rendered = replace(rendered, request=call)
-        self.shown, self._is_answered = view.head, False
+        self.asked.ask(view.head)
         # Whatever a compaction could do has been done: a page that is still full is worth a word.
         budget = self._model.budget
         self._log.notices.watch(current_tokens(self._log.state, budget.factor), budget)
@@ -144,18 +144,6 @@ class Pages:
             self._pages[dialect] = self._model.page(dialect)
         return self._pages[dialect]
 
-    @property
-    def waiting(self) -> int | None:
-        """The head that the newest request showed, while its reply has not come."""
-        return None if self._is_answered else self.shown
-
-    def take_shown(self) -> int:
-        """The head that the request showed which is answered now. Without a request since the
-        last reply, the caller made its own from everything there is."""
-        shown = self._log.state.head if self._is_answered else self.shown
-        self._is_answered = True
-        return shown
-
     def clear(self) -> None:
         """Forgets what was rendered, because it was for another model."""
         self._pages.clear()
@@ -164,4 +152,4 @@ class Pages:
     def move(self) -> None:
         """The log is another one now, and nothing of it was shown yet."""
         self.clear()
-        self.shown, self._is_answered = self._log.state.head, True
+        self.asked.move(self._log.state.head)

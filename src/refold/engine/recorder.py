@@ -7,7 +7,7 @@ way, `log.open_log` appends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import partial
 from typing import Any, Literal, Unpack
 
@@ -26,6 +26,9 @@ from refold.dialects.protocol import Reply
 from refold.dialects.streams import CHUNKS_MAX, CUT_OFF, is_stream, take_chunk
 from refold.dialects.usage import read_usage
 from refold.display import number, suggestion
+from refold.engine.asked import Asked
+from refold.engine.calls import SHOWN_MAX, answering, follow_calls, lacks_call, unanswered
+from refold.engine.late import Late, append_reply, on_time, thinks
 from refold.errors import Invalid
 from refold.log.draft import Draft, message_checked, runs_of
 from refold.log.keys import NOW, Keys, Stamp, append_once
@@ -35,7 +38,6 @@ from refold.log.redacted import message_redacted, value_redacted
 from refold.tokens.counter import count_block, count_message
 
 OnError = Literal["raise", "degrade"]
-WAITING_SHOWN = 5
 
 
 class Parsed(Struct, frozen=True):
@@ -48,8 +50,8 @@ class Parsed(Struct, frozen=True):
 class Recorder:
     """Appends to one open log."""
 
-    def __init__(self, log: OpenLog, model: ActiveModel, intake: Intake) -> None:
-        self._log, self._model, self._intake = log, model, intake
+    def __init__(self, log: OpenLog, model: ActiveModel, intake: Intake, asked: Asked) -> None:
+        self._log, self._model, self._intake, self._asked = log, model, intake, asked
         self.keys = Keys(log.log)
 
     @property
@@ -58,14 +60,36 @@ class Recorder:
         return self._intake.message_tokens_max
 
     def append(self, message: Any, by: str | None, stamp: Stamp = NOW) -> list[Event]:
-        if _lacks_call(message):
-            message = _answering(message, self._waiting())
+        if lacks_call(message):
+            message = answering(message, self._waiting())
         parsed = self.parse(message)
         stamp = stamp.of(parsed[0].key if parsed else "")
         if stamp.key:
             parsed = [replace(one, key=stamp.key) for one in parsed]
+        shown = self._answered([parsed])
         with self._log.guard:
-            return append_once(self._log, self.keys, stamp, lambda: self._drafts([parsed], by))
+            if shown is None:
+                return append_once(self._log, self.keys, stamp, lambda: self._drafts([parsed], by))
+            self._log.catch_up()
+            return append_reply(
+                self._log, shown, lambda late: self._once(stamp, late, parsed, by), stamp.at_ms
+            )
+
+    def _once(
+        self, stamp: Stamp, late: Late, parsed: Sequence[Message], by: str | None
+    ) -> list[Draft]:
+        """The drafts of a reply that came late, unless the log has its key."""
+        if stamp.key and self.keys.hold(stamp.key):
+            return []
+        return self._drafts([[*map(late, parsed)]], by)
+
+    def _answered(self, given: Sequence[Sequence[Message]]) -> int | None:
+        """The head that the request showed which is answered by hand, with thinking, by the first
+        of what is given."""
+        shown = self._asked.unanswered
+        for parsed in given:
+            self._asked.follow(is_reply=any(one.role == "assistant" for one in parsed))
+        return shown if any(map(thinks, given[0] if given else ())) else None
 
     def _waiting(self) -> list[str]:
         with self._log.reading() as state:
@@ -74,21 +98,31 @@ class Recorder:
     def extend(self, messages: Sequence[Any], by: str | None) -> list[Event]:
         """Appends a list in few writes, none of them larger than a store takes."""
         given = self._parsed(messages)
+        shown = self._answered(given)
         with self._log.guard:
+            events: list[Event] = []
+            if shown is not None:
+                self._log.catch_up()
+                events += append_reply(
+                    self._log,
+                    shown,
+                    lambda late: self._drafts([[*map(late, given[0])]], by),
+                )
+                given = given[1:]
             runs = runs_of(self._drafts(given, by))
-            return [event for run in runs for event in self._log.append(run)]
+            return [*events, *(event for run in runs for event in self._log.append(run))]
 
     def _parsed(self, messages: Sequence[Any]) -> list[list[Message]]:
         """Every message as it would be read if those before it were in the log: some shapes are
         those of two providers, and the last reply tells whose they are; a result that names no
         call answers the one that waits there."""
-        waiting = dict.fromkeys(self._waiting() if any(map(_lacks_call, messages)) else ())
+        waiting = dict.fromkeys(self._waiting() if any(map(lacks_call, messages)) else ())
         given: list[list[Message]] = []
         reply: list[Message] = []
         for place in range(len(messages)):
             parsed = self._parsed_at(messages, place, reply, waiting)
             for one in parsed:
-                _follow_calls(waiting, one)
+                follow_calls(waiting, one)
             reply = [one for one in parsed if one.role == "assistant"][-1:] or reply
             given.append(parsed)
         return given
@@ -98,8 +132,8 @@ class Recorder:
     ) -> list[Message]:
         message = messages[place]
         try:
-            if _lacks_call(message):
-                message = _answering(message, [*waiting])
+            if lacks_call(message):
+                message = answering(message, [*waiting])
             return self.parse(message, ahead)
         except Invalid as error:
             said = f"message {place + 1} of {len(messages)}: {error.message}"
@@ -126,7 +160,7 @@ class Recorder:
         found = self._called(unasked.keys())
         nobodys = [id for id in unasked if id not in found]
         if nobodys:
-            those = ", ".join(quoted(id, 40) for id in nobodys[:WAITING_SHOWN])
+            those = ", ".join(quoted(id, 40) for id in nobodys[:SHOWN_MAX])
             said = f"nobody made the call of {number(len(nobodys), 'result')}: {those}"
             self._log.notify("result-unasked", f"{said}; no request shows it", calls=nobodys)
 
@@ -162,6 +196,7 @@ class Recorder:
             read = outputs.read(given_output, mime=mime, on_error=on_error)
             return self._intake.result(call, read, **given)
 
+        self._asked.follow(is_reply=False)
         with self._log.guard:
             self._log.check_open()
             return append_once(self._log, self.keys, stamp, drafts)
@@ -234,16 +269,28 @@ class Recorder:
             usage = self._billed(reply, is_empty=is_empty)
             if usage is not None and self._is_recorded(usage, None if is_empty else message):
                 return []
-            drafts = [] if is_empty else self._intake.message(message, "model")
-            if usage is not None:
-                billed = self._model.received(usage, upto=shown, replied=not is_empty)
-                drafts.append(Draft(body=billed, by="model"))
-            drafts += [draft for one in reply.results for draft in self._intake.message(one, None)]
-            if not drafts:
-                return []
-            events = self._log.append(drafts, at_ms=at_ms)
-            self._log.sync("turn")
+            given = () if is_empty else (message,)
+            events = append_reply(
+                self._log,
+                shown,
+                lambda late: self._replied(reply, map(late, given), usage, shown),
+                at_ms,
+            )
+            if events:
+                self._log.sync("turn")
             return events
+
+    def _replied(
+        self, reply: Reply, given: Iterable[Message], usage: Usage | None, shown: int
+    ) -> list[Draft]:
+        """The drafts of a reply, of its message if there is one, and of what it was billed."""
+        drafts = [draft for message in given for draft in self._intake.message(message, "model")]
+        if usage is not None:
+            billed = self._model.received(usage, upto=shown, replied=bool(drafts))
+            drafts.append(Draft(body=billed, by="model"))
+        return drafts + [
+            draft for one in reply.results for draft in self._intake.message(one, None)
+        ]
 
     def _billed(self, reply: Reply, *, is_empty: bool) -> Usage | None:
         """What a reply was billed, as it says, or as we estimate where its stream said nothing of
@@ -326,8 +373,8 @@ class Recorder:
         if message is None:
             return True
         seq = _latest_reply(self._log.state.slots)
-        body = Draft(body=message, by="model").encoded
-        return bool(seq) and any(event.body == body for event in self._log.log.read(seq - 1, seq))
+        said = seq and message_of(next(iter(self._log.log.read(seq - 1, seq))), self._log.state)
+        return isinstance(said, Message) and on_time(said) == Draft(body=message, by="model").body
 
 
 def _latest_reply(slots: Sequence[Slot]) -> int:
@@ -340,31 +387,6 @@ def _latest_reply(slots: Sequence[Slot]) -> int:
     return 0
 
 
-def unanswered(slots: Sequence[Slot]) -> list[str]:
-    """The calls on the page that wait for their results, oldest first."""
-    waiting: dict[str, None] = {}
-    for slot in slots:
-        _follow_calls(waiting, slot.message)
-    return [*waiting]
-
-
-def _follow_calls(waiting: dict[str, None], message: Message) -> None:
-    """Which calls wait after a message, if these did before it."""
-    waiting.update(dict.fromkeys(calls_of(message)))
-    for id in results_of(message):
-        waiting.pop(id, None)
-
-
-def _answering(message: Mapping[str, Any], waiting: Sequence[str]) -> dict[str, Any]:
-    """A result that does not say which call it answers, as that of the one that waits."""
-    if len(waiting) == 1:
-        return {**message, "tool_call_id": waiting[0]}
-    those = f"one of {', '.join(quoted(id, 40) for id in waiting[:WAITING_SHOWN])}"
-    nobody = "no call is waiting; what nobody called for is a message of the user"
-    hint = f"set tool_call_id to {those}" if waiting else nobody
-    raise Invalid("a tool message without tool_call_id", hint=hint)
-
-
 def says_nothing(message: Message) -> bool:
     """Whether a message has no text, no call, and no thinking that could be sent back."""
     return all(map(_is_nothing, message.blocks))
@@ -374,11 +396,3 @@ def _is_nothing(block: Block) -> bool:
     if isinstance(block, Thinking):
         return not (block.signature or block.data)
     return isinstance(block, Text) and not block.text.strip()
-
-
-def _lacks_call(message: Any) -> bool:
-    """Whether a message is a tool's and does not say which call it answers."""
-    is_tool = isinstance(message, Mapping) and message.get("role") == "tool"
-    return (
-        is_tool and message.get("tool_call_id") is None and isinstance(message.get("content"), str)
-    )

@@ -10,7 +10,7 @@ sentence needs less to count than the assistant's, which is full of "must" about
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from refold.core.model import Message, Text
@@ -69,9 +69,14 @@ _ASSISTANT_DECISION = re.compile(
     r"|\bi(?:['’]ll| will) (?:use|go with) [^.]{1,80}? (?:instead|because|rather)\b",
     re.IGNORECASE,
 )
-# Without one of these, no sentence of the assistant can be marked: most of its texts need no
-# further look.
-_HINTS = (
+# Without one of these, no sentence can be marked: most need no further look.
+_USER_HINTS: tuple[str, ...] = (
+    "must", "never", "always", "make sure", "should not", "shouldn't", "only use", "not allowed",
+    "forbidden", "without ", "port ", "keep ", "do not ", "don't ", "important", "rule", "note",
+    "constraint", "requirement", "warning", "remember", "caution", "decided ", "decision",
+    "lets ", "let's ", "ll use", "will use", "prefer", "go with", "instead",
+)  # fmt: skip
+_ASSISTANT_HINTS: tuple[str, ...] = (
     "decided", "decision", "ll use", "will use", "go with", "going with", "opted", "settled on",
     "chose", "the user ", "rule", "constraint", "requirement",
 )  # fmt: skip
@@ -156,19 +161,24 @@ def _without_section(text: str, name: str) -> str:
 
 def marked(text: str, *, by_user: bool) -> list[Marked]:
     """The binding sentences of what somebody said, in order."""
-    if by_user:
-        rule, decision = _USER_RULE, _USER_DECISION
-    elif _may_bind(text[:TEXT_MAX].lower()):
-        rule, decision = _ASSISTANT_RULE, _ASSISTANT_DECISION
-    else:
+    lowered = text[:TEXT_MAX].lower()
+    hints = _USER_HINTS if by_user else _ASSISTANT_HINTS
+    there = [hint for hint in hints if hint in lowered]
+    # Beyond ASCII a pattern that ignores case finds more letters than the lower case has.
+    if not there and (lowered.isascii() or not by_user):
         return []
-    return list(dict.fromkeys(_matching(text, rule, decision)))
+    rule, decision = _USER_RULE, _USER_DECISION
+    if not by_user:
+        rule, decision = _ASSISTANT_RULE, _ASSISTANT_DECISION
+    return list(dict.fromkeys(_matching(text, rule, decision, there)))
 
 
-def _matching(text: str, rule: re.Pattern[str], decision: re.Pattern[str]) -> Iterator[Marked]:
+def _matching(
+    text: str, rule: re.Pattern[str], decision: re.Pattern[str], hints: Sequence[str]
+) -> Iterator[Marked]:
     for sentence in sentences(text):
         beginning = sentence[:SENTENCE_MAX]
-        if beginning.endswith("?"):
+        if beginning.endswith("?") or not _may_bind(beginning, hints):
             continue
         if rule.search(beginning):
             yield Marked("constraint", sentence)
@@ -176,9 +186,10 @@ def _matching(text: str, rule: re.Pattern[str], decision: re.Pattern[str]) -> It
             yield Marked("decision", sentence)
 
 
-def _may_bind(lowered: str) -> bool:
-    """Whether a text of the assistant has one of the words that its binding sentences have."""
-    return any(hint in lowered for hint in _HINTS)
+def _may_bind(beginning: str, hints: Sequence[str]) -> bool:
+    """Whether a sentence has one of the words without which no pattern finds anything in it."""
+    lowered = beginning.lower()
+    return not beginning.isascii() or any([hint in lowered for hint in hints])
 
 
 def sentences(text: str) -> list[str]:

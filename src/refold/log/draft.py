@@ -167,8 +167,11 @@ def _free_values(body: Body) -> list[Any]:
     """The values in a body whose shape is the caller's or the provider's."""
     match body:
         case Message():
-            values = [value for block in body.blocks for value in _free_in(block)]
-            return [body.form, body.metadata, *values]
+            values = [body.form, body.metadata]
+            for block in body.blocks:
+                if type(block) in _FREE_BLOCKS:  # texts and thoughts are most
+                    values += _free_in(block)
+            return values
         case Meta():
             return [body.system, body.tools, body.metadata]
         case Note():
@@ -179,13 +182,16 @@ def _free_values(body: Body) -> list[Any]:
             return []
 
 
-def _free_in(block: Block) -> tuple[Any, ...]:
+_FREE_BLOCKS = (ToolCall, ToolResult, Opaque)
+
+
+def _free_in(block: Block) -> list[Any]:
     match block:
-        case ToolCall():
-            return (block.arguments,)
         case ToolResult():
-            return tuple(part.raw for part in block.content if isinstance(part, Opaque))
+            return [part.raw for part in block.content if type(part) is Opaque]
+        case ToolCall():
+            return [block.arguments]
         case Opaque():
-            return (block.raw,)
+            return [block.raw]
         case _:
-            return ()
+            return []

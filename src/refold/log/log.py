@@ -263,6 +263,7 @@ class Log:
             raise Conflict(
                 f"{self.conversation}: other writers were faster {TRIES_MAX} times",
                 head=self.state.head,
+                hint="try again",
             )
         if ahead is not None:
             self.state = ahead

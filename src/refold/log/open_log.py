@@ -262,7 +262,7 @@ class OpenLog:
         before = self.id
         self._go_on()
         if self.id != before:
-            said = f"{before!r} grew elsewhere too: what was said here goes on as {self.id!r}"
+            said = f"{before!r} grew elsewhere too: what was said here continues as {self.id!r}"
             self.notify("sync-forked", said, conversation=before, fork=self.id)
 
     def _go_on(self) -> None:

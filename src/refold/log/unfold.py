@@ -158,8 +158,8 @@ def _span_original(log: Log, span: Span, level: str) -> Original:
     if not is_inside:
         raise NotFound(f"there is no message in {span}", hint=f"the log goes from #1 to #{head}")
     if not any(_messages(log, span)):
-        hint = "only messages are unfolded: refold events lists what else the log has"
-        raise NotFound(f"{span} is no message of the log", hint=hint)
+        hint = "only messages can be unfolded: refold show ID --all lists every event"
+        raise NotFound(f"{span} has no message", hint=hint)
     texts = _slot_texts(_messages(log, span), level)
     return Original(handle=str(span), level=level, texts=texts)
 
@@ -212,7 +212,7 @@ def lines_between(
 
 def _check_lines(first: int, last: int | None) -> None:
     if first < 1 or (last is not None and last < first):
-        hint = "lines are counted from 1, the first comes first"
+        hint = "lines are counted from 1, and the first comes first"
         raise Invalid(f"lines {first} to {last or 'the end'}", hint=hint)
 
 

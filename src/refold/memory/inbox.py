@@ -58,7 +58,7 @@ def undecided_body(journals: Iterable[Journal], id: str) -> tuple[Journal, Memor
         if run is not None and not run.first.is_accepted:
             return journal, replace(entries.newest(run.entry).body, replaces=run.replaces)
     raise NotFound(
-        f"{quoted(id)} does not wait in the inbox", hint="refold memory inbox shows what does"
+        f"{quoted(id)} does not wait in the inbox", hint="refold memory inbox lists what waits"
     )
 
 

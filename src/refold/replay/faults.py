@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from refold.replay.texts import Message, tokens_of_all
 
 ASKED_CHARS = 2_000  # of a request, by which it is known
+USER_FIRST = frozenset({"anthropic", "gemini"})  # the dialects in which the user must speak first
 
 
 def faults_of(prompt: list[Message], budget: int, request: str) -> list[str]:
@@ -21,17 +22,19 @@ def faults_of(prompt: list[Message], budget: int, request: str) -> list[str]:
 
 
 class Order:
-    """Reads a prompt message by message: one that grew is read on from where it ended."""
+    """Reads a prompt message by message: one that grew is read on from where it ended. Whether the
+    user must speak first depends on the provider."""
 
-    def __init__(self) -> None:
-        self._found: list[str] = []
+    def __init__(self, *, user_first: bool = True) -> None:
+        self._found: dict[str, None] = {}  # each once, in the order found
         self._asked: set[str] = set()
         self._waiting: set[str] = set()
-        self._user_spoke = False
+        self._user_spoke = not user_first
 
     def faults(self, request: str) -> list[str]:
         """What is wrong with the prompt as far as it was read: the latest request gone, a result
-        without its call, a call without its result, an assistant who speaks before any user."""
+        without its call, a call without its result, an assistant who speaks before any user. Each
+        is named once, however many messages show it."""
         is_missing = bool(request) and request[:ASKED_CHARS] not in self._asked
         return [*(["latest request missing"] if is_missing else []), *self._found]
 
@@ -45,19 +48,19 @@ class Order:
 
     def _answer(self, call: str) -> None:
         if call not in self._waiting:
-            self._found.append("orphaned result")
+            self._found["orphaned result"] = None
         self._waiting.discard(call)
 
     def _say(self, message: Message) -> None:
         if self._waiting:
-            self._found.append("unanswered call")
+            self._found["unanswered call"] = None
         calls = message.get("tool_calls")
         self._waiting = {call["id"] for call in calls} if calls else set()
         if message["role"] == "user":
             self._user_spoke = True
             self._asked.add((message.get("content") or "")[:ASKED_CHARS])
         elif message["role"] == "assistant" and not self._user_spoke:
-            self._found.append("assistant before user")
+            self._found["assistant before user"] = None
 
 
 def same_prefix(before: list[str], now: list[str]) -> int:

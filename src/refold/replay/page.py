@@ -15,7 +15,7 @@ import msgspec
 
 from refold.replay.document import asset, behind, document, json_text, legend, room
 from refold.replay.run import AGENT, OURS, Kept, Outcome, Replayed
-from refold.replay.words import measure_words, size_words
+from refold.replay.words import faults_words, measure_words, size_words
 
 MARK = "<!-- refold replay -->"
 WIDE, HIGH = 1_000, 300
@@ -32,7 +32,8 @@ def page_of(title: str, id: str, replayed: Replayed, kept: Kept, rows: Sequence[
     body = f"""<h1>{escape(heading)}</h1>\
 <p>{escape(id)}: {size_words(replayed)}. {escape(counted)}</p>
 {_chart(replayed)}
-<div class="wide">{_table(rows)}</div><p>{escape(measure_words(replayed))}</p>
+<div class="wide">{_table(rows)}</div><p>{escape(measure_words(replayed))}
+{escape(faults_words(replayed.outcomes))}</p>
 {_lists(replayed, redact)}
 <div class="bar"><label for="turn" id="label" aria-live="polite">turn</label>
 <input type="range" id="turn" min="0" max="{last}" value="{last}">

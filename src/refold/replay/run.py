@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from refold.core.model import Usage
 from refold.dialects import dialect
 from refold.errors import OverBudget
-from refold.replay.faults import Order, same_prefix
+from refold.replay.faults import USER_FIRST, Order, same_prefix
 from refold.replay.needs import History, Need, Prompt, Recall
 from refold.replay.ours import Refold, plain
 from refold.replay.policies import BASELINES, Everything, Policy
@@ -33,6 +33,7 @@ from refold.replay.texts import (
 from refold.tokens.models import cost, model_info
 
 OURS, AGENT, ALL = "refold", "the agent's own", "everything"
+FREE = frozenset({ALL, AGENT})  # their prompts need not fit the window, so no fault is counted
 DIALECT = "openai_chat"
 LOST_MAX = 50
 
@@ -65,7 +66,9 @@ class Receipt(Struct, frozen=True):
 
 class Outcome(Struct, frozen=True, kw_only=True):
     """What a policy did with a session. `kept` is the share of the needed names of which a telling
-    line was still there (None if nothing was needed), `dollars` what the input costs."""
+    line was still there (None if nothing was needed), `dollars` what the input costs. `faulty` is
+    how many prompts had a fault (None if it is not counted), `faults` how many had which: one
+    prompt may have several."""
 
     policy: str
     turns: list[Turn]
@@ -76,15 +79,18 @@ class Outcome(Struct, frozen=True, kw_only=True):
     kept: float | None
     needed: int
     lost: list[Lost]
+    faulty: int | None
     faults: dict[str, int]
 
 
 class Replayed(Struct, frozen=True, kw_only=True):
-    """A session, played: its size, the window, each policy's outcome, and refold's receipts."""
+    """A session, played: its size, the window, `cap` (the page at which refold compacts at the
+    latest, whatever the window), each policy's outcome, and refold's receipts."""
 
     messages: int
     tokens: int
     window: int
+    cap: int
     model: str
     outcomes: list[Outcome]
     receipts: list[Receipt]
@@ -145,7 +151,7 @@ class _Checked(Refold):
 
     def start(self, budget: int) -> None:
         super().start(budget)
-        self.turn, self.invalid = 0, 0
+        self.turn, self.is_invalid = 0, False
         self.shown: dict[int, tuple[Message, Message]] = {}  # of the newest request, by identity
         self.compacted: list[int] = []  # the turns
         self.context.on("compaction-complete", lambda _: self.compacted.append(self.turn))
@@ -153,7 +159,7 @@ class _Checked(Refold):
     def prompt(self) -> list[Message]:
         self.turn += 1
         request = self.context.request(dialect=DIALECT)
-        self.invalid += len(dialect(DIALECT).check(request))
+        self.is_invalid = bool(dialect(DIALECT).check(request))
         before = self.shown
         shown = [before.get(id(one)) or (one, plain(one)) for one in request["messages"]]
         self.shown = {id(message): (message, made) for message, made in shown}
@@ -184,13 +190,16 @@ class _Run:
         self.turns: list[Turn] = []
         self.lost: list[Lost] = []
         self.recall = Recall()
+        self.wrong: set[str] = set()  # with the newest prompt
+        self.faulty = 0
         self.faults: dict[str, int] = {}
         self.previous: list[str] = []
         # The newest prompt as far as it was read: its texts, their sizes, and its faults.
         self.prompt: list[Message] = []
         self.said: list[str] = []
         self.sizes: list[int] = []
-        self.order = Order()
+        self.user_first = model_info(model).dialect in USER_FIRST
+        self.order = Order(user_first=self.user_first)
         policy.start(window)
 
     def observe(self, message: Message) -> None:
@@ -198,11 +207,11 @@ class _Run:
 
     def turn(self, request: str, needs: list[Need]) -> None:
         """Asks for a prompt and looks at it: its size, its faults, what it has of the needs."""
+        self.wrong = set()
         self._read_on(self._prompt())
         said = self.said.copy()
         self._bill(said)
-        for fault in self.order.faults(request):
-            self._count(fault)
+        self._count({*self.wrong, *self.order.faults(request)})
         if needs and self.name == ALL:
             self._have_all(needs)
         elif needs:
@@ -212,7 +221,8 @@ class _Run:
         """Reads what a prompt has beyond the one before; all of it if it does not begin so."""
         known = len(self.prompt)
         if prompt[:known] != self.prompt:
-            known, self.said, self.sizes, self.order = 0, [], [], Order()
+            known, self.said, self.sizes = 0, [], []
+            self.order = Order(user_first=self.user_first)
         new = prompt[known:]
         for read in map(self.read_once.read, new):
             self.said.append(read.said)
@@ -227,12 +237,15 @@ class _Run:
         self.previous = said
         if self.kept is not None:
             self.kept.keep(self.name, said, same)
-        # Who sends all there is, and the agent as it was, need not fit.
-        if size > self.window and self.name not in (ALL, AGENT):
-            self._count("over budget")
+        if size > self.window:
+            self.wrong.add("over budget")
 
-    def _count(self, fault: str) -> None:
-        self.faults[fault] = self.faults.get(fault, 0) + 1
+    def _count(self, wrong: set[str]) -> None:
+        if self.name in FREE:
+            return
+        self.faulty += bool(wrong)
+        for fault in sorted(wrong):
+            self.faults[fault] = self.faults.get(fault, 0) + 1
 
     def _have_all(self, needs: list[Need]) -> None:
         """A prompt with all that was ever said has every line that told of a name."""
@@ -242,10 +255,13 @@ class _Run:
 
     def _prompt(self) -> list[Message]:
         try:
-            return self.policy.prompt()
+            prompt = self.policy.prompt()
         except OverBudget:
-            self._count("no prompt")
+            self.wrong.add("no prompt")
             return []
+        if isinstance(self.policy, _Checked) and self.policy.is_invalid:
+            self.wrong.add("invalid request")
+        return prompt
 
     def _weigh(self, prompt: Prompt, needs: list[Need]) -> None:
         for need in needs:
@@ -255,8 +271,6 @@ class _Run:
                 self.lost.append(Lost(len(self.turns), need.name, need.telling[-1]))
 
     def outcome(self) -> Outcome:
-        if isinstance(self.policy, _Checked) and self.policy.invalid:
-            self.faults["invalid request"] = self.policy.invalid
         recall = self.recall
         return Outcome(
             policy=self.name,
@@ -268,6 +282,7 @@ class _Run:
             kept=recall.rich / recall.tellable if recall.tellable else None,
             needed=recall.tellable,
             lost=self.lost,
+            faulty=None if self.name in FREE else self.faulty,
             faults=self.faults,
         )
 
@@ -375,6 +390,7 @@ class _Player:
             messages=self.count,
             tokens=self.size,
             window=self.window,
+            cap=self.ours.context.config.tokens_cap,
             model=self.model,
             outcomes=[run.outcome() for run in self.runs],
             receipts=self.ours.receipts(),

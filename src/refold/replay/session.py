@@ -1,7 +1,8 @@
 """A conversation as the measures see it: every message that was ever said in it, in lawful order.
 
-What a compaction hid is there again, because every policy decides for itself. A summary that was
-adopted from another agent stands where it was made, marked, for the policy that follows the agent.
+What a compaction hid is there again, because every policy decides for itself. What was erased
+leaves its shape, as on the page. A summary that was adopted from another agent stands where it was
+made, marked, for the policy that follows the agent.
 Results stand directly after their calls; a call that was never answered says so. Neighbours:
 `texts` has the shape, `run` plays it.
 """
@@ -21,6 +22,7 @@ from refold.core.model import (
     ToolCall,
     ToolResult,
 )
+from refold.core.shortened import skeleton
 from refold.core.switches import switches
 from refold.engine.context import Context
 from refold.replay import texts
@@ -54,9 +56,13 @@ def _events(context: Context) -> Iterator[Event]:
 
 def _spoken(context: Context) -> Iterator[texts.Message]:
     """What was said and not taken back, and where another agent compacted."""
-    off = switches(_events(context)).off
+    found = switches(_events(context))
     for event in _events(context):
-        if event.seq in off or event.erased or event.kind not in ("message", "edit"):
+        if event.seq in found.off or event.kind not in ("message", "edit"):
+            continue
+        if event.erased or event.seq in found.erased:
+            if event.kind == "message":
+                yield from _plain(skeleton(found.erased.get(event.seq)))
             continue
         body = decode(event)
         if isinstance(body, Message):

@@ -35,7 +35,7 @@ def check_append(
         raise Invalid(f"expect={expect} is not a head", hint=hint)
     for seq, event in enumerate(events, expect + 1):
         if event.seq != seq:
-            said = f"event {event.seq} stands where {seq} belongs"
+            said = f"event {event.seq} is in the place of {seq}"
             raise Invalid(said, hint="number events from expect + 1")
 
 
@@ -106,12 +106,12 @@ def moved(conversation: str, expect: int, head: int) -> Conflict:
 
 def written_meanwhile(conversation: str, head: int) -> Conflict:
     hint = "stop the agent that writes to it, then repair again"
-    return Conflict(f"{conversation!r} was written to meanwhile", head=head, hint=hint)
+    return Conflict(f"{conversation!r} was written to in the meantime", head=head, hint=hint)
 
 
 def taken(conversation: str, head: int) -> Conflict:
     return Conflict(
-        f"there is a conversation {conversation!r} already", head=head, hint="choose another id"
+        f"the conversation {conversation!r} exists already", head=head, hint="choose another id"
     )
 
 

@@ -160,11 +160,11 @@ def check_choice(refusal: str, value: str, known: Sequence[str]) -> None:
 def check_needed(name: str, settings: Mapping[str, Any], task: str) -> None:
     """Refuses a strategy that is not told what it cannot do without."""
     if name == "relevance" and not task.strip():
-        raise Invalid("relevance without a task", hint="say what the agent works on, as the task")
+        raise Invalid("relevance needs a task", hint="say what the agent works on, as the task")
     if name == "relevance" and "max_tokens" not in settings:
-        raise Invalid("relevance without a size", hint="set max_tokens")
+        raise Invalid("relevance needs a size", hint="set max_tokens")
     if name == "window" and settings.get("by") == "tokens" and "max_tokens" not in settings:
-        raise Invalid("a window by tokens without a size", hint="set max_tokens")
+        raise Invalid("a window by tokens needs a size", hint="set max_tokens")
 
 
 def protected(view: View) -> set[int]:

@@ -70,7 +70,7 @@ def _check_free(view: View, run: range) -> None:
         raise Invalid(f"#{pinned[0]} is pinned", hint=f"unpin first: refold unpin ID {seqs}")
     for slot in slots:
         if slot.seq == view.request:
-            hint = "hide what lies before or behind it"
+            hint = "hide what comes before or after it"
             raise Invalid(f"#{slot.seq} is the latest request, which stays", hint=hint)
     if run.stop == len(view.slots) and _is_waiting(view.slots[run.start :]):
         raise Invalid("a tool call there waits for its result", hint="append the result first")

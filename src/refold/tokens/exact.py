@@ -132,8 +132,10 @@ class Vocabulary:
     def _size(self, text: str) -> int:
         """How many tokens `_encoded` would give, without making a list of them. That call takes
         special tokens as such, so it is asked only where there can be none."""
-        for mark in self._marks:  # a loop, because a generator costs as much as a short text
-            if mark in text:
+        # A loop, because a generator costs as much as a short text. Single characters are found
+        # ten times as fast as two.
+        for mark in self._marks:
+            if mark[-1] in text and mark[0] in text and mark in text:
                 return len(self._encoded(text))
         try:
             return len(self._tokenizer.encode_flat(text)) // ID_BYTES

@@ -39,6 +39,7 @@ _PROVIDERS = {
     "anthropic": Framing(tools=346),
     "gemini": Framing(message=1),
 }
+FRAMINGS = (PLAIN, *_PROVIDERS.values())
 
 
 @lru_cache(maxsize=256)

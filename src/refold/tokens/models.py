@@ -237,4 +237,5 @@ def input_price(model: Model) -> float | None:
 
 def dollars(value: float | None) -> str:
     """`$0.0512`, or `n/a` where nothing is known: an unknown price is not zero."""
-    return "n/a" if value is None else f"${value:.4f}"
+    # Rounded first, and zero added: no "-0.0000".
+    return "n/a" if value is None else f"${round(value, 4) + 0.0:.4f}"

@@ -95,7 +95,7 @@ def test_a_script_is_told_of_a_command_that_failed(line: str, status: int) -> No
 def test_what_cannot_be_gone_on_with_is_said(tmp_path: Path) -> None:
     assert "no conversation to continue" in chat("--continue", status=3).stderr
     assert "nowhere" in chat("--resume", "nowhere", "-m", "scripted", status=3).stderr
-    assert "two ways" in chat("--resume", "x", "--continue", status=2).stderr
+    assert "exclude each other" in chat("--resume", "x", "--continue", status=2).stderr
 
 
 def test_a_file_of_the_project_chooses_no_endpoint(tmp_path: Path) -> None:

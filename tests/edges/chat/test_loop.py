@@ -123,9 +123,9 @@ def test_what_is_completed_is_mentioned(path: str) -> None:
     [
         ("sub", "is a folder"),
         ("sub/", "is a folder"),
-        ("/etc/hostname", "is outside of the folder"),
-        ("../x", "is outside of the folder"),
-        ("nothing.txt", "is no file here"),
+        ("/etc/hostname", "is outside the folder"),
+        ("../x", "is outside the folder"),
+        ("nothing.txt", "is not a file here"),
         ("data.bin", "is not text"),
     ],
 )
@@ -145,7 +145,7 @@ def test_a_mention_takes_the_file_along(tmp_path: Path) -> None:
     chat.answer(r"compare @my\ notes.md with @big.txt, me@example.org and @../x.")
     [sent] = [m["content"] for m in endpoint.requests[0]["messages"] if m["role"] == "user"]
     assert "remember the milk" in sent and "art-" in sent and len(sent) < 10_000
-    assert "@../x is outside of the folder" in seen(chat)
+    assert "@../x is outside the folder" in seen(chat)
     assert [one.artifact.name for one in chat.context.artifacts.list()] == ["big.txt"]
 
 

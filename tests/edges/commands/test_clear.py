@@ -75,7 +75,7 @@ def test_fork_starts_another_conversation_and_leaves_this_one(url: str) -> None:
     [row] = [row for row in as_json("list")["conversations"] if row["id"] == "other"]
     assert row["title"] == "Fork of Fix the login test"
     assert (row["parent"], row["parent_seq"]) == ("fix-login", 9)
-    assert "there is a conversation 'other' already" in refused("fork", "fix-login", "other")
+    assert "the conversation 'other' exists already" in refused("fork", "fix-login", "other")
     assert "there is no event #99" in refused("fork", "fix-login", "new", "--at", "99")
     assert refused("fork", "fix-login", "../x")
 

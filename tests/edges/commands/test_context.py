@@ -243,12 +243,12 @@ def test_help_names_every_command(door: Door) -> None:
     [
         ("/context add nope.py", NotFound, "there is no nope.py"),
         ("/context add ../x", NotFound, "there is no ../x"),
-        ("/context add /etc/passwd", Denied, "lies outside of"),
+        ("/context add /etc/passwd", Denied, "is outside"),
         ("/context add .", Invalid, "is a folder"),
-        ("/context add-folder /etc", Denied, "lies outside of"),
-        ("/context add-search nobody-has-this", NotFound, "files has"),
+        ("/context add-folder /etc", Denied, "is outside"),
+        ("/context add-search nobody-has-this", NotFound, "files contains"),
         ("/context show art-none", NotFound, "art-none"),
-        ("/page 99", NotFound, "none with number 99"),
+        ("/page 99", NotFound, "none with the number 99"),
         ("/help nothing", NotFound, "there is no command"),
         ("/context clear", Invalid, "clear asks first"),
         ("/context prune --strategy nope", Invalid, "there is no strategy"),
@@ -266,7 +266,7 @@ def test_a_mistake_is_said_and_nothing_is_written(
 def test_a_link_does_not_lead_out_of_the_folder(chat: Chat, tmp_path: Path) -> None:
     (tmp_path / "out").symlink_to("/etc")
     for line in ("/context add out/passwd", "/context add-folder out"):
-        with pytest.raises(Denied, match="lies outside"):
+        with pytest.raises(Denied, match="is outside"):
             chat.result(line)
     assert chat.result("/context add out/hostname --anywhere")["artifact"]
 

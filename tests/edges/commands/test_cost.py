@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -21,13 +22,22 @@ class Talk:
     def __init__(self, context: refold.Context) -> None:
         self.context, self.at, self.count = context, START, 0
 
-    def call(self, *, cached: bool, model: str = "claude-sonnet-4-5", after_s: int = 10) -> None:
+    def call(
+        self,
+        *,
+        cached: bool,
+        model: str = "claude-sonnet-4-5",
+        after_s: int = 10,
+        meanwhile: Callable[[refold.Context], object] | None = None,
+    ) -> None:
         self.at += timedelta(seconds=after_s)
         self.count += 1
         self.context.append({"role": "user", "content": "word " * 2_000}, at=self.at)
         self.context.request()
         size = self.context.stats().current
         read = size - 2_100 if cached else 0
+        if meanwhile is not None:
+            meanwhile(self.context)
         self.context.record(
             {
                 "id": f"m{self.count}",
@@ -88,6 +98,15 @@ def test_a_break_says_why_and_what_it_cost(url: str, change: Any, why: str) -> N
     assert "The cached prefix broke 1 time, which cost $0." in text and why in text
 
 
+def test_a_change_while_the_model_answered_is_a_reason_at_the_next_call(url: str) -> None:
+    def talk(made: Talk) -> None:
+        made.call(cached=True, meanwhile=lambda context: context.restore(context.view.head))
+        made.call(cached=False)
+
+    [found] = bill(url, talk)["breaks"]
+    assert "the page was restored" in found["why"]
+
+
 def test_a_pause_and_another_model_are_reasons(url: str) -> None:
     def talk(made: Talk) -> None:
         made.call(cached=False, after_s=3_600)
@@ -119,7 +138,7 @@ def test_tools_are_listed_in_every_shape_with_their_share(url: str) -> None:
     ]
     assert 0 < sum(one["tokens"] for one in found["tools"]) <= found["tokens"]
     assert "in every request." in run("tools", "tools").stdout
-    assert run("tools", "fix-login").stdout == "The model is told of no tools.\n"
+    assert run("tools", "fix-login").stdout == "The model gets no tools.\n"
 
 
 def test_a_call_whose_report_names_no_model_was_made_with_the_conversations(url: str) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.edges.chat.remembered import was_told
+from refold.edges.commands import COMMANDS
 from refold.edges.commands.line import with_id
 from refold.errors import install_hint
 from tests.edges.cli.rooms import as_json, run
@@ -23,6 +24,9 @@ SOURCE = Path(refold.__file__).parent
 PROJECT = Path(__file__).parents[3] / "pyproject.toml"
 # `name(...)` and `context.name`: how something is called in Python.
 CALL = re.compile(r"(?<!pip install )\b[a-z_][\w.]*\([^)]*\)|\bcontext\.\w")
+# A command in a hint; "the refold that wrote it" and "upgrade refold" are not.
+NAMED = re.compile(r"(?<!the )(?<!this )(?<!a )(?<!upgrade )(?<!give )\brefold (?=[a-z])")
+OPTION = re.compile(r"(?<!\S)--[a-z][a-z-]+")
 # What only a program can come to: it has the objects in its hands.
 FOR_PROGRAMS = (
     "dialects/", "engine/opening.py", "engine/spawn.py", "memory/files/", "tokens/counter.py",
@@ -58,6 +62,25 @@ def test_no_hint_that_a_command_can_show_is_a_call_of_python() -> None:
     assert not found
 
 
+def commands_in(hint: str) -> Iterator[tuple[str, list[str]]]:
+    """Each command that a hint names, empty if there is none, and the options after it."""
+    for said in NAMED.split(hint)[1:]:
+        known = [name for name in COMMANDS if re.match(rf"{name}(?![\w-])", said)]
+        yield max(known, key=len, default=""), OPTION.findall(re.split(r"[;,(]", said)[0])
+
+
+def test_every_command_and_option_that_a_hint_names_exists() -> None:
+    told = [hint for file in SOURCE.rglob("*.py") for hint in hints(file)]
+    unknown = []
+    for hint in told:
+        for name, options in commands_in(hint):
+            usage = run(*name.split(), "--help").stdout if options else ""
+            if not name or any(one not in usage for one in options):
+                unknown.append(hint)
+    assert not unknown
+    assert sum(1 for hint in told for _ in commands_in(hint)) > 50
+
+
 @pytest.mark.parametrize(
     ("args", "hint"),
     [
@@ -65,7 +88,7 @@ def test_no_hint_that_a_command_can_show_is_a_call_of_python() -> None:
         (("pin", "fix-login", "9999"), "refold show fix-login"),
         (("artifacts", "show", "fix-login", "art-0000000000"), "refold artifacts list fix-login"),
         (("memory", "forget", "mem-123", "--yes"), "refold memory list has the ids"),
-        (("memory", "inbox", "--accept", "mem-1"), "refold memory inbox shows what does"),
+        (("memory", "inbox", "--accept", "mem-1"), "refold memory inbox lists what waits"),
     ],
 )
 def test_a_hint_is_a_command_that_can_be_pasted(url: str, args: tuple[str, ...], hint: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,15 +35,27 @@ def test_the_branch_that_a_rewound_session_left_is_a_command_away(url: str, tmp_
         file.write_text(json.dumps([{"role": "user", "content": word} for word in words]))
         done = run("import", str(file))
     said = " ".join(done.stdout.split())
-    assert "The session was rewound: 2 messages taken back. As it was before: refold " in said
+    assert "The session was rewound: 2 messages taken back. To go back: refold " in said
     assert "undo" not in said
-    back = said.partition("before: refold ")[2].partition(";")[0].split()
-    beside = said.partition("beside this one: refold ")[2].split()
+    back = said.partition("To go back: refold ")[2].partition(";")[0].split()
+    beside = said.partition("to keep both: refold ")[2].split()
     assert run(*(word.replace("NEW", "left") for word in beside)).exit_code == 0
     assert run(*back).exit_code == 0
     for id in (back[1], "left"):
         shown = run("show", id).stdout
         assert "three" in shown and "four" not in shown
+
+
+def test_what_is_left_out_since_it_may_be_erased_is_told(url: str, tmp_path: Path) -> None:
+    file = tmp_path / "m.json"
+    for words in (["one", "a secret"], ["something else, which is longer", "a secret"]):
+        file.write_text(json.dumps([{"role": "user", "content": word} for word in words]))
+        done = run("import", str(file), "--id", "m")
+        if words[0] == "one":
+            assert run("erase", "m", "3", "--yes").exit_code == 0
+    said = " ".join(done.stdout.split())
+    assert "Left out: 1 message that may be what was erased, in another place." in said
+    assert "secret" not in run("show", "m").stdout
 
 
 def test_branches_that_were_left_before_are_a_command_away_too(url: str, tmp_path: Path) -> None:
@@ -53,7 +66,10 @@ def test_branches_that_were_left_before_are_a_command_away_too(url: str, tmp_pat
     ]
     file = str(write(tmp_path / "s.jsonl", lines))
     said = " ".join(run("import", file).stdout.split())
-    assert "1 message of branches that were left: only notes. As forks: refold import" in said
+    assert (
+        "1 message of branches that were left are only notes. To make them forks: refold import"
+        in said
+    )
     again = run("import", file, "--branches")
     assert again.exit_code == 0 and "only notes" not in again.stdout
     shown = run("show", f"claude-code-{SESSION}-left-u2").stdout
@@ -70,7 +86,7 @@ def test_lines_that_were_not_understood_are_shown(url: str, tmp_path: Path) -> N
     with file.open("a") as end:
         end.write('{"type": "user", "mess')
     done = run("import", str(file))
-    assert done.exit_code == 2 and "s.jsonl, line 9: no JSON" in done.stdout
+    assert done.exit_code == 2 and "s.jsonl, line 9: not JSON" in done.stdout
     assert "5 messages, 5 new" in done.stdout
 
 
@@ -83,6 +99,53 @@ def test_what_is_not_understood_in_a_list_is_an_element(url: str, tmp_path: Path
         assert f"{name}.json, element {element}: " in done.stdout and "line" not in done.stdout
         [report] = as_json("import", f"{name}.json")["files"]
         assert (report["unit"], report["unread"][0]["line"]) == ("element", element)
+
+
+def test_what_is_not_understood_is_told_each_time_and_is_no_message(
+    url: str, tmp_path: Path
+) -> None:
+    said = [
+        {"role": "user", "content": "Hello"},
+        {"role": "narrator", "content": "A door opens."},
+        {"role": "assistant", "content": "Hi."},
+    ]
+    (tmp_path / "m.json").write_text(json.dumps({"messages": said, "system": {"no": "prompt"}}))
+    for new in (2, 0, 0):
+        done = run("import", "m.json", "--id", "m")
+        assert done.exit_code == 2 and f"(2 messages, {new} new)" in " ".join(done.stdout.split())
+        assert "m.json, element 1: " in done.stdout and "m.json, element 2: " in done.stdout
+        [report] = as_json("import", "m.json", "--id", "m")["files"]
+        assert report["unread_total"] == 2 and "'narrator'" in report["unread"][1]["reason"]
+    listed = {one["id"]: one["messages"] for one in as_json("list")["conversations"]}
+    assert listed["m"] == 2
+
+
+def test_what_is_too_large_is_told_each_time(url: str, tmp_path: Path) -> None:
+    said = [{"role": "user", "content": text} for text in ("Hello", "x" * (17 << 20))]
+    (tmp_path / "m.json").write_text(json.dumps(said))
+    for new in (1, 0):
+        done = run("import", "m.json")
+        assert done.exit_code == 2 and "not kept: " in done.stdout
+        assert f"(1 message, {new} new)" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [{"role": "user", "content": "Hi"}, {"type": "session_meta", "payload": {"id": "x"}}],
+        [{"role": "narrator", "content": "A door opens."}, {"role": "choir", "content": "Oh!"}],
+        transcripts.rollout()[:2],
+    ],
+)
+def test_a_file_without_a_message_leaves_nothing(
+    lines: list[transcripts.Line], url: str, tmp_path: Path
+) -> None:
+    file, before = str(write(tmp_path / "s.jsonl", lines)), as_json("list")
+    for id in ([], ["--id", "mine"]):
+        done = run("import", file, *id)
+        assert "s.jsonl has no messages." in " ".join(done.stdout.split())
+        assert ("line 1: " in done.stdout) == (done.exit_code == 2) == ("role" in lines[0])
+    assert as_json("list") == before
 
 
 @pytest.mark.parametrize("cut", range(20, 200, 20))
@@ -100,6 +163,17 @@ def test_a_file_that_is_missing_says_what_can_be_read(command: str, url: str) ->
     done = run(command, "missing.json")
     assert done.exit_code == 3 and "refold export" not in done.stderr
     assert command == "replay" or "import --list" in done.stderr
+
+
+def test_a_file_that_needs_the_extra_says_so_by_its_exit_status(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "backports", None)
+    (tmp_path / "r.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfd packed")
+    done = run("import", "r.jsonl.zst")
+    assert done.exit_code == 8 and "refold[zstd]" in " ".join(done.stderr.split())
+    good = str(write(tmp_path / "s.jsonl", transcripts.parallel()))
+    assert run("import", "r.jsonl.zst", good).exit_code == 2
 
 
 def test_a_folder_gives_its_sessions_and_passes_over_the_rest(url: str, tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_another_project_has_its_own_memory():
 def test_forgetting_without_a_name_is_refused_before_anything_is_asked(words):
     done("memory", "add", "The port is 6432")
     refused = run("memory", "forget", *words, input="y\n")
-    assert refused.exit_code == 2 and "nothing says what to forget" in refused.output
+    assert refused.exit_code == 2 and "say what to forget" in refused.output
     assert "for good?" not in refused.output and "--before" in refused.output
     assert entries("list") == ["The port is 6432"]
 
@@ -210,11 +210,11 @@ def test_an_import_says_how_many_of_the_new_are_history():
         done("memory", "add", content)
     done("memory", "export", "out.jsonl")
     told = done("memory", "import", "out.jsonl", "--scope", "agent.x")
-    assert "3 new (1 of these true no longer, kept as history)" in told
+    assert "3 new (1 of these no longer true, kept as history)" in told
     assert "memory inbox --scope agent.x" in " ".join(told.split())
     assert len(entries("inbox", "--scope", "agent.x")) == 2
     again = done("memory", "import", "out.jsonl", "--scope", "agent.y", "--accept")
-    assert "3 new (1 of these true no longer" in again and "inbox" not in again
+    assert "3 new (1 of these no longer true" in again and "inbox" not in again
     assert len(entries("list", "--scope", "agent.y")) == 2
     assert "0 new (3 known)" in done("memory", "import", "out.jsonl")
 
@@ -261,12 +261,12 @@ def test_add_and_accept_name_what_is_true_beside_what_they_replace() -> None:
     old = as_json("memory", "add", "Gunilla keeps the spare key")["entry"]["id"]
     now = as_json("memory", "add", "Omar has it", "--replaces", old)["entry"]["id"]
     out = done("memory", "add", "It is at the office", "--replaces", old)
-    assert f"It is true beside {now}: Omar has it" in out and "It ends" not in out
+    assert f"It is true as well as {now}: Omar has it" in out and "It ends" not in out
     assert f"--replaces {now}" in out
     done("memory", "export", "m.jsonl")
     done("memory", "import", "m.jsonl", "--scope", "agent.two")
     out = done("memory", "inbox", "--scope", "agent.two", "--accept", "all")
-    assert "is true beside mem-" in out
+    assert "is true, and so is mem-" in out
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4])
@@ -284,7 +284,7 @@ def test_more_than_a_thousand_are_counted_and_listed() -> None:
     lines += [{"entry": f"e{n}", "content": f"Locker {n} is free"} for n in range(1_100)]
     Path("m.jsonl").write_text("\n".join(map(json.dumps, lines)))
     done("memory", "import", "m.jsonl")
-    assert "1,000 more are not shown: --limit 1100 shows all" in done("memory", "list")
+    assert "1,000 more are not shown; --limit 1100 shows all" in done("memory", "list")
     assert len(as_json("memory", "list", "--limit", "1100")["entries"]) == 1_100
 
 

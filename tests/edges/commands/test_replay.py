@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+import refold
 from tests.edges.cli.rooms import as_json, run
 from tests.replay.test_replay import turns
 
@@ -39,6 +41,36 @@ def test_a_conversation_and_all_of_them(url: str, tmp_path: Path) -> None:
     shown = run("replay", "--all").stdout
     assert "2 sessions, all turns together" in shown and "n/a" not in shown
     assert "No prices are known for 1 session" in shown
+
+
+def test_the_agents_own_compactions_are_compared_on_the_same_sessions(
+    url: str, tmp_path: Path
+) -> None:
+    for name, count in (("a", 50), ("b", 30)):
+        said = {"model": "claude-sonnet-4-5", "messages": turns(count)}
+        (tmp_path / f"{name}.json").write_text(json.dumps(said))
+    id = as_json("import", "a.json")["conversation"]
+    windows = [as_json("replay", id)["sessions"][0]["replayed"]["window"]]
+    refold.open(id, store=url).adopt((3, 61), "It reads files. " * 50, by="other")
+    windows += [as_json("replay", id)["sessions"][0]["replayed"]["window"]]
+    assert windows[0] == windows[1], "a summary is not part of what was said"
+    rows = sent_by_policy(run("replay", "--all").stdout)
+    assert len(rows["the agent's own"]) == len(rows["refold"]) == 1
+    as_json("import", "b.json")
+    shown = run("replay", "--all").stdout
+    assert "1 session of these, where the agent made compactions of its own:" in shown
+    both = sent_by_policy(shown)
+    assert both["the agent's own"] == rows["the agent's own"]
+    assert all(len(both[policy]) == 2 for policy in both if policy != "the agent's own")
+    assert all(both[policy][-1:] == rows[policy] for policy in both)
+
+
+def sent_by_policy(shown: str) -> dict[str, list[str]]:
+    """What each policy sent, in the order of the tables."""
+    found: dict[str, list[str]] = {}
+    for policy, sent in re.findall(r"^(\w.*?) {2,}([\d,]+) ", shown, flags=re.MULTILINE):
+        found.setdefault(policy, []).append(sent)
+    return found
 
 
 def test_of_a_file_with_several_sessions_the_longest_is_played(url: str, tmp_path: Path) -> None:
@@ -78,9 +110,81 @@ def test_a_measure_that_is_not_there_says_why(
     shown = run("replay", "s.json", "--window", window, "--html", "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     for text in (" ".join(shown.stdout.split()), page):
-        assert "Here there is none (-): " in text and why in text
+        assert "Here there are none (-): " in text and why in text
     again = session(tmp_path)
-    assert "Here there is none" not in run("replay", again, "--window", "3000").stdout
+    assert "Here there are none" not in run("replay", again, "--window", "3000").stdout
+
+
+def test_faults_that_are_not_counted_are_shown_as_such(url: str, tmp_path: Path) -> None:
+    file = session(tmp_path)
+    as_json("import", file)
+    one = run("replay", file, "--window", "3000", "--html", "page.html").stdout
+    for shown in (one, run("replay", "--all").stdout):
+        [row] = re.findall(r"^everything .*", shown, flags=re.MULTILINE)
+        assert row.split()[-1] == "-"
+        assert 'Faults are not counted (-) for "everything":' in shown
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Faults are not counted (-) for &quot;everything&quot;:" in page
+    outcomes = as_json("replay", file)["sessions"][0]["replayed"]["outcomes"]
+    assert {one["policy"] for one in outcomes if one["faulty"] is None} == {"everything"}
+
+
+def test_why_the_window_is_what_it_is_is_said_everywhere(url: str, tmp_path: Path) -> None:
+    small = {"model": "claude-sonnet-4-5", "messages": turns(3)}
+    (tmp_path / "small.json").write_text(json.dumps(small))
+    files = {session(tmp_path): "40% of the session", "small.json": "the smallest, 1,000"}
+    for file, why in files.items():
+        as_json("import", file)
+        shown = " ".join(run("replay", file, "--html", "page.html").stdout.split())
+        page = (tmp_path / "page.html").read_text(encoding="utf-8")
+        for text in (shown, page):
+            assert f"he session fits claude-sonnet-4-5, so the window here is {why};" in text
+    total = " ".join(run("replay", "--all").stdout.split())
+    for why in files.values():
+        said = f"1 session: the session fits claude-sonnet-4-5, so the window here is {why};"
+        assert said in total
+    assert "so the window here is" not in run("replay", "--all", "--window", "3000").stdout
+
+
+def test_a_cap_below_the_window_is_said_everywhere(url: str, tmp_path: Path) -> None:
+    file, said = session(tmp_path), "refold compacts at 256,000 at the latest (tokens_cap)"
+    as_json("import", file)
+    for window, is_capped in (("256000", False), ("256001", True)):
+        shown = run("replay", file, "--window", window, "--html", "page.html").stdout
+        page = (tmp_path / "page.html").read_text(encoding="utf-8")
+        total = run("replay", "--all", "--window", window).stdout
+        for text in (shown, page, total):
+            assert (said in " ".join(text.split())) == is_capped
+
+
+@pytest.mark.parametrize("name", ["sub", "sub/", ".", "named"])
+def test_a_folder_is_told_from_a_conversation(name: str, url: str, tmp_path: Path) -> None:
+    for folder in ("sub", "named"):
+        (tmp_path / folder).mkdir()
+    with refold.open("named", store=url) as context:
+        context.extend(turns(3))
+    done = run("replay", name)
+    if name == "named":
+        assert done.exit_code == 0
+    else:
+        assert done.exit_code == 2 and "is a folder; name a file in it" in done.stderr
+
+
+def test_a_model_that_no_table_knows_is_named(url: str, tmp_path: Path) -> None:
+    file, said = (
+        session(tmp_path),
+        "o table knows the model nosuch: its prices and its window are not",
+    )
+    as_json("import", file)
+    for window in ([], ["--window", "3000"]):
+        given = ["--model", "nosuch", *window]
+        shown = run("replay", file, *given, "--html", "page.html").stdout
+        page = (tmp_path / "page.html").read_text(encoding="utf-8")
+        for text in (shown, page, run("replay", "--all", *given).stdout):
+            plain = " ".join(text.split())
+            assert said in plain and "n/a" in plain
+            assert ("so the window here is 40% of the session" in plain) == (not window)
+    assert "o table knows" not in run("replay", file, "--window", "3000").stdout
 
 
 @pytest.mark.parametrize("arguments", [(), ("x", "--all"), ("x", "--window", "5")])

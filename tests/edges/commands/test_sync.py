@@ -434,7 +434,8 @@ def test_an_erasure_names_the_devices_that_have_not_confirmed_it(tmp_path: Path)
     assert other in run("sync", "devices", "--store", one).output
     erased = run("erase", "talk", "2", "--yes", "--store", one)
     assert (
-        f"not yet   {other}" in erased.output and "nor does the one that erased it" in erased.output
+        f"not yet   {other}" in erased.output
+        and "neither does the one that erased it" in erased.output
     )
     assert run("sync", "--store", one).exit_code == 0
     found = json.loads(run("erase", "talk", "--store", one, "--json").output)

@@ -112,6 +112,8 @@ def test_an_interrupt_ends_it_without_a_word(url: str) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        # Tests that a shell runs in the background ignore the signal, and so would the program.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout is not None
     process.stdout.readline()

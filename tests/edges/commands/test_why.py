@@ -102,7 +102,7 @@ def test_what_is_pinned_already_is_not_written_again(url: str) -> None:
     run("pin", "fix-login", "7")
     head = as_json("show", "fix-login")["head"]
     assert printed("pin", "fix-login", "7") == (
-        "Nothing was changed: it was so already.\nPins of fix-login now: #7.\n"
+        "Nothing was changed: it already was so.\nPins of fix-login now: #7.\n"
     )
     run("unpin", "fix-login", "8")
     assert as_json("show", "fix-login")["head"] == head

@@ -89,6 +89,40 @@ def test_two_who_import_a_file_at_once_tell_of_it_once(
     assert sorted(kinds[0]) == sorted(kinds[1])
 
 
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.data())
+def test_two_who_import_a_file_at_once_count_each_message_once(
+    tmp_path: Path, data: st.DataObject
+) -> None:
+    """Whatever of a message that grew, or was rewound, the one had written when the other came."""
+    store, alone = open_store("memory:"), open_store("memory:")
+    lines = [*transcripts.parallel(), *(user(f"v{n}", "a4", f"v{n}") for n in range(4))]
+    before = data.draw(st.integers(2, len(lines)))
+    imported(store, write(tmp_path / "a.jsonl", lines[:before]))
+    imported(alone, tmp_path / "a.jsonl")
+    path = write(tmp_path / "a.jsonl", lines)
+    after = data.draw(st.sets(st.integers(0, 4_000), max_size=3))
+    counted: list[Any] = []
+
+    def meddle(done: int) -> None:
+        for place in {place for place in after if place <= done}:
+            after.remove(place)
+            if data.draw(st.booleans()):
+                counted.extend(imported(store, path).sessions)
+            else:
+                Context(store, CLAUDE).note("theirs", place)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("refold.log.draft.RUN_EVENTS_MAX", data.draw(st.integers(1, 4)))
+        counted += import_file(store, Config(), path, advance=meddle).sessions
+    [once] = imported(alone, path).sessions
+    assert texts(store, CLAUDE) == texts(alone, CLAUDE)
+    assert sum(one.new for one in counted) == once.new
+    assert sum(one.restored for one in counted) == once.restored
+
+
 @pytest.mark.parametrize("lines", [transcripts.parallel(), transcripts.rollout()])
 def test_a_conversation_begins_when_its_session_did(
     store: Store, tmp_path: Path, lines: list[transcripts.Line]
@@ -506,6 +540,119 @@ def test_json_lines_of_messages_and_of_whole_conversations(store: Store, tmp_pat
     assert len({session.conversation for session in report.sessions}) == 2
 
 
+PROMPT, TOOL = "Be kind.", {"name": "ls", "description": "", "parameters": {"type": "object"}}
+CONTENTS = [{"role": "user", "parts": [{"text": "Hello"}]}]
+TURNS = [{"from": "human", "value": "Hello"}]
+BESIDE: dict[str, dict[str, Any]] = {
+    "anthropic": {"system": [{"type": "text", "text": PROMPT}], "tools": [TOOL], "messages": HELLO},
+    "responses": {"instructions": PROMPT, "tools": [TOOL], "input": HELLO},
+    "functions": {"system_prompt": PROMPT, "functions": [TOOL], "messages": HELLO},
+    "sharegpt": {"system": PROMPT, "tools": json.dumps([TOOL]), "conversations": TURNS},
+    "gemini": {
+        "system_instruction": {"parts": [{"text": PROMPT}]},
+        "tools": [{"function_declarations": [TOOL]}],
+        "contents": CONTENTS,
+    },
+    "gemini of REST": {
+        "systemInstruction": {"role": "user", "parts": [{"text": PROMPT}]},
+        "tools": [{"functionDeclarations": [TOOL]}],
+        "contents": CONTENTS,
+    },
+    "gemini of the SDK": {
+        "config": {"system_instruction": PROMPT, "tools": [{"function_declarations": [TOOL]}]},
+        "contents": CONTENTS,
+    },
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+@pytest.mark.parametrize("is_line", [False, True])
+def test_the_system_prompt_and_the_tools_beside_a_list_are_kept(
+    name: str, is_line: bool, store: Store, tmp_path: Path
+) -> None:
+    path = tmp_path / "m.jsonl"
+    path.write_text((json.dumps(BESIDE[name]) + "\n") * (1 + is_line))
+    report = imported(store, path)
+    assert report.unread_total == 0
+    for session in report.sessions:
+        context = Context(store, session.conversation)
+        request = context.request(dialect="openai_chat")
+        assert request["messages"][0] == {"role": "system", "content": PROMPT}
+        assert request["tools"][0]["function"]["name"] == "ls"
+        assert context.log.notes(kind="beside") == []
+
+
+def test_what_else_stands_beside_a_list_is_a_note_or_told(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "m.json"
+    beside = {"tool_choice": "auto", "config": {"tools": [TOOL], "temperature": 0}, "tools": []}
+    path.write_text(json.dumps({"messages": HELLO, **beside, "system": {"no": "prompt"}}))
+    report = imported(store, path)
+    assert ["a part of the system prompt" in one.reason for one in report.unread] == [True]
+    with Context(store, report.sessions[0].conversation) as context:
+        [note] = context.log.notes(kind="beside")
+        assert note.data == {"tool_choice": "auto", "config": {"temperature": 0}}
+        context.update(title="Mine")
+        head = context.log.events()[-1].seq
+    path.write_text(json.dumps({"messages": HELLO, **beside, "title": "A list", "seed": 1}))
+    imported(store, path)
+    imported(store, path)
+    with Context(store, report.sessions[0].conversation) as context:
+        kinds = [event.kind for event in context.log.events(after=head)]
+        assert kinds == ["meta", "meta", "note"] and len(context.log.notes(kind="beside")) == 2
+
+
+def turns(*said: tuple[str, Any]) -> list[dict[str, Any]]:
+    return [{"from": who, "value": value} for who, value in said]
+
+
+LS, CAT = {"name": "ls", "arguments": {"path": "."}}, {"name": "cat", "arguments": '{"file": "a"}'}
+DATASETS = {
+    "one": ([json.dumps(LS)], ["call-1-0"]),
+    "several": ([json.dumps([LS, CAT])], ["call-1-0", "call-1-1"]),
+    "one by one": ([json.dumps(LS), json.dumps(CAT)], ["call-1-0", "call-3-0"]),
+}
+
+
+@pytest.mark.parametrize("name", DATASETS)
+@pytest.mark.parametrize("names", [("from", "value"), ("role", "content")])
+@pytest.mark.parametrize("is_lines", [False, True])
+def test_calls_of_datasets_and_what_came_of_them_are_calls_and_results(
+    name: str, names: tuple[str, str], is_lines: bool, store: Store, tmp_path: Path
+) -> None:
+    values, ids = DATASETS[name]
+    many = len(ids) // len(values)
+    called = [
+        one
+        for value in values
+        for one in (("function_call", value), *[("observation", "a.py")] * many)
+    ]
+    whole = turns(("human", "List."), *called, ("gpt", "a.py."))
+    whole = [{names[0]: one["from"], names[1]: one["value"]} for one in whole]
+    if is_lines:
+        path = write(tmp_path / "m.jsonl", whole)
+    else:
+        path = tmp_path / "m.json"
+        path.write_text(json.dumps({"conversations": whole}))
+    report = imported(store, path)
+    assert report.unread_total == 0, report.unread
+    context = Context(store, report.sessions[0].conversation)
+    blocks = [block for slot in context.view.slots for block in slot.message.blocks]
+    calls = [block for block in blocks if isinstance(block, ToolCall)]
+    assert [(call.id, call.name) for call in calls] == list(zip(ids, ("ls", "cat"), strict=False))
+    assert [block.call for block in blocks if isinstance(block, ToolResult)] == ids
+    assert [slot.message.role for slot in context.view.slots][:2] == ["user", "assistant"]
+
+
+def test_a_result_of_no_call_and_a_call_of_no_name_are_told(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "m.json"
+    odd = [("function_call", "ls"), ("observation", "a.py"), ("function_call", '[{"a": 1}]')]
+    path.write_text(json.dumps(turns(("human", "List."), *odd, ("observation", "b"))))
+    for _ in range(2):
+        report = imported(store, path)
+        assert [one.line for one in report.unread] == [2, 3, 4, 5]
+    assert texts(store, report.sessions[0].conversation) == ["List."]
+
+
 def test_two_lists_of_the_same_name_are_two_conversations(store: Store, tmp_path: Path) -> None:
     ids = set()
     for folder in ("a", "b"):
@@ -602,7 +749,32 @@ def test_a_packed_file_that_ends_in_the_middle_gives_what_it_has(
     (tmp_path / "a.jsonl.gz").write_bytes(packed[: len(packed) // 2])
     report = imported(store, tmp_path / "a.jsonl.gz")
     assert report.sessions[0].messages > 0
-    assert any("ends before its end" in one.reason for one in report.unread)
+    assert [one.reason for one in report.unread if "compressed" in one.reason] == [
+        "the compressed file is cut off or damaged here"
+    ]
+
+
+@pytest.mark.parametrize("name", ["deep.json", "deep.jsonl", "cut.json.gz", "damaged.json.gz"])
+def test_an_error_says_what_is_wrong_with_the_file_and_nothing_of_ours(
+    name: str, store: Store, tmp_path: Path
+) -> None:
+    listed = [{"role": "user", "content": f"{n} " * n} for n in range(300)]
+    packed = bytearray(gzip.compress(json.dumps(listed).encode()))
+    packed[len(packed) // 2] ^= 0xFF
+    deep = b'{"messages": ' + b"[" * 5_000 + b"]" * 5_000 + b"}"
+    content, expected = {
+        "deep.json": (deep, "nested too deep"),
+        "deep.jsonl": (json.dumps(HELLO[0]).encode() + b"\n" + deep, "nested too deep"),
+        "cut.json.gz": (packed[: len(packed) // 2], "the compressed file is cut off or damaged"),
+        "damaged.json.gz": (packed, "the compressed file is cut off or damaged"),
+    }[name]
+    (tmp_path / name).write_bytes(content)
+    try:
+        told = "\n".join(one.reason for one in imported(store, tmp_path / name).unread)
+    except Invalid as error:
+        told = str(error)
+    assert expected in told
+    assert not any(word in told for word in ("recursion", "marker", "before its end", "zlib"))
 
 
 def test_a_file_that_unpacks_to_far_more_is_left(store: Store, tmp_path: Path) -> None:
@@ -611,6 +783,10 @@ def test_a_file_that_unpacks_to_far_more_is_left(store: Store, tmp_path: Path) -
     report = imported(store, tmp_path / "a.jsonl.gz")
     assert report.sessions[0].messages == 5
     assert any("unpacks to more than" in one.reason for one in report.unread)
+    listed = json.dumps(HELLO, indent=1).encode()
+    (tmp_path / "a.json.gz").write_bytes(gzip.compress(listed + b" " * (70 << 20)))
+    with pytest.raises(Invalid, match="far more than it has"):
+        imported(store, tmp_path / "a.json.gz")
 
 
 @pytest.mark.parametrize(
@@ -633,3 +809,29 @@ def test_paths_and_commands_in_a_file_are_only_text(store: Store, tmp_path: Path
     report = imported(store, write(tmp_path / "a.jsonl", [line]))
     assert "/" not in report.sessions[0].conversation
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl"]
+
+
+# --- what is taken off beside something else ---
+
+
+def test_what_was_left_before_a_rollback_stays_off(store: Store, tmp_path: Path) -> None:
+    """A file that became shorter and was rolled back: two things are taken off at once."""
+    file, lines = tmp_path / "a.jsonl", transcripts.rollout()
+    imported(store, write(file, [*lines[:8], lines[9], lines[10]]))
+    [session] = imported(store, write(file, [*lines[:7], lines[11]])).sessions
+    page = texts(store, session.conversation)
+    assert "Delete it." not in page and "main.py." not in page
+    before = store.conversation(session.conversation).head
+    [again] = imported(store, file).sessions
+    assert (again.restored, store.conversation(again.conversation).head) == (0, before)
+
+
+def test_what_was_left_before_a_summary_stays_off_without_it(store: Store, tmp_path: Path) -> None:
+    file = tmp_path / "m.json"
+    summary = {"role": "user", "content": "Summed up.", "compact_summary": True}
+    stories: list[list[Any]] = [["One.", "Two."], ["One.", summary, "Three."], ["One.", "Four."]]
+    for story in stories:
+        said = [{"role": "user", "content": one} if isinstance(one, str) else one for one in story]
+        file.write_text(json.dumps(said))
+        [session] = imported(store, file).sessions
+    assert texts(store, session.conversation) == ["One.", "Four."]

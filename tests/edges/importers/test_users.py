@@ -41,6 +41,10 @@ class File:
     def rewind(self, count: int) -> None:
         del self.words[len(self.words) - count :]
 
+    def time(self) -> str:
+        """When the newest message was said."""
+        return f"2026-06-18T08:{self.count:02}:18.573Z"
+
     def write(self) -> Path:
         raise NotImplementedError
 
@@ -104,10 +108,11 @@ class ClaudeCode(Grown):
         word = super().grow()
         parent = self.branch[-1] if self.branch else None
         if self.count % 2 or parent is None:
-            self.lines.append(user(f"n{self.count}", parent, word))
+            self.lines.append(user(f"n{self.count}", parent, word, timestamp=self.time()))
         else:
             model = "claude-opus-4-5" if self.count % 4 else "claude-haiku-4-5"
-            line = block(f"n{self.count}", parent, f"msg_{self.count}", text(word))
+            name, at = f"n{self.count}", self.time()
+            line = block(name, parent, f"msg_{self.count}", text(word), timestamp=at)
             line["message"]["model"] = model
             self.lines.append(line)
             self.lines.append(
@@ -128,8 +133,7 @@ class Codex(Grown):
         self.say("turn_context", model="gpt-5.5")
 
     def say(self, type: str, /, **payload: Any) -> None:
-        at = "2026-06-18T08:59:18.573Z"
-        self.lines.append({"timestamp": at, "type": type, "payload": payload})
+        self.lines.append({"timestamp": self.time(), "type": type, "payload": payload})
 
     def grow(self) -> str:
         word = super().grow()
@@ -348,3 +352,17 @@ def test_messages_are_counted_and_not_their_lines(tmp_path: Path) -> None:
     lines.append(user("u3", "u1", "Taken."))
     [session] = import_file(store, Config(), write(tmp_path / "a.jsonl", lines)).sessions
     assert (session.messages, session.restored, session.left) == (2, 2, 2)
+
+
+def test_a_message_that_was_edited_by_hand(tmp_path: Path) -> None:
+    """One with an id of its own is known by it; a list says what it says now."""
+    store = open_store("memory:")
+    lines = [user("u1", None, "One."), user("u2", "u1", "Two.")]
+    edited = [user("u1", None, "First."), lines[1]]
+    for told in (lines, edited):
+        [session] = import_file(store, Config(), write(tmp_path / "a.jsonl", told)).sessions
+    assert (texts(store, session.conversation), session.new) == (["One.", "Two."], 0)
+    for told in (lines, edited):
+        plain = [line["message"] for line in told]
+        [session] = import_file(store, Config(), write(tmp_path / "b.jsonl", plain)).sessions
+    assert (texts(store, session.conversation), session.new) == (["First.", "Two."], 2)

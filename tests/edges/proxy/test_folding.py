@@ -122,7 +122,7 @@ def test_what_was_sent_large_by_others_stays_as_it_was_sent() -> None:
         await running.messages([*messages, answer("I see."), user("And now?")])
 
     provider = Provider()
-    with_proxy(work, folds=True, window=60_000, provider=provider, config=LARGE)
+    with_proxy(work, folds=True, window=150_000, provider=provider, config=LARGE)
     assert large in provider.bodies[0].decode().encode().decode("unicode_escape")
 
 

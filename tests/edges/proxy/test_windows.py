@@ -30,7 +30,7 @@ def budget_of(
 
 def test_the_page_may_fill_a_window_below_the_models_and_is_compacted_before() -> None:
     budget = budget_of(60_000)
-    assert (budget.input_max, budget.compact_at, budget.target_ratio) == (60_000, 45_000, 0.4)
+    assert (budget.input_max, budget.compact_at, budget.target_ratio) == (60_000, 27_000, 0.38)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,8 @@ def test_a_window_that_is_a_limit_keeps_room_for_the_answer(window: int | None, 
 
 @pytest.mark.parametrize("name", sorted(SAID))
 def test_what_the_user_says_of_it_stands_alone(name: str) -> None:
-    value = {**WISHED, "critical_ratio": 0.97, "compact_ratio": 0.85, "tokens_cap": 30_000}[name]
+    ratios = {"warn_ratio": 0.7, "compact_ratio": 0.85, "critical_ratio": 0.97}
+    value = {**WISHED, **ratios, "tokens_cap": 30_000}[name]
     said = {name: value}
     with refold.open("alone", store="memory:", model=MODEL, window=60_000, config=said) as context:
         assert budget_of(60_000, config=said) == context.budget

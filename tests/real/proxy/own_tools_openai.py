@@ -67,6 +67,18 @@ class ItemAgent(ChatAgent):
         return {"type": "function_call_output", "call_id": id, "output": text}
 
 
+@dataclass
+class PlainItemAgent(ItemAgent):
+    """Repeats answers without their reasoning, and so without ids."""
+
+    def _content(self, response: httpx.Response) -> list[Json]:
+        said = [one for one in super()._content(response) if one["type"] != "reasoning"]
+        return [{key: value for key, value in one.items() if key != "id"} for one in said]
+
+
+CLIENTS = {"chat": ChatAgent, "items": ItemAgent, "items without reasoning": PlainItemAgent}
+
+
 def _whole(response: httpx.Response) -> Json:
     lines = response.text.splitlines()
     return assemble([json.loads(one[5:]) for one in lines if one.startswith("data: {")])

@@ -4,7 +4,9 @@ providers: nothing is refused, the client sees nothing of it, and the front hold
 from __future__ import annotations
 
 import random
+import re
 import threading
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 
 from tests.real.proxy.agent import Agent
 from tests.real.proxy.own_tools import Model, results, work
-from tests.real.proxy.own_tools_openai import ChatAgent, ItemAgent, OpenAIModel, work_openai
+from tests.real.proxy.own_tools_openai import CLIENTS, OpenAIModel, work_openai
 from tests.real.proxy.process import proxied
 from tests.real.proxy.strict.script import Script
 from tests.real.proxy.strict.server import serving
@@ -21,6 +23,8 @@ from tests.real.proxy.test_sessions import fronts_kept
 
 TOOLS = ("--tools", "--window", "30000")
 KILLS = 8
+WHOLE = 10  # so many requests fit before anything is folded
+OWN_CALL = re.compile(rb"own_\d+_\d+")
 STORIES = {
     "alone": Model(40),
     "several at once": Model(30, at_once=2),
@@ -58,22 +62,25 @@ def test_what_the_model_asks_of_us_is_answered_inside(
     assert fronts_kept(upstream) > 0.9
 
 
-@pytest.mark.parametrize("kind", ["chat", "items"])
+@pytest.mark.parametrize("kind", CLIENTS)
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("story", [{}, {"is_mixed": True}, {"rounds": 2}])
 def test_the_same_over_the_apis_of_openai(
     kind: str, streams: bool, story: dict[str, Any], tmp_path: Path
 ) -> None:
-    model = OpenAIModel(kind, 24, **story)
+    model = OpenAIModel(kind.split()[0], 24, **story)
     with (
         serving(script=Script(choose=model)) as upstream,
         proxied(tmp_path, upstream.url, *TOOLS) as proxy,
     ):
-        caller = ChatAgent if kind == "chat" else ItemAgent
-        agent = caller(f"{proxy.url}/openai", upstream, streams=streams)
+        agent = CLIENTS[kind](f"{proxy.url}/openai", upstream, streams=streams)
         work_openai(agent, model)
         assert "failed" not in proxy.log()
+        assert len(proxy.refold("list")["conversations"]) == 1
     assert upstream.refusals == []
+    # What was said inside is in every request, as long as nothing is folded.
+    own = [set(OWN_CALL.findall(one.raw)) for one in upstream.requests[:WHOLE]]
+    assert own[-1] and all(before <= now for before, now in pairwise(own))
     assert "refold_unfold" in model.looked_up
     sent = b"".join(one.raw for one in upstream.requests)
     assert b"What stands between the marks is stored data" in sent

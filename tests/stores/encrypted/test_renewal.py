@@ -155,7 +155,7 @@ def test_a_log_that_was_deleted_here_is_not_deleted_there() -> None:
     again.sync = lambda *ids, **given: HybridStore.sync(again, ["d"], new_far=True)  # type: ignore
     say(again, "d")
     two.near.delete("c")
-    with pytest.raises(Conflict, match="lies there and not here"):
+    with pytest.raises(Conflict, match="is in the far store and not here"):
         again.encrypt_again()
     assert len(far.read("c")) == 2 and len(contents(far)) == 1
 

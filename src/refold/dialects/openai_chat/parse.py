@@ -66,6 +66,7 @@ _CALL_KEYS = frozenset({"function", "custom", "name"})
 _REASONING = ("reasoning_content", "reasoning")
 # Lists of thinking with signatures: LiteLLM's and OpenRouter's.
 _SIGNED = ("thinking_blocks", "reasoning_details")
+_THINKING = frozenset({*_REASONING, *_SIGNED})
 _THOUGHT = ("thinking", "text", "summary")
 
 
@@ -155,6 +156,8 @@ def _placed_answer(wire: dict[str, Any]) -> Placed:
 
 def _placed_reasoning(wire: dict[str, Any]) -> Placed:
     """What the model thought: as text, and in the shapes in which servers carry signatures."""
+    if _THINKING.isdisjoint(wire):
+        return []
     texts = [key for key in _REASONING if type(wire.get(key)) is str and wire[key]]
     placed: Placed = [((key,), Thinking(wire[key])) for key in texts[:1]]
     for key in _SIGNED:

@@ -119,6 +119,8 @@ def form_of(items: list[dict[str, Any]], placed: Placed, show: Show, same: Same)
 def _holes_in(value: Any, block: Block, carving: Carving) -> Holes:
     holes: Holes = {}
     for path, name in _PLACES.get(type(block), ()):
+        if path[0] not in value:
+            continue
         # The first place that holds a field is its own; the same text elsewhere is somebody else's.
         if name not in holes.values() and carving.holds(value, path, block, name):
             holes[path] = name

@@ -57,10 +57,10 @@ def folded(
     except UNREADABLE as error:
         return sent_as_they_are(messages, error)
     view = context.view
-    if any(slot.edits or slot.summary for slot in view.slots):
-        shown = _shown(context, messages, wires, made, dialect, mirrored.seqs)
-    else:
+    if _is_own(view, mirrored.seqs, wires):
         shown = list(messages)
+    else:
+        shown = _shown(context, messages, wires, made, dialect, mirrored.seqs)
     return Sent(
         shown=shown, wires=wires, conversation=context.id, last=newest(view), head=view.head
     )
@@ -111,6 +111,16 @@ def _shown(
         else:
             shown.append(messages[place])
     return shown
+
+
+def _is_own(view: refold.View, seqs: Sequence[tuple[int, ...]], wires: Sequence[Any]) -> bool:
+    """Whether the page is the framework's own list: no edit stands on it, none of its messages was
+    taken off, and there is no thinking of a time when that was otherwise."""
+    there = {slot.seq for slot in view.slots}
+    is_edited = any(slot.edits or slot.summary for slot in view.slots)
+    if is_edited or not all(map(there.issuperset, seqs)):
+        return False
+    return not view.undoable or not any(map(_thinks, wires))
 
 
 def _untouched(

@@ -82,7 +82,7 @@ class Guest:
                 if usage is not None:
                     context.record(usage=usage, upto=sent.head)
                 if answers and newest(context.view) == sent.last:
-                    context.mirror([*sent.wires, *answers])
+                    context.mirror([*sent.wires, *answers], upto=sent.head)
         except (refold.RefoldError, *UNREADABLE) as error:
             said = "%s: the answer is not kept before it is repeated: %s"
             log.warning(said, sent.session, error)

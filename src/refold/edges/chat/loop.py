@@ -37,8 +37,8 @@ from refold.edges.displays.question import chosen
 from refold.edges.endpoints.client import Refused
 from refold.edges.endpoints.model_names import NamedModel, model_named
 from refold.edges.endpoints.pieces import pieces
+from refold.engine.calls import unanswered
 from refold.engine.context import Context
-from refold.engine.recorder import unanswered
 from refold.errors import Denied, Invalid, NotFound, RefoldError, Unavailable
 from refold.log.notices import Notice
 from refold.stores.protocol import Store

@@ -58,9 +58,9 @@ def with_files(text: str, workspace: Workspace, context: Context) -> tuple[str, 
 def _reason(error: RefoldError | OSError, path: str, workspace: Workspace) -> str:
     """Why what is mentioned was not read."""
     if isinstance(error, NotFound):
-        return "is no file here"
+        return "is not a file here"
     if isinstance(error, Denied):
-        return "is outside of the folder (refold chat --allow FOLDER allows another)"
+        return "is outside the folder (refold chat --allow FOLDER allows another)"
     if os.path.isdir(workspace.root / path):
         return "is a folder, and only files can be taken along"
     return f"was not read ({sentence(error)})"

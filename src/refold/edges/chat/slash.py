@@ -41,7 +41,7 @@ ID = Meta(
     extra={"positional": True, "metavar": "ID", "completes": "conversation"},
 )
 NEW = Meta(
-    description="Its id; by default one is made of the time.",
+    description="Its id; by default one is made from the time.",
     extra={"positional": True, "metavar": "ID"},
 )
 
@@ -219,8 +219,8 @@ def _fork(chat: Chat, given: fork.ForkArguments) -> bool:
 def _new(chat: Chat, given: NewArguments) -> bool:
     id = open_id_checked(given.conversation or new_id(chat.store))
     if is_taken(chat.store, id):
-        reason = f"there is a conversation {quoted(id, 80)} already"
-        raise Conflict(reason, hint=f"/resume {id} goes on with it; or choose another id")
+        reason = f"the conversation {quoted(id, 80)} exists already"
+        raise Conflict(reason, hint=f"/resume {id} continues it; or choose another id")
     chat.go_to(id)
     chat.shown.aside(f"This is {chat.context.id}, a new conversation")
     return True
@@ -241,21 +241,21 @@ _OWN = (
     OwnCommand(
         name="fork",
         summary=COMMANDS["fork"].summary,
-        details=f"{fork.COMMAND.details} The chat goes on in the new one.",
+        details=f"{fork.COMMAND.details} The chat continues in the new one.",
         arguments=fork.ForkArguments,
         run=_fork,
     ),
     OwnCommand(
         name="condense",
         summary=COMMANDS["condense"].summary,
-        details="The model writes a summary; with FEEDBACK, one that minds it, or a better one. "
-        "You accept it, or say what is wrong. Nothing is lost: /undo takes it back.",
+        details="The model writes a summary; with FEEDBACK, one that follows it. You accept it, or "
+        "say what is wrong. Nothing is lost: /undo takes it back.",
         arguments=condense.CondenseArguments,
         run=_condense,
     ),
     OwnCommand(
         name="resume",
-        summary="List the conversations, or go on with another.",
+        summary="List the conversations, or continue another.",
         arguments=ResumeArguments,
         run=_resume,
     ),

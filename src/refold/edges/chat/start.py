@@ -83,7 +83,7 @@ def greet(chat: Chat) -> None:
 def _conversation(session: Session, given: ChatArguments) -> str | None:
     """The conversation to go on with; None for a new one."""
     if given.resume and given.continue_:
-        raise Invalid("--continue and --resume are two ways to say it", hint="give one of them")
+        raise Invalid("--continue and --resume exclude each other", hint="give one of them")
     if given.resume:
         return session.find(given.resume)
     if not given.continue_:

@@ -177,7 +177,7 @@ class Tools:
         last = min(given.last_line or len(lines), given.first_line + LINES_MAX - 1)
         shown = lines[given.first_line - 1 : last]
         if not shown and lines:
-            hint = "ask for lines that are there"
+            hint = "ask for lines that exist"
             raise Invalid(f"{quoted(given.path)} has {number(len(lines), 'line')}", hint=hint)
         left = f"\n[lines {given.first_line:,} to {last:,} of {len(lines):,}]"
         return "\n".join(shown) + (left if len(shown) < len(lines) else "")
@@ -202,8 +202,8 @@ class Tools:
         text = self._workspace.text(given.path, exact=True)
         count = text.count(given.old)
         if count != 1:
-            hint = "give a longer text that is there once" if count else "read the file again"
-            raise Invalid(f"the text is {count} times in {quoted(given.path)}", hint=hint)
+            hint = "give a longer text that occurs once" if count else "read the file again"
+            raise Invalid(f"the text occurs {count} times in {quoted(given.path)}", hint=hint)
         place = self._workspace.writable(given.path)
         return self._put(place, text.replace(given.old, given.new))
 

@@ -57,7 +57,7 @@ class Workspace(Struct, frozen=True):
                 except Denied:
                     continue
         hint = "the user can allow another folder: refold chat --allow FOLDER"
-        raise Denied(f"{quoted(path)} is outside of the folder", hint=hint)
+        raise Denied(f"{quoted(path)} is outside the folder", hint=hint)
 
     def writable(self, path: str) -> Place:
         """Where a path leads that is to be written to."""

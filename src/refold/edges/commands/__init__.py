@@ -32,11 +32,13 @@ COMMANDS = {
     "context status": Entry("context.status", "Show how full the window is, and with what."),
     "context add": Entry("context.add", "Keep a file, and show it to the model."),
     "context add-folder": Entry("context.add_folder", "Show the model which files a folder has."),
-    "context add-search": Entry("context.add_search", "Show the model lines that have a text."),
+    "context add-search": Entry(
+        "context.add_search", "Show the model the lines that contain a text."
+    ),
     "context prune": Entry("context.prune", "Hide the messages that matter least."),
     "context clear": Entry("clear", "Take everything but pins off the page."),
     "context compact": Entry("compact", "Make the page shorter."),
-    "context summarize": Entry("context.summarize", "Put older messages into a summary."),
+    "context summarize": Entry("context.summarize", "Turn older messages into a summary."),
     "context export": Entry("export", "Write the conversation to a file."),
     "context checkpoint": Entry("checkpoint", "Give this place a name."),
     "context restore": Entry("restore", "Go back to a place; without one, list them."),
@@ -47,46 +49,48 @@ COMMANDS = {
     "unfold": Entry("unfold", "Show the originals behind a handle."),
     "stats": Entry("stats", "Show size, counts and cost of a conversation."),
     "cost": Entry("cost", "Show what was billed, and where the cached prefix broke."),
-    "model": Entry("model", "Show the model, or go on with another."),
-    "tools": Entry("tools", "List the tools that the model is told of."),
+    "model": Entry("model", "Show the model, or continue with another."),
+    "tools": Entry("tools", "List the tools that the model gets, and what they cost."),
     "update": Entry("update", "Set the title, the tags, the names or the model of a conversation."),
     "compact": Entry("compact", "Make the page of a conversation shorter."),
-    "condense": Entry("condense", "Let a summary by the agent stand for what was said."),
+    "condense": Entry("condense", "Replace most of the page by a summary that the agent wrote."),
     "undo": Entry("undo", "Take back the newest compaction or restore."),
     "redo": Entry("redo", "Bring back what was undone last."),
-    "revert": Entry("revert", "Take back one compaction, whichever it is."),
+    "revert": Entry("revert", "Take back one compaction, however old."),
     "receipts": Entry("receipts", "List the compactions, what they saved, and which are undone."),
     "points": Entry("points", "List the places that restore can go back to."),
-    "checkpoint": Entry("checkpoint", "Give the place a conversation is at a name."),
+    "checkpoint": Entry("checkpoint", "Give the current place in a conversation a name."),
     "restore": Entry("restore", "Take the page back to what it was at a point."),
     "fork": Entry("fork", "Start a new conversation from a point of another."),
     "diff": Entry("diff", "Show how the page differs between two points."),
     "why": Entry("why", "Show what was done to a message, and why."),
-    "debug": Entry("debug", "Dump what was done to a page, what it saved, and what would go."),
+    "debug": Entry("debug", "Print every edit, what it saved, and what would go next, as JSON."),
     "pin": Entry("pin", "Keep messages on the page through every compaction."),
     "unpin": Entry("unpin", "Let compactions take messages that were pinned."),
     "hide": Entry("hide", "Take chosen messages off the page."),
     "clear": Entry("clear", "Take everything but pins off the page."),
     "export": Entry("export", "Write a conversation to a file."),
     "import": Entry("import_", "Read sessions of other agents, lists of messages, and exports."),
-    "replay": Entry("replay", "Play a session through refold and through what others do."),
+    "replay": Entry("replay", "Compare refold with other policies on one of your sessions."),
     "copy": Entry("copy", "Copy conversations to another store."),
-    "sync": Entry("sync.sync", "Make this store and a far one the same, or say how they stand."),
+    "sync": Entry("sync.sync", "Make this store and a far one the same, or say how they differ."),
     "sync verify": Entry("sync.verify", "Check that the far store keeps what was sent to it."),
     "sync devices": Entry("sync.devices", "List the devices that sync with the far store."),
-    "sync forget": Entry("sync.forget", "List a device no more, until it syncs again."),
+    "sync forget": Entry("sync.forget", "Remove a device from the list, until it syncs again."),
     "sync key new": Entry(
-        "sync.key.new", "Make a key by which a far store can read nothing.", is_shell_only=True
+        "sync.key.new", "Make a key, so that the far store can read nothing.", is_shell_only=True
     ),
     "sync key list": Entry(
         "sync.key.list_", "List the keys of a file by their names.", is_shell_only=True
     ),
     "sync key apply": Entry(
-        "sync.key.apply", "Encrypt again what lies far by the newest key.", is_shell_only=True
+        "sync.key.apply",
+        "Encrypt everything in the far store again, with the newest key.",
+        is_shell_only=True,
     ),
-    "erase": Entry("erase", "Erase what was said for good, here and on every device that syncs."),
+    "erase": Entry("erase", "Erase messages for good, here and on every device that syncs."),
     "delete": Entry("delete", "Remove conversations for good."),
-    "sweep": Entry("sweep", "Remove old conversations for good, by age and by number."),
+    "sweep": Entry("sweep", "Remove old conversations for good."),
     "artifacts list": Entry(
         "artifacts.list_", "List the artifacts of a conversation, without their contents."
     ),
@@ -96,50 +100,56 @@ COMMANDS = {
     "artifacts grep": Entry("artifacts.grep", "Find lines of artifacts that contain a text."),
     "artifacts clean": Entry("artifacts.clean", "Remove old artifacts of one conversation or all."),
     "artifacts delete": Entry(
-        "artifacts.delete", "Remove one artifact for good, also one that the page names."
+        "artifacts.delete", "Remove one artifact for good, even if the page names it."
     ),
     "memory list": Entry("memory.list_", "List what is remembered across conversations."),
     "memory add": Entry("memory.add", "Remember something across conversations."),
     "memory search": Entry("memory.search", "Find what is remembered, with the reason."),
-    "memory update": Entry("memory.update", "Give what is remembered other words or tags."),
+    "memory update": Entry("memory.update", "Change the words or the tags of what is remembered."),
     "memory forget": Entry("memory.forget", "Erase what is remembered for good."),
-    "memory history": Entry("memory.history", "Show what was remembered of the same before."),
-    "memory log": Entry("memory.log", "Show what was written into a memory."),
+    "memory history": Entry(
+        "memory.history", "Show what was remembered about the same thing before."
+    ),
+    "memory log": Entry("memory.log", "Show every change of a memory, newest first."),
     "memory revert": Entry("memory.revert", "Take a change of a memory back."),
     "memory export": Entry("memory.export", "Write a memory to a file, with its history."),
     "memory import": Entry("memory.import_", "Read a memory that was exported."),
-    "memory reindex": Entry("memory.reindex", "Make the index of a memory again."),
+    "memory reindex": Entry("memory.reindex", "Rebuild the index of a memory."),
     "memory inbox": Entry("memory.inbox", "Show, accept or reject what waits to be remembered."),
     "search": Entry("search", "Find messages and artifacts by what they say."),
     "index": Entry("index", "Bring the search index up to date."),
     "scan": Entry("scan", "Find secrets in stored conversations."),
     "verify": Entry("verify", "Check that everything is as it was written."),
     "repair": Entry("repair", "Make a damaged conversation readable again."),
-    "allow": Entry("allow", "Allow what the files of this project name: a server and a key."),
+    "allow": Entry("allow", "Allow the server and the key that the files of this project name."),
     "serve": Entry("serve", "Serve a store to a team, over HTTP.", is_shell_only=True),
     "run": Entry(
         "run", "Start an agent behind a proxy that keeps what it says.", is_shell_only=True
     ),
     "proxy": Entry(
-        "proxy.proxy", "Pass the calls of agents on, and keep what they say.", is_shell_only=True
+        "proxy.proxy",
+        "Pass agents' calls on to their providers, and keep what is said.",
+        is_shell_only=True,
     ),
     "proxy report": Entry(
-        "proxy.report", "Show what calls through the proxy took and saved.", is_shell_only=True
+        "proxy.report", "Show what calls through the proxy used and saved.", is_shell_only=True
     ),
     "mcp": Entry(
         "mcp.mcp", "Offer search and memory to other agents, as an MCP server.", is_shell_only=True
     ),
     "mcp install": Entry(
-        "mcp.install", "Let another agent start the MCP server by itself.", is_shell_only=True
+        "mcp.install", "Add the MCP server to another agent's configuration.", is_shell_only=True
     ),
     "mcp uninstall": Entry(
-        "mcp.uninstall", "Take the MCP server out of another agent.", is_shell_only=True
+        "mcp.uninstall",
+        "Remove the MCP server from another agent's configuration.",
+        is_shell_only=True,
     ),
     "hook claude-code install": Entry(
-        "hook.claude_code.install", "Let Claude Code call refold in its hooks.", is_shell_only=True
+        "hook.claude_code.install", "Add refold to Claude Code's hooks.", is_shell_only=True
     ),
     "hook claude-code uninstall": Entry(
-        "hook.claude_code.uninstall", "Take refold out of Claude Code's hooks.", is_shell_only=True
+        "hook.claude_code.uninstall", "Remove refold from Claude Code's hooks.", is_shell_only=True
     ),
     "token create": Entry(
         "token.create", "Create a token for an organization of a team server.", is_shell_only=True
@@ -149,7 +159,7 @@ COMMANDS = {
     "token audit": Entry(
         "token.audit", "Show who read and erased what in an organization.", is_shell_only=True
     ),
-    "login": Entry("login", "Keep a token for a team server, and check it.", is_shell_only=True),
+    "login": Entry("login", "Check a token for a team server, and keep it.", is_shell_only=True),
     "logout": Entry("logout", "Forget the token for a team server.", is_shell_only=True),
     "doctor": Entry("doctor", "Check this installation."),
     "chat": Entry("chat", "Talk to a model that works on this folder.", is_shell_only=True),
@@ -161,19 +171,19 @@ COMMANDS = {
         "statusline", "Print one line for a status line or a prompt.", is_shell_only=True
     ),
     "completion": Entry(
-        "completion", "Print what a shell needs to complete words.", is_shell_only=True
+        "completion", "Print the script by which a shell completes commands.", is_shell_only=True
     ),
-    "help": Entry("help_", "List the commands, or say what one takes."),
+    "help": Entry("help_", "List the commands, or explain one."),
 }
 GROUPS = {
     "context": "Show, fill and shorten what a conversation holds.",
     "artifacts": "List, show, search and remove stored artifacts.",
-    "hook": "Let other agents call refold in their hooks.",
-    "hook claude-code": "Let Claude Code call refold in its hooks, or no longer.",
-    "mcp": "Offer search and memory to other agents, and put that into them.",
-    "proxy": "Pass the calls of agents on to their providers, and show what was saved.",
-    "sync": "Make this store and a far one the same, and keep the far one from reading it.",
-    "sync key": "Make and list keys, and encrypt again what lies far.",
+    "hook": "Add refold to the hooks of other agents.",
+    "hook claude-code": "Add refold to Claude Code's hooks, or remove it.",
+    "mcp": "Offer search and memory to other agents, and set them up for it.",
+    "proxy": "Pass agents' calls on to their providers, and show what was saved.",
+    "sync": "Sync this store with a far one, check it, and encrypt what is sent.",
+    "sync key": "Make and list keys, and encrypt the far store again.",
     "token": "Create, list and revoke the tokens of a team server, and show its audit log.",
     "memory": "List, add, find, change and forget what outlives conversations.",
 }

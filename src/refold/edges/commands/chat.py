@@ -18,21 +18,21 @@ MODEL = Meta(
     "openrouter:NAME, URL#NAME, or scripted.",
     extra={"metavar": "MODEL", "short": "-m", "completes": "chat-model"},
 )
-CONTINUE = Meta(description="Go on with the newest conversation.", extra={"short": "-c"})
+CONTINUE = Meta(description="Continue the newest conversation.", extra={"short": "-c"})
 RESUME = Meta(
-    description="Go on with this conversation.",
+    description="Continue this conversation.",
     extra={"metavar": "ID", "short": "-r", "completes": "conversation"},
 )
 YES = Meta(description="Write files and run commands without asking.")
 READ_ONLY = Meta(description="Offer no tool that writes or runs something.")
-NO_TOOLS = Meta(description="Offer no tool at all: some small models take none.")
+NO_TOOLS = Meta(description="Offer no tools at all: some small models do not accept any.")
 COST_MAX = Meta(description="Stop before the conversation costs more, in dollars.", ge=0)
 REPLY_MAX = Meta(description="How long a reply may be, in tokens.", ge=1)
 WINDOW = Meta(description="The window to work in, in tokens.", ge=1)
 ALLOW = Meta(
     description="Another folder that tools may use; may be repeated.", extra={"metavar": "FOLDER"}
 )
-WRITER = Meta(description="Let the model of the chat put compactions into words.")
+WRITER = Meta(description="Let the chat's model write the summaries of compactions.")
 
 
 class ChatArguments(Arguments, frozen=True, kw_only=True):
@@ -86,8 +86,8 @@ def show(ended: ChatEnded, screen: Screen) -> None:
 
 COMMAND = Command(
     name="chat",
-    details="Lines that begin with / are commands: /help lists them. @FILE takes a file along. "
-    "Ctrl-C stops a reply or a tool, Ctrl-D leaves. Tools stay in this folder.",
+    details="Lines that begin with / are commands: /help lists them. @FILE attaches a file. Ctrl-C "
+    "stops a reply or a tool, Ctrl-D leaves. Tools stay in this folder.",
     on="store",
     arguments=ChatArguments,
     run=run,

@@ -46,8 +46,7 @@ def show(marked: Marked, screen: Screen) -> None:
 
 COMMAND = Command(
     name="checkpoint",
-    details="Nothing needs a checkpoint to be restored: a seq will do. A name is easier to "
-    "remember.",
+    details="You can restore any seq without a checkpoint; a name is easier to remember.",
     arguments=CheckpointArguments,
     run=run,
     show=show,

@@ -54,8 +54,8 @@ WRITER_KEY = Meta(
     description="The environment variable that holds its key.", extra={"metavar": "NAME"}
 )
 INSTRUCTIONS = Meta(
-    description="What the writer should pay attention to; without one, what the page should stay "
-    "about.",
+    description="What the writer should pay attention to; without a writer, what the page should "
+    "keep.",
     extra=TEXT,
 )
 BOX = Meta(description="Print the result as a box.")
@@ -177,7 +177,7 @@ def _setting(text: str) -> tuple[str, Any]:
         hint = "give it as NAME=VALUE, such as --set max_tokens=4000"
         raise Invalid(f"--set {text!r} is not a setting", hint=hint)
     if name in OWN_OPTIONS:
-        raise Invalid(f"--set {name} is an option of its own", hint=f"give --{name}")
+        raise Invalid(f"--set {name} has an option of its own", hint=f"give --{name}")
     return name, value_of(value)
 
 

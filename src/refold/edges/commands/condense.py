@@ -30,7 +30,7 @@ FEEDBACK = Meta(
     extra=TEXT,
 )
 ACCEPT = Meta(description="Take everything but the first pair and the last one off the page.")
-NO_SUMMARY = "there is no summary to accept: the newest message is not words of the assistant"
+NO_SUMMARY = "there is no summary to accept: the newest message is not a text of the assistant"
 FEEDBACK_TEXT = "This is what I say about the summary; write it again with that:\n\n"
 
 
@@ -55,7 +55,7 @@ class Condensing(Result, frozen=True, kw_only=True):
 def run(session: Session, arguments: CondenseArguments) -> Condensing:
     feedback = arguments.feedback.strip()
     if feedback and arguments.accept:
-        reason = "a summary is either accepted, or answered by what is wrong with it"
+        reason = "--accept and FEEDBACK exclude each other"
         raise Invalid(reason, hint="give --accept, or FEEDBACK")
     return _answered(session, feedback) if feedback else _condensed(session, arguments.accept)
 
@@ -115,8 +115,9 @@ def _show_proposal(condensing: Condensing, planned: Planned, screen: Screen) -> 
 
 COMMAND = Command(
     name="condense",
-    details="The newest message, if the assistant wrote it, is the summary. Without --accept and "
-    "FEEDBACK, shows what would stay and what would go. Nothing is lost: undo takes it back.",
+    details="The summary is the newest message, if the assistant wrote it. Without --accept or "
+    "FEEDBACK, shows what would stay and what would leave the page. Nothing is lost: undo takes it "
+    "back.",
     arguments=CondenseArguments,
     run=run,
     show=show,

@@ -113,23 +113,27 @@ def _sum(costs: Iterable[float | None]) -> float | None:
 
 def _calls(events: Iterable[Event]) -> Iterator[_Call]:
     """Every call; one whose report names no model was made with the conversation's. What was
-    billed later for a response is a part of its call."""
+    billed later for a response is a part of its call. A change that came while the model answered
+    is one of the call after it."""
     calls: dict[str | int, _Call] = {}
-    since = model = ""
+    changes: list[tuple[int, str]] = []
+    model = ""
     for event in events:
         body = decode(event) if event.kind in TELLING else None
         if isinstance(body, Meta) and body.model:
             model = body.model
         if isinstance(body, Usage):
             usage = body if body.model else replace(body, model=model)
+            shown = body.upto or event.seq
+            since = next((why for seq, why in changes if seq <= shown), "")
+            changes = [change for change in changes if change[0] > shown]
             call = _Call(seq=event.seq, at_ms=event.at_ms, usage=usage, since=since)
             first = calls.setdefault(usage.response or event.seq, call)
             if first is not call:
                 joined = replace(first, usage=together(first.usage, usage))
                 calls[usage.response] = joined
-            since = ""
-        else:
-            since = since or _change(event, body)
+        elif why := _change(event, body):
+            changes.append((event.seq, why))
     yield from calls.values()
 
 

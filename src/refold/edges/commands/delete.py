@@ -41,8 +41,8 @@ def run(session: Session, arguments: DeleteArguments) -> Deletion:
 
 COMMAND = Command(
     name="delete",
-    details="Also removes the artifacts that only they have, and what the search index knows of "
-    "them.",
+    details="Also removes the artifacts that only they have, and their entries in the search "
+    "index.",
     on="store",
     arguments=DeleteArguments,
     run=run,

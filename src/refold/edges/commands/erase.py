@@ -20,7 +20,7 @@ from refold.stores import synced_of
 from refold.stores.protocol import Device, Store, SyncedStore
 
 SEQS = Meta(
-    description="The events, by seq: 41 or #41. Without any, what is erased already is shown.",
+    description="The events, by seq: 41 or #41. Without any, shows what was erased, and where.",
     extra={"positional": True, "metavar": "SEQ"},
 )
 ALL = Meta(description="Erase everything that the conversation says.")
@@ -55,7 +55,9 @@ def run(session: Session, arguments: EraseArguments) -> EraseResult:
     id = session.conversation
     seqs = [seq_of(text) for text in arguments.seqs]
     if seqs and arguments.all:
-        raise Invalid("--all erases every event, and some are named", hint="give one of the two")
+        raise Invalid(
+            "--all erases every event, but you also named some", hint="give one of the two"
+        )
     if seqs or arguments.all:
         what = "everything" if arguments.all else number(len(seqs), "event")
         session.confirm(
@@ -106,7 +108,7 @@ def show(result: EraseResult, screen: Screen) -> None:
     if result.derived or result.contents:
         made = number(result.derived, "text")
         screen.line(
-            f"With them went {made} made of them, and {number(result.contents, 'content')}."
+            f"Erased with them: {made} made from them, {number(result.contents, 'content')}."
         )
     _show_places(result, screen)
     for note in result.notes:
@@ -136,16 +138,18 @@ def _show_places(result: EraseResult, screen: Screen) -> None:
             waits = f" {device.name}: synced all {moment(device.at_ms)}"
             screen.line(("yellow", f"{'not yet':9}"), waits)
     if result.unconfirmed:
-        screen.line("A device that never had it confirms nothing, nor does the one that erased it.")
-        screen.line("One that is gone for good:")
+        screen.line(
+            "A device that never had it confirms nothing; neither does the one that erased it."
+        )
+        screen.line("If one is gone for good:")
         screen.line(screen.call("sync forget", "", "DEVICE"))
 
 
 COMMAND = Command(
     name="erase",
-    details="The envelope stays, and the page keeps its shape. Summaries, memories and contents "
-    "made of it go too. Other devices erase it when they sync, and say so: refold erase ID shows "
-    "which have. What was exported or backed up is not reached.",
+    details="The envelope stays, and the page keeps its shape. Summaries, memories and artifacts "
+    "made from it are erased too. Other devices erase it when they sync, and confirm it: refold "
+    "erase ID shows which have. Exports and backups are not reached.",
     arguments=EraseArguments,
     run=run,
     show=show,

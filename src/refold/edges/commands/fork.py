@@ -15,7 +15,7 @@ from refold.edges.commands.text import number
 from refold.errors import Invalid
 
 NEW = Meta(
-    description="The id of the new conversation; by default one is made of the time.",
+    description="The id of the new conversation; by default one is made from the time.",
     extra=POSITIONAL,
 )
 AT = Meta(
@@ -67,7 +67,7 @@ def show(forked: Forked, screen: Screen) -> None:
 
 COMMAND = Command(
     name="fork",
-    details="No event is copied. From there on both go their own ways.",
+    details="No event is copied. From there on, the two are independent.",
     arguments=ForkArguments,
     run=run,
     show=show,

@@ -20,7 +20,7 @@ FIRST = Meta(
     description="The first message, as 41 or #41.", extra={**POSITIONAL, "metavar": "FIRST"}
 )
 LAST = Meta(
-    description="The last one; without it, only the first goes.",
+    description="The last message; without it, only the first is hidden.",
     extra={**POSITIONAL, "metavar": "LAST"},
 )
 
@@ -75,8 +75,8 @@ def show(hidden: Hidden, screen: Screen) -> None:
 
 COMMAND = Command(
     name="hide",
-    details="Tool pairs go whole. Pins and the latest request are refused. Nothing is lost: "
-    "refold unfold ID #41 reads a message, refold undo brings all back.",
+    details="Tool calls are hidden with their results. Pins and the latest request are refused. "
+    "Nothing is lost: refold unfold ID #41 shows a message, refold undo brings all of them back.",
     arguments=HideArguments,
     run=run,
     show=show,

@@ -37,12 +37,13 @@ FILES = Meta(
     description="The files to read, or folders of them; - is standard input.",
     extra={"positional": True, "metavar": "PATH"},
 )
-ID = Meta(description="The id that it gets; by default the one it had.", extra={"metavar": "NEW"})
+ID = Meta(
+    description="The id of the new conversation; by default the one it had.",
+    extra={"metavar": "NEW"},
+)
 SCAN = Meta(description="Find the sessions of agents on this machine, and ask.")
 LIST = Meta(description="List what can be read.")
-BRANCHES = Meta(
-    description="Make each branch that a session left a conversation of its own: a fork."
-)
+BRANCHES = Meta(description="Make each branch that the session left a fork of its own.")
 YES = Meta(description="Import what --scan finds without asking.")
 
 
@@ -207,7 +208,8 @@ def show(imported: Imported, screen: Screen) -> None:
     for report in imported.files:
         _show_report(report, imported.store, screen)
     for file, reason in imported.failed.items():
-        screen.line(("red", f"{file}: "), reason)
+        where = "" if reason.startswith(file) else f"{file}: "
+        screen.line(("red", where), reason)
     if not imported.files and not imported.failed:
         _show_found(imported, screen)
 
@@ -222,7 +224,7 @@ def _show_report(report: Report, store: str, screen: Screen) -> None:
         if one.left:
             again = screen.call("import", report.file, "--branches")
             left = number(one.left, "message")
-            said = f"{left} of branches that were left: only notes. As forks: {again}"
+            said = f"{left} of branches that were left are only notes. To make them forks: {again}"
             screen.line(("dim", said))
     if not report.sessions:
         screen.line(f"{report.file} has no messages.")
@@ -240,11 +242,14 @@ def _show_way(one: Followed, screen: Screen) -> None:
         back, beside = screen.call("restore", id, at), screen.call("fork", id, "NEW", "--at", at)
         screen.line(
             ("dim", f"The session was rewound: {number(one.restored, 'message')} taken back. "),
-            ("dim", f"As it was before: {back}; the same, beside this one: {beside}"),
+            ("dim", f"To go back: {back}; to keep both: {beside}"),
         )
     if one.missing:
         more = number(one.missing, "message")
         screen.line(("dim", f"The conversation has {more} that the file no longer has."))
+    if one.erased:
+        more = number(one.erased, "message")
+        screen.line(("dim", f"Left out: {more} that may be what was erased, in another place."))
 
 
 def _counted(messages: int) -> str:
@@ -258,7 +263,7 @@ def _found_line(one: Found) -> str:
 
 def _show_found(imported: Imported, screen: Screen) -> None:
     if not imported.found:
-        screen.line("No sessions were found where agents keep them.")
+        screen.line("No sessions were found in the folders where agents keep them.")
         return
     for one in () if imported.asked else imported.found:
         screen.line(_found_line(one))
@@ -268,10 +273,10 @@ def _show_found(imported: Imported, screen: Screen) -> None:
 
 COMMAND = Command(
     name="import",
-    details="PATH is a session of an agent (refold import --list), a list of messages, an export "
-    "of refold, or a folder of these; - is standard input. Importing a session again adds what is "
-    "new. What was not understood is told, the rest is imported, and the exit status is 2. Nothing "
-    "in a file is run, and no path in it is followed.",
+    details="PATH is a session of an agent (see refold import --list), a list of messages, an "
+    "export of refold, or a folder of these; - is standard input. Importing a session again adds "
+    "what is new. What is not understood is reported, and the rest is imported (exit status 2). "
+    "Nothing in a file is run, and no path in it is followed.",
     on="store",
     arguments=ImportArguments,
     run=run,

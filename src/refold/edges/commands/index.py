@@ -18,7 +18,7 @@ from refold.edges.commands.search import (
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number
 
-REBUILD = Meta(description="Throw the index away and make it again.")
+REBUILD = Meta(description="Discard the index and make it again.")
 
 
 class IndexArguments(Arguments, frozen=True, kw_only=True):

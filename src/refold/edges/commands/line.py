@@ -251,7 +251,7 @@ class _Reader:
         shown = f"{named} {short_line(word, 40)!r}"
         if parameter.kind == "choice":
             if word not in parameter.choices:
-                raise self._refused(f"{shown} is none of {', '.join(parameter.choices)}")
+                raise self._refused(f"{shown} is not one of {', '.join(parameter.choices)}")
             return word
         if parameter.kind not in ("int", "float"):
             return word

@@ -30,8 +30,8 @@ NAME_CHARS = 60
 
 HERE = "."
 FOLDER = Meta(
-    description="Only conversations that were held in this folder or below it; without a PATH, "
-    "the current one.",
+    description="Only conversations held in this folder or below it; without a PATH, in the "
+    "current one.",
     extra={"metavar": "PATH", "bare": HERE, "completes": "folder"},
 )
 ENCRYPTED = "[encrypted]"  # in the place of a title that only devices with the key can read
@@ -173,8 +173,8 @@ def _count(count: int | None) -> str:
 
 COMMAND = Command(
     name="list",
-    details="Wherever an ID is asked for, @1 is the newest of the store, @2 the one before it; a "
-    "name that only one conversation has will do as well.",
+    details="In place of an ID, you can write @1 for the newest conversation, @2 for the one "
+    "before it, or a name that only one conversation has.",
     on="store",
     reads=True,
     arguments=ListArguments,

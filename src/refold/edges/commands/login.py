@@ -53,7 +53,7 @@ def show(done: LoggedIn, screen: Screen) -> None:
 
 COMMAND = Command(
     name="login",
-    details="The token is typed without being shown, or read from standard input in a pipe.",
+    details="You type the token without seeing it, or pipe it to standard input.",
     on="nothing",
     arguments=LoginArguments,
     run=run,

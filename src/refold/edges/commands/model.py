@@ -15,7 +15,7 @@ from refold.edges.displays.phrases import tokens_of
 from refold.tokens.models import model_info, table
 
 NAME = Meta(
-    description="The model that its next requests are for.",
+    description="The model for the next requests.",
     extra={"positional": True, "completes": "model"},
 )
 

@@ -15,7 +15,7 @@ from refold.stores.protocol import Store
 from refold.tokens.models import model_info, retirement
 
 CONVERSATIONS_MAX = 100
-ADVICE = "choose another model: context.update(model=…)"
+ADVICE = "choose another model for the conversation, or for the writer"
 
 
 def model_findings(store: Store, today: date) -> Iterator[Finding]:

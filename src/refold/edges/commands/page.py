@@ -88,7 +88,7 @@ class Browsable(Result, frozen=True, kw_only=True):
 def run(session: Session, arguments: PageArguments) -> Page | Unfolded | Browsable:
     if arguments.html is not None:
         if arguments.number is not None:
-            reason = "a file shows the whole conversation, not one folded part"
+            reason = "--html writes the whole conversation, not one folded part"
             raise Invalid(reason, hint="leave the number out, or --html")
         return _browsable(session, Path(arguments.html))
     with session.context() as context:
@@ -147,7 +147,9 @@ def _unfolded(context: Context, wanted: int) -> Unfolded:
     edited = [slot for slot in context.view.slots if slot.edits]
     if wanted > len(edited):
         there = number(len(edited), "folded part")
-        raise NotFound(f"the page has {there}, none with number {wanted:,}", hint="refold page ID")
+        raise NotFound(
+            f"the page has {there}, but none with the number {wanted:,}", hint="refold page ID"
+        )
     found = context.unfold(str(edited[wanted - 1].span))
     return Unfolded(conversation=context.id, number=wanted, handle=found.handle, text=found.text)
 

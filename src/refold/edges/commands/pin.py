@@ -56,7 +56,7 @@ def show_pins(pinned: Pinned, screen: Screen, *, done: str, back: str) -> None:
         pairs = " (with tool pairs)" if set(pinned.changed) - set(pinned.asked) else ""
         screen.line(("bold", f"{done}: "), f"{_names(pinned.changed)}{pairs}.")
     else:
-        screen.line("Nothing was changed: it was so already.")
+        screen.line("Nothing was changed: it already was so.")
     screen.line(f"Pins of {pinned.conversation} now: {_names(pinned.pins) or 'none'}.")
     if pinned.changed:
         undo = screen.call(back, pinned.conversation, *map(str, pinned.changed))

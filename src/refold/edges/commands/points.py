@@ -12,9 +12,11 @@ from refold.edges.commands.session import Session
 from refold.edges.commands.text import short_line
 from refold.log.points import EVERY, HOURS, KEEP, Point
 
-EVERY_HELP = Meta(description="List the end of every so many messages; 0: of none.", ge=0)
-KEEP_HELP = Meta(description="List so many points without a name, however old.", ge=0)
-HOURS_HELP = Meta(description="List the points without a name of so many hours.", ge=0)
+EVERY_HELP = Meta(
+    description="Also list a point after every this many messages; 0 lists none.", ge=0
+)
+KEEP_HELP = Meta(description="List at least this many points without a name, however old.", ge=0)
+HOURS_HELP = Meta(description="List the points without a name of the last this many hours.", ge=0)
 
 
 class PointsArguments(Arguments, frozen=True, kw_only=True):

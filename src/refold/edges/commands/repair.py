@@ -52,7 +52,7 @@ def show(repaired: RepairResult, screen: Screen) -> None:
 def _end_of(repaired: RepairResult) -> str:
     if repaired.ends_at:
         return f"{repaired.conversation} ends at event {repaired.ends_at} now."
-    return f"Nothing before the damage is left of {repaired.conversation}: it is gone."
+    return f"{repaired.conversation} has nothing before the damage: it is gone."
 
 
 def _verdict(repaired: RepairResult) -> str:
@@ -65,7 +65,7 @@ def _verdict(repaired: RepairResult) -> str:
 
 COMMAND = Command(
     name="repair",
-    details="Keeps a copy of what was there, removes what lies between events and puts them in "
+    details="Keeps a copy of the damaged log first. Removes what is not an event, puts events in "
     "order, turns a body that does not match its digest into an erased event, ends the log at a "
     "broken event and puts what follows into ID-rest.",
     on="conversation",

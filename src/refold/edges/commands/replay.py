@@ -6,6 +6,7 @@ written. What is counted, and how, stands in `refold.replay`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from refold.checked import quoted
 from refold.conversations.listing import meta_of, title_of
 from refold.display import number
 from refold.edges.commands.command import POSITIONAL, Arguments, Command, Result, Screen
@@ -24,10 +26,10 @@ from refold.errors import Invalid, NotFound
 from refold.log.reading import conversations
 from refold.redaction import redactor
 from refold.replay.plot import plot
-from refold.replay.run import Kept, Outcome, Replayed, replay
-from refold.replay.session import messages_of
+from refold.replay.run import AGENT, Kept, Outcome, Replayed, replay
+from refold.replay.session import SUMMARY, messages_of
 from refold.replay.texts import Message, tokens_of_all
-from refold.replay.words import counted_words, measure_words, size_words
+from refold.replay.words import cap_words, counted_words, faults_words, measure_words, size_words
 from refold.stores import open_store
 from refold.stores.protocol import Store
 from refold.tokens.models import model_info
@@ -76,7 +78,7 @@ class Replays(Result, frozen=True, kw_only=True):
 def run(session: Session, arguments: ReplayArguments) -> Replays:
     if arguments.all == (arguments.session is not None):
         hint = "name a conversation or a file, or take every imported session with --all"
-        raise Invalid("one session is replayed, or all", hint=hint)
+        raise Invalid("name one session, or all", hint=hint)
     if arguments.session is not None:
         store, id, remark = _found(session, arguments.session)
         kept = Kept() if arguments.html is not None else None
@@ -86,7 +88,7 @@ def run(session: Session, arguments: ReplayArguments) -> Replays:
             _write(session, one, kept, Path(arguments.html))
         return Replays(sessions=[one], skipped={}, page=arguments.html or "")
     if arguments.html is not None:
-        raise Invalid("a page shows one session", hint="name it, or leave --html out")
+        raise Invalid("--html shows one session", hint="name it, or leave --html out")
     played: list[Played] = []
     skipped: dict[str, str] = {}
     for id in _imported(session.store):
@@ -103,7 +105,7 @@ def _found(session: Session, name: str) -> tuple[Store, str, str]:
     """The conversation of that name, or the longest one of a file of that name, with a remark if
     that has others."""
     if not Path(name).is_file():
-        return session.store, session.find(name), ""
+        return session.store, _stored(session, name), ""
     store = open_store("memory:")
     report = import_file(store, session.config, Path(name))
     if not report.sessions:
@@ -112,6 +114,15 @@ def _found(session: Session, name: str) -> tuple[Store, str, str]:
     others = len(report.sessions) - 1
     remark = f"the file has {number(others, 'session')} more: this is the longest" if others else ""
     return store, longest.conversation, remark
+
+
+def _stored(session: Session, name: str) -> str:
+    try:
+        return session.find(name)
+    except NotFound as error:
+        if Path(name).is_dir():
+            raise Invalid(f"{quoted(name)} is a folder", hint="name a file in it") from error
+        raise
 
 
 def _imported(store: Store) -> Iterator[str]:
@@ -132,7 +143,7 @@ def _played(
     model = arguments.model or context.view.model
     window, remark = window_of(messages, model, arguments.window)
     if not any(message["role"] == "assistant" for message in messages):
-        raise Invalid(f"{id} has no turn of an assistant", hint="nothing would have been sent")
+        raise Invalid(f"{id} has no answer of an assistant", hint="nothing would have been sent")
     with session.progress(f"replaying {id}") as show:
 
         def progress(done: int, total: int) -> None:
@@ -159,21 +170,32 @@ def _write(session: Session, played: Played, kept: Kept, path: Path) -> None:
     rows = [HEADS, *(_row([one]) for one in played.replayed.outcomes)]
     redact = redactor(session.config.redact, "exports")
     counted = counted_words(played.replayed, played.messages, played.tokens)
+    if played.remark:
+        counted += f" {played.remark[0].upper()}{redact(played.remark[1:])}."
     page = page_of(played.title, played.session, played.replayed, kept, rows, redact, counted)
     write(path, page, MARK)
 
 
 def window_of(messages: list[Message], model: str, given: int | None) -> tuple[int, str]:
     """The window that is played, and why it is that one."""
-    size = tokens_of_all(messages)
-    if given is not None:
-        return given, ""
+    size = tokens_of_all([message for message in messages if not message.get(SUMMARY)])
     info = model_info(model or None)
-    if model and info.known and info.window < size:
+    unknown = "" if info.known else _unknown_words(model)
+    if given is not None:
+        return given, unknown if model else ""
+    if info.known and info.window < size:
         return info.window, f"the window of {model}"
     share = max(WINDOW_MIN, int(size * SHARE))
-    fits = f"the session fits {model}" if model and info.known else "its model is not known"
-    return share, f"{fits}: {SHARE:.0%} of it is the window here; --window N says otherwise"
+    why = unknown or f"the session fits {model}"
+    here = f"{SHARE:.0%} of the session" if share > WINDOW_MIN else f"the smallest, {WINDOW_MIN:,}"
+    return share, f"{why}, so the window here is {here}; --window N changes that"
+
+
+def _unknown_words(model: str) -> str:
+    """Why there are no prices, and no window of the model's own."""
+    if not model:
+        return "the session does not name its model"
+    return f"no table knows the model {model}: its prices and its window are not known"
 
 
 # --- for a person ---
@@ -187,17 +209,36 @@ def show(replays: Replays, screen: Screen) -> None:
         if replays.page:
             screen.line(f"{replays.page} shows every turn; open it in a browser.")
         return
-    rows = [_total_row(name, replays) for name in _policies(replays)]
+    own = [one for one in replays.sessions if _has_own(one)]
+    without = AGENT if len(own) < len(replays.sessions) else ""
     screen.line(f"{number(len(replays.sessions), 'session')}, all turns together:")
-    screen.table(HEADS, rows)
+    screen.table(HEADS, _total_rows(replays.sessions, without))
+    if own and without:
+        # Sums over some of the sessions say nothing beside sums over all.
+        count = number(len(own), "session")
+        screen.line(f"{count} of these, where the agent made compactions of its own:")
+        screen.table(HEADS, _total_rows(own))
+    _show_windows(replays.sessions, screen)
+    if replays.sessions:
+        outcomes = (one for each in replays.sessions for one in each.replayed.outcomes)
+        screen.line(("dim", faults_words(outcomes)))
     unpriced = [one.session for one in replays.sessions if not _is_priced(one)]
     if unpriced:
-        said = (
-            f"No prices are known for {number(len(unpriced), 'session')}, which the costs leave out"
-        )
-        screen.line(("dim", f"{said}; --model prices all alike."))
+        count = number(len(unpriced), "session")
+        said = f"No prices are known for {count}, so the costs leave them out"
+        screen.line(("dim", f"{said}; --model NAME prices all of them alike."))
     for id, reason in replays.skipped.items():
         screen.line(("dim", f"{id}: {reason}"))
+
+
+def _show_windows(sessions: list[Played], screen: Screen) -> None:
+    """Why the windows are what they are, each reason once."""
+    capped = (one.replayed for one in sessions if one.replayed.cap < one.replayed.window)
+    reasons = [one.remark for one in sessions if one.remark] + [
+        f"{cap_words(one)}, which is below the window" for one in capped
+    ]
+    for reason, count in Counter(reasons).most_common():
+        screen.line(("dim", f"{number(count, 'session')}: {reason}"))
 
 
 def _is_priced(played: Played) -> bool:
@@ -215,6 +256,7 @@ def _show_one(played: Played, screen: Screen) -> None:
         screen.line(line)
     screen.table(HEADS, [_row([one]) for one in replayed.outcomes])
     screen.line(("dim", measure_words(replayed)))
+    screen.line(("dim", faults_words(replayed.outcomes)))
     for receipt in replayed.receipts:
         change = f"{receipt.tokens_before:,} -> {receipt.tokens_after:,} tokens"
         screen.line(("dim", f"turn {receipt.turn}: {receipt.strategy}, {change}"))
@@ -231,14 +273,18 @@ def _show_lost(outcome: Outcome, screen: Screen) -> None:
         screen.line(f"  turn {lost.turn}: {short_line(lost.name, 40)}", ("dim", f"  {line}"))
 
 
-def _policies(replays: Replays) -> list[str]:
-    found = (one.policy for played in replays.sessions for one in played.replayed.outcomes)
-    return list(dict.fromkeys(found))
+def _has_own(played: Played) -> bool:
+    return any(one.policy == AGENT for one in played.replayed.outcomes)
 
 
-def _total_row(policy: str, replays: Replays) -> tuple[str, ...]:
-    outcomes = [one for each in replays.sessions for one in each.replayed.outcomes]
-    return _row([one for one in outcomes if one.policy == policy])
+def _total_rows(sessions: list[Played], without: str = "") -> list[tuple[str, ...]]:
+    """A row for each policy but one, over all these sessions."""
+    by_policy: dict[str, list[Outcome]] = {}
+    for played in sessions:
+        for outcome in played.replayed.outcomes:
+            by_policy.setdefault(outcome.policy, []).append(outcome)
+    by_policy.pop(without, None)
+    return [_row(outcomes) for outcomes in by_policy.values()]
 
 
 def _row(outcomes: list[Outcome]) -> tuple[str, ...]:
@@ -248,6 +294,7 @@ def _row(outcomes: list[Outcome]) -> tuple[str, ...]:
     known = [one for one in costs if one is not None]
     needed = sum(one.needed for one in outcomes)
     kept = sum((one.kept or 0.0) * one.needed for one in outcomes)
+    faulty = [one.faulty for one in outcomes if one.faulty is not None]
     return (
         outcomes[0].policy,
         f"{sent:,}",
@@ -255,14 +302,14 @@ def _row(outcomes: list[Outcome]) -> tuple[str, ...]:
         f"${sum(known):,.2f}" if known else "n/a",
         f"{sum(one.changes for one in outcomes):,}",
         f"{kept / needed:.1%} of {needed:,}" if needed else "-",
-        f"{sum(sum(one.faults.values()) for one in outcomes):,}",
+        f"{sum(faulty):,}" if faulty else "-",
     )
 
 
 COMMAND = Command(
     name="replay",
-    details="Plays a session turn by turn through refold and through what people use today, and "
-    "says what each would have sent, what that costs, and which names it lost. SESSION is a "
+    details="Plays a session turn by turn through refold and through the policies that people use "
+    "today, and says what each would have sent, cost and lost. SESSION is a "
     "conversation of the store, or a file that refold import reads. Nothing is written.",
     on="store",
     reads=True,

@@ -93,7 +93,7 @@ class Restoration(Result, frozen=True, kw_only=True):
 def run(session: Session, arguments: RestoreArguments) -> Restoration | points.Points:
     point, at = arguments.point, arguments.at
     if point is not None and at is not None:
-        raise Invalid("a point and --at are two ways to say it", hint="give one of them")
+        raise Invalid("a point and --at exclude each other", hint="give one of them")
     if point is None and at is None:
         return points.run(session, decoding.convert({}, points.PointsArguments))
     return _restore(session, arguments)
@@ -222,8 +222,8 @@ def _show_billed(billed: Billed, screen: Screen) -> None:
 
 COMMAND = Command(
     name="restore",
-    details="The log keeps everything: refold undo comes back. Files on disk are touched only with "
-    "--files; each is kept first, and refold undo --files brings it back.",
+    details="The log keeps everything: refold undo takes it back. Files on disk are changed only "
+    "with --files; each is kept first, and refold undo --files brings it back.",
     arguments=RestoreArguments,
     run=run,
     show=show,

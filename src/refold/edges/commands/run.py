@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 LOG = "proxy.log"
 PROGRAM = Meta(
-    description="The agent and what it is given: claude, codex, gemini, or any program.",
+    description="The agent and its arguments: claude, codex, gemini, or any program.",
     extra={"positional": True, "metavar": "PROGRAM", "passes_on": True},
 )
 
@@ -126,7 +126,7 @@ def show(ran: Ran, screen: Screen) -> None:
         what = f"{number(ran.unkept, 'call')} NOT kept" if ran.kept and ran.unkept else "NOT kept"
         screen.note(f"{what}, because {one_line(ran.why)}")
     if ran.kept:
-        screen.note(f"kept in {ran.store}; what was saved: {screen.call('proxy report')}")
+        screen.note(f"kept in {ran.store}; to see what was saved: {screen.call('proxy report')}")
     elif not ran.why:
         screen.note("nothing was kept: no call of a conversation came through")
 
@@ -137,8 +137,8 @@ def _times(count: int) -> str:
 
 COMMAND = Command(
     name="run",
-    details="What comes after the program is the program's. refold proxy report says what was "
-    "saved; refold watch @1 follows it.",
+    details="Arguments after the program go to the program. refold proxy report says what was "
+    "saved; refold watch @1 follows the agent.",
     on="store",
     arguments=RunArguments,
     run=run,

@@ -16,7 +16,7 @@ NAMES = Meta(
     description="The conversations; by default all.",
     extra={"positional": True, "metavar": "ID", "completes": "conversation"},
 )
-DOUBTFUL = Meta(description="Also show what is more likely a fixture than a secret.")
+DOUBTFUL = Meta(description="Also show what is probably an example, not a real secret.")
 
 
 class ScanArguments(Arguments, frozen=True, kw_only=True):

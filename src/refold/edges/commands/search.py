@@ -159,7 +159,7 @@ def _snippet_parts(hit: Hit) -> list[Part]:
 
 COMMAND = Command(
     name="search",
-    details="Searches all conversations, also what no page shows any more.\n"
+    details="Searches all conversations, including what no page shows any more.\n"
     "Words in any form find each other; a '\"phrase in double quotes\"' must be there exactly.",
     on="store",
     arguments=SearchArguments,

@@ -16,8 +16,8 @@ from refold.edges.commands.token import STORE
 from refold.settings.sources import server_direct, server_store
 
 DIRECT = Meta(
-    description="An address of the same database without a pooler, for the change feed;"
-    " REFOLD_SERVER_DIRECT says it as well.",
+    description="An address of the same database without a pooler, for the change feed; or set "
+    "REFOLD_SERVER_DIRECT.",
     extra={"metavar": "URL"},
 )
 HOST = Meta(description="The address to listen on; 127.0.0.1 is this machine alone.")
@@ -31,7 +31,7 @@ LIMIT = Meta(
 CERTIFICATE = Meta(description="A file with the certificate, for TLS.", extra={"metavar": "FILE"})
 KEY = Meta(description="A file with the certificate's key.", extra={"metavar": "FILE"})
 LOG = Meta(description="What is logged to standard error: every call, or only what is wrong.")
-CHECK = Meta(description="Say whether it could start, and end.")
+CHECK = Meta(description="Say whether it could start, and stop there.")
 
 
 class ServeArguments(Arguments, frozen=True, kw_only=True):

@@ -37,7 +37,7 @@ from refold.stores.protocol import Store
 
 BRIEF_CHARS = 100
 HELP = "refold show --help"
-ALL = Meta(description="The log: every event, also hidden ones.")
+ALL = Meta(description="The log: every event, including hidden ones.")
 SEQ = Meta(description="One event, as it came.", ge=1)
 HANDLE = Meta(description="The originals of a handle: #41, #41-58, art-...", extra={"metavar": "H"})
 LINES = Meta(description="Only these lines of it, counted from 1.", extra={"metavar": "A-B"})

@@ -47,7 +47,7 @@ def show(found: StatusLine, screen: Screen) -> None:
 
 COMMAND = Command(
     name="statusline",
-    details="Never fails: where there is nothing to tell, the line is empty.",
+    details="Never fails: if there is nothing to show, the line is empty.",
     on="store",
     reads=True,
     arguments=StatuslineArguments,

@@ -16,8 +16,8 @@ from refold.edges.commands.session import Session
 from refold.errors import Invalid
 from refold.log.log import now_ms
 
-DAYS = Meta(description="Remove only what had no new event for this many days.", ge=0)
-KEEP = Meta(description="Keep this many of the newest, however old.", ge=0)
+DAYS = Meta(description="Remove only conversations without a new event for this many days.", ge=0)
+KEEP = Meta(description="Keep this many of the newest conversations, however old.", ge=0)
 DRY_RUN = Meta(description="Say what would be removed, and remove nothing.")
 YES = Meta(description="Do not ask.")
 

@@ -63,7 +63,7 @@ def _field(tool: Any, name: str) -> str:
 
 def show(found: Tools, screen: Screen) -> None:
     if not found.tools:
-        screen.line("The model is told of no tools.")
+        screen.line("The model gets no tools.")
         return
     rows = (
         (one.name, f"{one.tokens:,}", cut(one_line(one.description), SHOWN_CHARS))

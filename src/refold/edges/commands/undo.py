@@ -192,10 +192,10 @@ def show_step(step: Step, screen: Screen, *, done: str) -> None:
     elif step.pause_tokens:
         waits = f"refold waits until {number(step.pause_tokens, 'token')} more have come"
         screen.line(
-            ("yellow", f"The page is full. Before it is compacted by itself again, {waits}.")
+            ("yellow", f"The page is full. Before it is compacted automatically again, {waits}.")
         )
         screen.line(
-            f"For longer: a higher compact_ratio or auto = false in refold.toml, or {larger}"
+            f"To wait longer: a higher compact_ratio or auto = false in refold.toml, or {larger}"
         )
 
 

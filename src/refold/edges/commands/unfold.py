@@ -15,7 +15,7 @@ HANDLE = Meta(
     extra={"positional": True, "metavar": "HANDLE", "completes": "handle"},
 )
 LEVEL = Meta(
-    description="Less of it: its summary, in one line or whole; without one, how it begins."
+    description="Show less: the summary, as a line or a paragraph; without one, the beginning."
 )
 LINES = Meta(description="Only these lines of it, counted from 1.", extra={"metavar": "A-B"})
 

@@ -13,11 +13,11 @@ from refold.edges.commands.session import Session
 from refold.edges.commands.text import short_line
 from refold.errors import Invalid
 
-TITLE = Meta(description="Its title from now on.")
-TAGS = Meta(description="Its tags from now on, instead of those it has. May be repeated.")
-NAMES = Meta(description="Its names beside the id, instead of those it has. May be repeated.")
+TITLE = Meta(description="The new title.")
+TAGS = Meta(description="A tag; replaces those it has. May be repeated.")
+NAMES = Meta(description="A name, in addition to the id; replaces those it has. May be repeated.")
 MODEL = Meta(
-    description="The model that its next requests are for.",
+    description="The model for the next requests.",
     extra={"metavar": "NAME", "completes": "model"},
 )
 

@@ -46,9 +46,9 @@ STYLES = {
     "restored": "yellow",
 }
 BATCH_EVENTS = 1_000
-SECONDS = Meta(description="End after so many seconds; by default never.", ge=0.0)
-EVERY = Meta(description="Look so often, in seconds.", ge=0.05, le=60.0)
-LAST = Meta(description="Begin with so many of the newest events.", ge=0, le=1_000)
+SECONDS = Meta(description="End after this many seconds; by default never.", ge=0.0)
+EVERY = Meta(description="How often to look, in seconds.", ge=0.05, le=60.0)
+LAST = Meta(description="Begin with this many of the newest events.", ge=0, le=1_000)
 
 
 class WatchArguments(Arguments, frozen=True, kw_only=True):
@@ -133,7 +133,7 @@ def _sync_state(store: Store, began: str, id: str) -> str:
         return ""
     [one] = synced.sync_status([id]).conversations
     said = _standing(one)
-    return said if id == began else f"{began} goes on as {id}: {said}"
+    return said if id == began else f"{began} continues as {id}: {said}"
 
 
 def _standing(one: Synced) -> str:

@@ -90,7 +90,7 @@ def write(path: Path, before: bytes, after: str) -> None:
     nothing is left in it. A link stays one."""
     target = Path(os.path.realpath(path))
     if read(target) != before:
-        raise Conflict(f"{path} was changed meanwhile", hint="do it again")
+        raise Conflict(f"{path} was changed in the meantime", hint="do it again")
     if after.strip() in _NOTHING and _is_our_work(before, path):
         try:
             path.unlink(missing_ok=True)

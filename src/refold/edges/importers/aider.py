@@ -75,6 +75,8 @@ class _Chat:
         if not text:
             return
         self.count += 1
+        if (at_ms := self.where.get("at_ms")) is not None:
+            self.where["at_ms"] = at_ms + 1  # the file has the time of the chat alone
         key = f"{self.began}:{self.count}:{digest(text.encode())}"[:400]
         if self.kind == "program":
             yield Noted(kind="program", data=text, key=key, **self.where)

@@ -87,11 +87,15 @@ def _walk(lines: Lines, live: set[str]) -> Iterator[Entry]:
         if not _is_spoken(line):
             yield from told(_beside(line, key, where), where)
             continue
+        answer = answers.setdefault(session, _Answer())
+        if key in answer.read:
+            continue  # it stands twice in the file
+        answer.read.add(key)
+        where["within_ms"] = answer.within(line, where["at_ms"])
         if not session and key not in live:
             of = str(line["message"].get("id") or key)
             yield Noted(kind=LEFT_BRANCH, data=line, key=f"left:{key}", message=of, **where)
             continue
-        answer = answers.setdefault(session, _Answer())
         if line["type"] == "assistant":
             yield from told(answer.take(line, key, where), where)
         else:
@@ -137,7 +141,23 @@ class _Answer:
         self.blocks: list[Any] = []
         self.first = Where()
         self.usage: Usage | None = None
+        self.billed: Any = None  # the usage as it stood in the line before
         self.results: list[Said] = []
+        self.read: set[str] = set()  # the keys of all lines so far
+        self.before_ms = -1  # when the last of them was written that is no result
+        self.since_ms: dict[str, int] = {}  # when the one before a response was
+
+    def within(self, line: dict[str, Any], at_ms: int | None) -> tuple[int, int] | None:
+        """When a line of a response was written, or one before it that is no longer in the file:
+        after anything else."""
+        message = line["message"]
+        if at_ms is None or _results_of(message.get("content")):
+            return None
+        before, self.before_ms = self.before_ms, at_ms
+        if line["type"] != "assistant":
+            return None
+        since = self.since_ms.setdefault(str(message.get("id")), before)
+        return (min(since + 1, at_ms), at_ms)
 
     def take(self, line: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:
         message = line["message"]
@@ -149,12 +169,16 @@ class _Answer:
             if isinstance(model, str) and model != self.model:
                 self.model = model
                 yield About(model=model, **where)
+        elif (one := self.first["within_ms"]) and (other := where["within_ms"]):
+            self.first["within_ms"] = (min(*one, *other), max(*one, *other))
         content = message.get("content")
         self.blocks += content if isinstance(content, list) else [{"type": "text", "text": content}]
-        if isinstance(message.get("usage"), dict):
+        billed = message.get("usage")
+        if isinstance(billed, dict) and billed != self.billed:  # mostly, each line has the same
             try:
-                usage = replace(read_usage(message["usage"], "anthropic"), response=response)
+                usage = replace(read_usage(billed, "anthropic"), response=response)
                 self.usage = most(self.usage, usage) if self.usage else usage
+                self.billed = billed
             except Invalid as error:
                 yield Unread(reason=error.message, **where)
 
@@ -177,7 +201,8 @@ class _Answer:
             message, parts = {"role": "assistant", "content": self.blocks}, len(self.blocks)
             yield Said(message=message, key=self.key, parts=parts, usage=self.usage, **self.first)
         yield from self.results
-        self.id, self.blocks, self.usage, self.results = "", [], None, []
+        self.id, self.blocks, self.results = "", [], []
+        self.usage = self.billed = None
 
 
 def _text_of(content: Any) -> str:

@@ -8,7 +8,6 @@ versions (`api_conversation_history.json`) are plain lists, which `messages` rea
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,19 +15,9 @@ import msgspec
 
 from refold.core.model import Usage
 from refold.edges.importers.entry import About, Entry, Said, Unread, Where
-from refold.edges.importers.lines import (
-    Lines,
-    counts,
-    digest,
-    document,
-    happened,
-    response_of,
-    told,
-)
+from refold.edges.importers.lines import Lines, counts, document, happened, names_of, told
 
 _PARTS = ("text", "image", "tool_use", "tool_result", "thinking", "redacted_thinking")
-
-_INPUT = re.compile(r"</?user_input[^<>]{0,100}>")
 
 
 def is_document(value: Any) -> bool:
@@ -50,7 +39,6 @@ def of_document(lines: Lines) -> Iterator[Entry]:
     yield About(
         line=1,
         system=system if isinstance(system, str) and system else None,
-        title=_title(value["messages"]),
     )
     for place, one in enumerate(value["messages"], start=1):
         where = Where(line=place)
@@ -61,18 +49,6 @@ def of_document(lines: Lines) -> Iterator[Entry]:
         yield from told(_message(one, where), where)
 
 
-def _title(messages: list[Any]) -> str | None:
-    """What the user asked first, without the program's own marks around it."""
-    first = messages[0] if messages and isinstance(messages[0], dict) else {}
-    content = first.get("content")
-    for part in content if isinstance(content, list) else ():
-        text = part.get("text") if isinstance(part, dict) else None
-        if isinstance(text, str) and text.strip():
-            asked = _INPUT.sub("", text) or text
-            return " ".join(asked.split())[:200]
-    return None
-
-
 def _message(one: dict[str, Any], where: Where) -> Iterator[Entry]:
     info = one.get("modelInfo")
     if isinstance(info, dict) and isinstance(info.get("id"), str):
@@ -80,9 +56,9 @@ def _message(one: dict[str, Any], where: Where) -> Iterator[Entry]:
     content = one.get("content")
     if isinstance(content, list):
         content = [_part(part) for part in content]
-    key = f"{one.get('id')}:{digest(msgspec.json.encode(content))}"[:400]
+    key, response = names_of(one.get("id"), content)
     message = {"role": one["role"], "content": content}
-    usage = _usage(one.get("metrics"), response_of(one.get("id"), key))
+    usage = _usage(one.get("metrics"), response)
     yield Said(message=message, key=key, usage=usage, **where)
 
 

@@ -16,16 +16,24 @@ from msgspec import Struct
 
 from refold.core.model import Usage
 
-LEFT_BRANCH = "left-branch"  # the kind of a note that is a message of a branch that was left
+# Kinds of notes.
+LEFT_BRANCH = "left-branch"  # a message of a branch that was left
+ADOPTED = "adopted-compaction"  # which summary of the file was taken over
+REWOUND = "rewound"  # which line of the file took others back
+UNREAD = "unread"  # in the place of a message that is none
+
+STAND_IN = "erased:"  # the key of what stands for a message that was left out
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """What all of them have. `at_ms` is when it happened, if the file says so."""
+    """What all of them have. `at_ms` is when it happened, if the file says so; `within_ms`, of a
+    response in several lines, from when to when, also if its first ones are not in the file."""
 
     line: int = 0
     session: str = ""
     key: str = ""
     at_ms: int | None = None
+    within_ms: tuple[int, int] | None = None
 
 
 class Where(TypedDict, total=False):
@@ -34,6 +42,7 @@ class Where(TypedDict, total=False):
     line: int
     session: str
     at_ms: int | None
+    within_ms: tuple[int, int] | None
 
 
 class About(Entry, frozen=True, kw_only=True):

@@ -12,16 +12,18 @@ of these per session.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar, assert_never
+from typing import Any, assert_never
 
 from msgspec.structs import replace
 
 from refold.core.codec import decode
 from refold.core.model import Revert, Summarize, Usage
 from refold.edges.importers.entry import (
+    ADOPTED,
     LEFT_BRANCH,
+    REWOUND,
+    UNREAD,
     About,
     Billed,
     Entry,
@@ -31,34 +33,17 @@ from refold.edges.importers.entry import (
     Summed,
     Unread,
 )
-from refold.edges.importers.known import (
-    ADOPTED,
-    REWOUND,
-    UNREAD,
-    Known,
-    Place,
-    events_of,
-    is_touched,
-    known,
-)
-from refold.edges.importers.lines import digest
-from refold.edges.importers.parts import (
-    MORE,
-    ROOM_CHARS,
-    continuing,
-    cut,
-    is_of,
-    parts_in,
-    written,
-)
+from refold.edges.importers.erased import Erased, Trace, spoken, stand_in
+from refold.edges.importers.known import TAKEN, Known, Place, events_of, is_touched, known
+from refold.edges.importers.parts import continuing, cut, is_of, named, parts_in, written
+from refold.edges.importers.tally import Tally
 from refold.edges.importers.tell import Teller
 from refold.engine.batch import Batch
 from refold.engine.context import Context
 from refold.errors import Invalid
-from refold.log.keys import KEY_CHARS_MAX, Stamp
+from refold.log.keys import Stamp
 from refold.tokens.billed import is_more, most
 
-SomeEntry = TypeVar("SomeEntry", bound=Entry)
 Placed = Said | Summed | Rewound  # what has a place in the order of the file
 
 
@@ -66,27 +51,35 @@ class Follower:
     """Writes the entries of one session to one conversation, which has `held` of them. `unread`
     tells what it could not take."""
 
-    def __init__(self, context: Context, by: str, held: Known) -> None:
-        self.context, self._by = context, by
+    def __init__(self, context: Context, by: str, held: Known, tally: Tally) -> None:
+        self.context, self._by, self.tally = context, by, tally
         self.unread: list[Unread] = []
         self._batch = Batch(context)
         self._teller = Teller(context, self._batch, held, self.unread)
-        self._places, self._notes, self._erased_notes = held.places, held.notes, held.erased_notes
+        self._places, self._notes = held.places, held.notes
         self._was_erased = held.was_erased
         self._more, self._billed = held.more, held.billed
-        self._again: set[str] = set()  # what is written once more, since a message grew
-        self._grown_at = 0  # the seq at which the log was before that
+        keys = (place.key for place in held.places if place.key and not place.trace)
+        models = None if held.was_erased else held.models
+        self._erased = Erased(self._batch, held.traces, held.erased_notes, keys, models)
+        self._passed: list[tuple[Placed, Trace]] = []  # what may be erased, since the last place
+        self._left_out = 0  # of those, without a stand-in
         self._at = 0  # how many of the places the file has had so far
         self._seen: dict[str, int] = {}  # what the file has had, and a seq that it is not before
         self._is_new = False  # whether the message that was read last is
         self._left: set[str] = set()
-        self.messages = self.new = self.restored = 0
-        self.left_at = 0  # the seq at which the log was before something was taken off
+        self._is_back = False  # whether the file was ever not where the log is
+        self.messages = 0
 
     @property
     def missing(self) -> int:
         """How many messages of the log the file no longer has at its end."""
         return sum(1 for place in self._places[self._at :] if place.key)
+
+    @property
+    def erased(self) -> int:
+        """How many messages were left out, since they may be what was erased in another place."""
+        return self.tally.erased + self._left_out
 
     @property
     def left(self) -> int:
@@ -109,11 +102,17 @@ class Follower:
 
     def finish(self) -> None:
         """Writes what still waits."""
-        if self._again:  # the file no longer has it
-            self.restored += len(self._again)
-            self.left_at = self.left_at or self._grown_at
+        if self._passed and self._keyed_at() < len(self._places):
+            self._turn()
+        self._pass()
         self._teller.pass_over()
         self._batch.write()
+        self.tally.end()
+
+    def close(self) -> None:
+        """Lets the conversation go, in the middle or at the end."""
+        self.tally.stop(self._batch.written)
+        self.context.close()
 
     def _take(self, entry: Entry) -> None:
         match entry:
@@ -145,25 +144,21 @@ class Follower:
         self._is_new = not is_known or may_lack
         if not is_known:
             self._write(said, written(said))
-        elif said.parts:
+        elif said.parts and not self._passed:
             self._go_on(said)
         if said.usage is not None:
             self._record(said.usage, said.at_ms)
 
     def _write(self, said: Said, key: str, *, continues: bool = False) -> None:
-        self._count(said)
-        stamp = Stamp(said.at_ms, key)
+        stamp, is_said = Stamp(said.at_ms, key), False
         try:
-            is_said = self._batch.message(said.message, stamp, continues=continues)
+            for message in self._erased.without(said):
+                is_said |= self._batch.message(message, stamp, continues=continues)
         except Invalid as error:
             self._tell_of(said, error)
-            is_said = False
         if not is_said:
             self._keep(said, stamp)
-
-    def _count(self, entry: Placed) -> None:
-        self.new += entry.key not in self._again
-        self._again.discard(entry.key)
+        self.tally.count(said.key, self._batch.written)
 
     def _go_on(self, said: Said) -> None:
         """Writes what the file has more of a message than the log."""
@@ -171,16 +166,16 @@ class Follower:
         if held >= said.parts:
             return
         self._batch.write()
-        self._teller.tell()
+        self._tell()
         grown = self._places[self._at - 1 :]
         if is_touched(self.context, self._by, grown):
-            self._again.add(said.key)
+            self.tally.again.add(said.key)
             self._write(cut(said, held, said.parts), continuing(said), continues=True)
             return
         del self._places[self._at - 1 :]
         self._at -= 1
-        self._grown_at = self._batch.head
-        self._again |= {place.key for place in grown[1:]} | {said.key}
+        self.tally.grown_at = self._batch.head
+        self.tally.again |= {place.key for place in grown[1:]} | {said.key}
         self._batch.take_off([Revert(seq=seq) for place in grown for seq in place.seqs], self._by)
         self._write(said, written(said))
 
@@ -191,83 +186,124 @@ class Follower:
         for more in self._more.get(said.key, ()):
             held = max(held, parts_in(more.key))
         for place in self._places[self._at :]:
-            held = held if place.key else self._erased_parts(said, held, place)
+            if not place.key and place.trace:
+                whole = self._erased.beginning(said, 0, place.trace)  # it was written again since
+                held = max(self._erased_parts(said, held, place), whole)
         return held
 
-    def _erased_parts(self, said: Said, first: int, erased: Place) -> int:
-        """Up to which part the log had a message, if those from `first` on are what was erased at
-        this place; `first` if they are not."""
-        if said.at_ms in (None, erased.at_ms):
-            for last in range(first + 1, said.parts + 1):
-                if self._has_size(cut(said, first, last), erased):
-                    return last
-        return first
+    def _erased_parts(self, said: Said, first: int, place: Place) -> int:
+        return self._erased.parts_of(said, first, place.trace) if place.trace else first
 
     def _is_known(self, entry: Placed) -> bool:
-        """Whether the log has an entry. Where the log went another way, that is taken off."""
+        """Whether the log has an entry, or had it before it was erased. Where the log went another
+        way, that is taken off."""
         self.messages += not isinstance(entry, Rewound)
         place = self._place_of(entry)
         if place is not None:
             self._seen[entry.key] = place.seqs[0]
             self._teller.pass_over()
             return True
-        if self._at < len(self._places):
-            self._leave()
-        self._teller.tell()
         self._seen[entry.key] = self._batch.head + 1
+        if self._is_erased_elsewhere(entry):
+            return True
+        self._turn()
+        self._tell()
         return False
 
+    def _tell(self) -> None:
+        self._teller.tell(is_unsure=self._is_back)
+
     def _place_of(self, entry: Placed) -> Place | None:
-        """The place that an entry has, if the log went the same way. Of one that was erased,
-        nothing is left but its time and its size: it is not brought back."""
-        at = self._at
-        if at == len(self._places):
-            return None
-        while at < len(self._places) and not self._places[at].key:
-            at += 1
-        erased = self._places[self._at : at]
+        """The place that an entry has, if the log went the same way. What was erased is not brought
+        back."""
+        at = self._keyed_at()
         if at < len(self._places) and is_of(self._places[at].key, entry):
-            self._at = at + 1
-            return self._places[at]
-        for number, place in enumerate(erased, start=self._at + 1):
-            if self._was(entry, place):
-                self._at = number
-                return place
-        self._at = at
+            return self._find(at)
+        for erased in range(self._at, at):
+            trace = self._places[erased].trace
+            if trace and self._erased.is_it(entry, trace):
+                self._is_back |= erased > self._at
+                return self._find(erased)
+        self._is_back |= self._at < len(self._places)
         return None
 
-    def _was(self, entry: Placed, erased: Place) -> bool:
-        """Whether what was erased may be the entry, or the beginning of it."""
-        if isinstance(entry, Said) and entry.parts:
-            return self._erased_parts(entry, 0, erased) > 0
-        return entry.at_ms in (None, erased.at_ms) and self._has_size(entry, erased)
+    def _keyed_at(self) -> int:
+        """The next place that was not erased."""
+        at = self._at
+        while at < len(self._places) and not self._places[at].key:
+            at += 1
+        return at
 
-    def _has_size(self, entry: Placed, erased: Place) -> bool:
-        """Whether what was erased may be what the entry says, by its size. One that is too large
-        for a page has the size of what stands for it."""
-        if not isinstance(entry, Said):
+    def _find(self, at: int) -> Place:
+        """The place where the file is."""
+        place = self._places[at]
+        self._at = at + 1
+        self._pass()
+        if place.trace:
+            self._erased.see(place.trace)
+        else:
+            self._erased.pass_over(place.key)
+        return place
+
+    def _is_erased_elsewhere(self, entry: Placed) -> bool:
+        """Whether the entry may be something that was erased in another place. What comes next in
+        the file says whether the log went the same way all the same."""
+        trace = self._erased.of(entry, is_back=self._is_back)
+        if trace is None:
             return False
-        if erased.counter != self._batch.counter:
-            return True
-        counted = self._batch.count(entry.message)
-        return counted == erased.tokens or counted > self._batch.whole_tokens_max
+        self._passed.append((entry, trace))
+        if self._at == len(self._places):
+            self._tell()
+            self._stand_in()
+        return True
+
+    def _pass(self) -> None:
+        """The log goes on behind what may be erased, or nothing follows it in the file."""
+        self._left_out += len(self._passed)
+        self._passed.clear()
+
+    def _stand_in(self) -> None:
+        """Writes what stands for those that may be erased, in their places."""
+        passed, self._passed = self._passed, []
+        for entry, trace in passed:
+            if trace.kind == ADOPTED:
+                self._batch.note(ADOPTED, {"line": entry.line}, self._by, _stamp(entry))
+            elif trace.kind == "message":
+                size = (trace.tokens, trace.counter)
+                self._batch.stand_in(stand_in(trace), *size, trace.at_ms)
+                self._places.append(Place("", [self._batch.head + 1], trace))
+                self._at = len(self._places)
+            else:
+                self._left_out += 1
+                continue
+            self.tally.leave_out(self._batch.written)
+
+    def _turn(self) -> None:
+        """The file says something else than the log from here on."""
+        self._at = self._keyed_at()
+        if self._at < len(self._places):
+            self._leave()
+        self._stand_in()
 
     def _leave(self) -> None:
         """Takes off what the file no longer has."""
         left = self._places[self._at :]
         del self._places[self._at :]
         self._batch.write()
+        head = self._batch.head
         self._take_off(left)
         self._batch.write()
+        self.tally.take_back(len(left), head)
         self._teller.tell_again()
 
-    def _take_off(self, left: Sequence[Place]) -> None:
-        self.left_at = self._batch.head
-        self.restored += len(left)
+    def _take_off(self, left: Sequence[Place]) -> int:
+        """Takes places off, with the summaries that tell of them; gives how many events do it."""
         more = [one for key, ones in self._more.items() if key not in self._seen for one in ones]
         seqs = [seq for place in (*left, *more) for seq in place.seqs]
         told = [Revert(batch=batch) for batch in self._summaries_of(min(seqs))]
-        self._batch.take_off([*told, *(Revert(seq=seq) for seq in seqs)], self._by)
+        reverts = [*told, *(Revert(seq=seq) for seq in seqs)]
+        self._batch.take_off(reverts, self._by)
+        return len(reverts)
 
     def _summaries_of(self, first: int) -> Iterator[str]:
         """The batches that stand and whose summaries tell of messages from this seq on."""
@@ -283,12 +319,16 @@ class Follower:
         if rewound.key in self._seen or self._is_known(rewound):
             return
         self._batch.write()
+        head = self._batch.head
         first = min((self._seen[key] for key in rewound.keys if key in self._seen), default=0)
         places = known(self.context, self._by, after=first - 1).places if first else []
-        if left := [place for place in places if place.key in rewound.keys]:
-            self._take_off(left)
-        self._batch.note(REWOUND, {"line": rewound.line}, self._by, _stamp(rewound))
+        left = [place for place in places if place.key in rewound.keys]
+        taken = self._take_off(left) if left else 0
+        told = {"line": rewound.line, TAKEN: taken}
+        self._batch.note(REWOUND, told, self._by, _stamp(rewound))
         self._batch.write()
+        if left:
+            self.tally.take_back(len(left), head)
 
     def _record(self, usage: Usage, at_ms: int | None) -> None:
         """Adds what the other program was billed, once. Its page was another one, with a system
@@ -299,7 +339,7 @@ class Follower:
         whole = most(usage, before) if before else usage
         if before is not None and (self._was_erased or not is_more(whole, before)):
             return
-        self._teller.tell()  # its model has a price
+        self._tell()  # its model has a price
         billed = self._batch.usage(replace(whole, estimated=True), at_ms, before)
         if usage.response:
             self._billed[usage.response] = billed
@@ -321,46 +361,28 @@ class Follower:
     def _note(self, noted: Noted) -> None:
         if noted.kind == LEFT_BRANCH:
             self._left.add(noted.message)
-        if noted.key in self._notes or self._is_erased(noted):
+        is_behind = self._at == len(self._places) and not self._is_back
+        if noted.key in self._notes or self._erased.was_note(noted, is_behind=is_behind):
             self._teller.pass_over()
             return
-        self._teller.tell()
+        self._tell()
         self._batch.note(noted.kind, noted.data, self._by, _stamp(noted))
-
-    def _is_erased(self, noted: Noted) -> bool:
-        """Whether it was erased from the log, as far as its time tells: then it is not brought
-        back. One without a time may be any that was."""
-        erased = self._erased_notes
-        at_ms = next(iter(erased), None) if noted.at_ms is None else noted.at_ms
-        if at_ms is None or at_ms not in erased:
-            return False
-        erased -= Counter([at_ms])
-        return True
 
     def _sum(self, summed: Summed) -> None:
         """Lets the text stand for the page as it is; where it cannot, it is a message."""
         if summed.key in self._seen or self._is_known(summed):
             return
-        self._count(summed)
         self._batch.write()
         slots = self.context.view.slots
         try:
             span = (slots[0].seq, slots[-1].last) if slots else (0, 0)
             self.context.adopt(span, summed.text, by=self._by)
         except Invalid:
-            message = {"role": "user", "content": summed.text or "(an empty summary)"}
-            self._batch.message(message, _stamp(summed))
-            return
-        self._batch.note(ADOPTED, {"line": summed.line}, self._by, _stamp(summed))
+            self._batch.message(spoken(summed), _stamp(summed))
+        else:
+            self._batch.note(ADOPTED, {"line": summed.line}, self._by, _stamp(summed))
+        self.tally.count(summed.key, self._batch.written)
 
 
 def _stamp(entry: Entry) -> Stamp:
     return Stamp(entry.at_ms, entry.key)
-
-
-def named(entry: SomeEntry) -> SomeEntry:
-    """An entry under a key that a log can have."""
-    is_short = len(entry.key) <= KEY_CHARS_MAX - ROOM_CHARS
-    if is_short and entry.key.isprintable() and not entry.key.startswith(MORE):
-        return entry
-    return replace(entry, key=digest(entry.key.encode("utf-8", "replace")))

@@ -12,23 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from refold.core.model import Usage
 from refold.edges.importers.entry import About, Entry, Noted, Said, Where
-from refold.edges.importers.lines import (
-    Lines,
-    counts,
-    digest,
-    document,
-    happened,
-    response_of,
-    told,
-)
+from refold.edges.importers.lines import Lines, counts, digest, document, happened, names_of, told
 
 _OUTPUT = "output"
 _SPOKEN = ("user", "gemini")
-_SETUP = "<session_context>"  # what the program says of the machine before anybody speaks
 
 Held = dict[str, tuple[int, dict[str, Any]]]  # each message by its id, with its line
 
@@ -89,20 +78,9 @@ def _rewind(held: Held, id: str) -> None:
 
 def _messages(held: Held) -> Iterator[Entry]:
     answered = {id for _, line in held.values() for id in _answered(line)}
-    yield from _titles(held)
     for number, line in held.values():
         where = Where(line=number, at_ms=happened(line.get("timestamp")))
         yield from told(_spoken(line, where, answered), where)
-
-
-def _titles(held: Held) -> Iterator[About]:
-    """What the user asked first; the program itself speaks before."""
-    for number, line in held.values():
-        parts = _parts(line.get("content")) if line.get("type") == "user" else []
-        text = " ".join(str(part.get("text") or "") for part in parts if isinstance(part, dict))
-        if text.strip() and not text.startswith(_SETUP):
-            yield About(title=" ".join(text.split())[:200], line=number)
-            return
 
 
 def _answered(line: dict[str, Any]) -> Iterator[str]:
@@ -116,7 +94,7 @@ def _answered(line: dict[str, Any]) -> Iterator[str]:
 
 def _spoken(line: dict[str, Any], where: Where, answered: set[str]) -> Iterator[Entry]:
     # A message that was written again with its results is another one.
-    key = f"{line.get('id')}:{digest(msgspec.json.encode(line))}"
+    key, response = names_of(line.get("id"), line)
     parts = _parts(line.get("content"))
     if line.get("type") not in _SPOKEN:
         yield Noted(kind=str(line.get("type") or "line")[:80], data=line, key=key, **where)
@@ -128,7 +106,7 @@ def _spoken(line: dict[str, Any], where: Where, answered: set[str]) -> Iterator[
         calls = [call for call in line.get("toolCalls") or () if isinstance(call, dict)]
         parts += [{"functionCall": _call(call)} for call in calls]
         if parts:
-            usage = _usage(line.get("tokens"), response_of(line.get("id"), key))
+            usage = _usage(line.get("tokens"), response)
             message = {"role": "model", "parts": parts}
             yield Said(message=message, key=key, usage=usage, **where)
         left = [call for call in calls if str(call.get("id")) not in answered]

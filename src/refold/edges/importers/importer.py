@@ -11,8 +11,9 @@ from __future__ import annotations
 import gc
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +25,9 @@ from refold.conversations.importer import import_document, read_document
 from refold.conversations.listing import preview
 from refold.edges.importers import REFOLD
 from refold.edges.importers.entry import About, Branch, Said, Summed
-from refold.edges.importers.follow import Follower, named
+from refold.edges.importers.erased import Trace
+from refold.edges.importers.follow import Follower
+from refold.edges.importers.intake import Intake
 from refold.edges.importers.known import known
 from refold.edges.importers.lines import Advance, Lines, digest
 from refold.edges.importers.owner import (
@@ -35,9 +38,10 @@ from refold.edges.importers.owner import (
     session_in,
     taken,
 )
-from refold.edges.importers.parts import is_of
+from refold.edges.importers.parts import is_of, named
 from refold.edges.importers.recognition import Recognised, recognised
 from refold.edges.importers.report import Report, Session, printable
+from refold.edges.importers.tally import Tally
 from refold.edges.importers.unchanged import Unchanged
 from refold.engine.context import Context
 from refold.log.reading import is_taken
@@ -82,7 +86,8 @@ def _imported(
     advance: Advance | None,
     branches: bool,
 ) -> Report:
-    found = recognised(path)
+    lines = Lines(path, advance)
+    found = recognised(lines)
     if found is None:
         about = import_document(store, read_document(str(path)), id=id, name=str(path))
         held = Session(
@@ -90,11 +95,11 @@ def _imported(
         )
         return Report(file=printable(path), source=REFOLD, sessions=[held], unread=[])
     own = id_of(found, path)
-    place = _Place(store, config, path, found, id or own, own)
+    place = _Place(store, config, lines, found, id or own, own, defaultdict(Tally))
     for _ in range(TRIES_MAX):
         try:
             with _collecting_rarely():
-                report = _followed(place, advance)
+                report = _followed(place)
                 return _with_branches(place, report) if branches else _without_forked(place, report)
         except Overtaken as error:
             overtaken = error
@@ -118,33 +123,34 @@ class _Place(NamedTuple):
 
     store: Store
     config: Config
-    path: Path
+    lines: Lines
     found: Recognised
     main: str
     own: str
+    tallies: defaultdict[str, Tally]  # by session
 
 
-def _followed(place: _Place, advance: Advance | None) -> Report:
-    lines = Lines(place.path, advance)
-    followers: dict[str, Follower] = {}
+def _followed(place: _Place) -> Report:
+    lines = place.lines
+    intakes: dict[str, Intake] = {}
     if place.main != place.own:
         _opened(place, "").close()  # before anything of a side chain is written
     try:
         for entry in place.found.entries(lines):
-            follower = followers.get(entry.session)
-            if follower is None:
-                follower = followers[entry.session] = _follower(place, entry.session)
-            follower.take(entry)
-        for follower in followers.values():
-            follower.finish()
+            intake = intakes.get(entry.session)
+            if intake is None:
+                intake = intakes[entry.session] = _intake(place, entry.session)
+            intake.take(entry)
+        for intake in intakes.values():
+            intake.finish()
+        unread = [*lines.unread, *(one for each in intakes.values() for one in each.unread)]
     finally:
-        for follower in followers.values():
-            follower.context.close()
-    sessions = [_session(place.store, each) for each in followers.values() if each.messages]
-    unread = [*lines.unread, *(one for each in followers.values() for one in each.unread)]
+        for intake in intakes.values():
+            intake.close()
+    sessions = [_session(place.store, each) for each in intakes.values() if each.messages]
     unread.sort(key=lambda one: one.line)
     return Report(
-        file=printable(place.path),
+        file=printable(lines.path),
         source=place.found.source,
         sessions=sessions,
         unread=unread[:UNREAD_SHOWN],
@@ -158,16 +164,17 @@ def _with_branches(place: _Place, report: Report) -> Report:
     newest first."""
     find = place.found.branches
     sessions = [replace(session, left=0) for session in report.sessions]
-    for branch in find(Lines(place.path), BRANCHES_MAX) if find is not None else ():
+    for branch in find(place.lines, BRANCHES_MAX) if find is not None else ():
         if not _forked(place, branch):
             continue
-        follower = _follower(place, branch.name)
-        with follower.context:
+        intake = _intake(place, branch.name, _erased_in_main(place, branch.name))
+        with closing(intake):
             for entry in branch.entries():
-                follower.take(replace(entry, title=None) if isinstance(entry, About) else entry)
-            follower.finish()
-            _name(place.store, follower.context)
-        sessions.append(_session(place.store, follower))
+                intake.take(replace(entry, title=None) if isinstance(entry, About) else entry)
+            intake.finish()
+            if intake.new:
+                _name(place.store, intake.follower.context)
+        sessions.append(_session(place.store, intake))
     return replace(report, sessions=sessions)
 
 
@@ -176,7 +183,7 @@ def _without_forked(place: _Place, report: Report) -> Report:
     find = place.found.branches
     if find is None or not any(session.left for session in report.sessions):
         return report
-    names = [branch.name for branch in find(Lines(place.path), BRANCHES_MAX)]
+    names = [branch.name for branch in find(place.lines, BRANCHES_MAX)]
     if not names or not all(is_taken(place.store, _part(place.main, name)) for name in names):
         return report
     return replace(report, sessions=[replace(session, left=0) for session in report.sessions])
@@ -204,6 +211,14 @@ def _forked(place: _Place, branch: Branch) -> bool:
     return True
 
 
+def _erased_in_main(place: _Place, branch: str) -> list[Trace]:
+    """What was erased from the session after the fork left it: it may be of the branch."""
+    id = _part(place.main, branch)
+    after = place.store.conversation(id).parent_seq if is_taken(place.store, id) else 0
+    with Context(place.store, place.main, config=place.config) as main:
+        return known(main, place.found.source, after=after).traces
+
+
 def _name(store: Store, fork: Context) -> None:
     """Calls a fork by the first words after it, unless somebody gave it a title."""
     words = preview(store, fork.id, after=store.conversation(fork.id).parent_seq)
@@ -211,17 +226,17 @@ def _name(store: Store, fork: Context) -> None:
         fork.update(title=words)
 
 
-def _follower(place: _Place, session: str) -> Follower:
+def _intake(place: _Place, session: str, also_erased: Sequence[Trace] = ()) -> Intake:
     context = _opened(place, session)
     held = known(context, place.found.source)
+    held.traces += also_erased
     own = {SESSION: _part(place.own, session), IMPORTED: place.found.source}
     if session and place.found.session != "":
         own["part_of"] = place.main
-    follower = Follower(context, place.found.source, held)
+    follower = Follower(context, place.found.source, held, place.tallies[session])
     # Said once: what a user made of it since is his.
-    if not all(held.has_said(f"metadata.{name}", value) for name, value in own.items()):
-        follower.describe(own)
-    return follower
+    is_said = all(held.has_said(f"metadata.{name}", value) for name, value in own.items())
+    return Intake(follower, {} if is_said else own)
 
 
 def _opened(place: _Place, session: str) -> Context:
@@ -237,7 +252,8 @@ def _is_known_list(place: _Place, context: Context, session: str) -> bool:
     source, is_list = place.found.source, place.found.session is None
     if not is_list or context.view.metadata.get(IMPORTED) != source:
         return False
-    walk = place.found.entries(Lines(place.path))
+    # Lines of its own: those of the place are being walked.
+    walk = place.found.entries(Lines(place.lines.path))
     return goes_on(context, source, (entry for entry in walk if entry.session == session))
 
 
@@ -245,18 +261,20 @@ def _part(main: str, session: str) -> str:
     return fitting(f"{main}-{session}") if session else main
 
 
-def _session(store: Store, follower: Follower) -> Session:
+def _session(store: Store, intake: Intake) -> Session:
+    follower, tally = intake.follower, intake.follower.tally
     about = store.conversation(follower.context.id)
     return Session(
         conversation=about.id,
-        title=about.title,
+        title=about.title or preview(store, about.id),
         head=about.head,
-        messages=follower.messages,
-        new=follower.new,
-        restored=follower.restored,
-        left_at=follower.left_at,
+        messages=intake.messages,
+        new=intake.new,
+        restored=tally.restored,
+        left_at=tally.left_at,
         missing=follower.missing,
         left=follower.left,
+        erased=follower.erased,
     )
 
 

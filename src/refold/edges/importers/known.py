@@ -15,59 +15,67 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.core.codec import decode
 from refold.core.model import (
     Erase,
     Event,
     Hide,
+    Message,
     Meta,
+    Note,
     Pin,
     Replace,
     Summarize,
     Usage,
 )
 from refold.core.switches import switches
+from refold.edges.importers.entry import ADOPTED, REWOUND, STAND_IN, UNREAD
+from refold.edges.importers.erased import Trace, shape_of, trace_of
 from refold.edges.importers.parts import MORE, continued
 from refold.engine.context import Context
 from refold.log import front
 from refold.log.keys import Name, name_of
 from refold.tokens.billed import together
 
-ADOPTED = "adopted-compaction"  # the note that says which summary of the file was taken over
-REWOUND = "rewound"  # the note that says which line of the file took others back
-UNREAD = "unread"  # the note in the place of a message that is none
 PLACED = frozenset({"", ADOPTED, REWOUND, UNREAD})  # kinds of notes that are places; "": a message
 SAID = ("model", "title", "system", "tools")
+TAKEN = "taken"  # in a note on what was taken back: by how many events directly before it
 _PAGE_EVENTS = 500
 
 
 class Place(Struct):
-    """One thing of the file that the log has: its key (empty if it was erased), the time and the
-    size it has in the log and who counted it, and the events by which it is there."""
+    """One thing of the file that the log has: its key (empty if it was erased), the events by
+    which it is there, and what is left of it if it, or what it told, was erased."""
 
     key: str
-    at_ms: int
-    tokens: int
-    counter: str
     seqs: list[int]
+    trace: Trace | None = None
 
 
 class Known(Struct):
     """What a log has of a file. `said` are the values that it was ever told of the session;
-    `was_erased` says that some of them, or of what was billed, were erased."""
+    `was_erased` says that some of them, or of what was billed, were erased. `traces` are of all
+    that was erased and had a place, also of what an import took off."""
 
     places: list[Place]
+    traces: list[Trace]
     notes: set[str]
     erased_notes: Counter[int]  # by their times; nothing else is left of them
     said: set[tuple[str, bytes]]
     more: dict[str, list[Place]]  # what continues messages, by the keys that these have in the file
     billed: dict[str, Usage]  # by response
+    models: set[str]  # for which messages were counted
     was_erased: bool = False
 
     def has_said(self, field: str, value: Any) -> bool:
         """Whether the log was ever told this, or may have been."""
-        return self.was_erased or (field, encoded(value)) in self.said
+        return self.was_erased or self.says(field, value)
+
+    def says(self, field: str, value: Any) -> bool:
+        """Whether the log was ever told this, and it was not erased."""
+        return (field, encoded(value)) in self.said
 
 
 def known(context: Context, source: str, after: int = 0) -> Known:
@@ -110,9 +118,12 @@ class _Walk:
         self._run: list[Event] = []  # the edits and reverts of imports directly before
         self._reverts: list[Event] = []  # of imports, of what the file no longer has
         self._named: list[tuple[Name, Place]] = []
+        self._erased: list[tuple[str, Event]] = []  # with what they were
+        self._shapes: dict[int, Erase] = {}
         self._erased_notes: Counter[int] = Counter()
         self._said: set[tuple[str, bytes]] = set()
         self._billed: dict[str, Usage] = {}
+        self._models = {""}
         self._was_erased = False
 
     def take(self, event: Event) -> None:
@@ -120,60 +131,96 @@ class _Walk:
             self._run.append(event)
             return
         run, self._run = self._run, []
-        self._was_erased |= event.erased and event.kind in ("meta", "usage")
-        if event.kind == "meta":
-            meta = decode(event)
-            self._said.update(told_in(meta) if isinstance(meta, Meta) else ())
-        if event.kind == "usage":
-            self._bill(event)
-        name = name_of(event)
+        name = self._erased_name(event, run) if event.erased else name_of(event)
+        made = _made(event, name, run)
         # What the file itself took back is still in it.
-        if name.kind != REWOUND:
-            self._reverts += [one for one in run if one.kind == "revert"]
+        left = run[: len(run) - len(made)] if name.kind == REWOUND else run
+        self._reverts += [one for one in left if one.kind == "revert"]
         if event.erased:
-            self._take_erased(event)
+            self._take_erased(event, name)
         elif name.key and not name.key.startswith(front.KEY):
-            made = [one.seq for one in run] if name.kind in (ADOPTED, REWOUND) else []
-            self._name(event, name, made)
+            self._take_named(event, name, made)
+        else:
+            self._hear(event)
 
-    def _name(self, event: Event, name: Name, made: list[int]) -> None:
-        place = Place(name.key, event.at_ms, event.tokens, event.counter, [*made, event.seq])
+    def _hear(self, event: Event) -> None:
+        match decode(event) if event.kind in ("meta", "usage", "erase") else None:
+            case Meta() as meta:
+                self._said.update(told_in(meta))
+                self._models.add(meta.model or "")
+            case Usage() as usage if usage.response:
+                before = self._billed.get(usage.response)
+                self._billed[usage.response] = together(before, usage) if before else usage
+            case Erase() as shape:
+                self._shapes[shape.seq] = replace(shape, seq=0)
+
+    def _take_named(self, event: Event, name: Name, made: list[Event]) -> None:
+        if name.kind == ADOPTED and any(one.erased for one in made):
+            self._erased.append((ADOPTED, event))  # what it told is gone, and it stays taken over
+        place = Place(name.key, [*(one.seq for one in made), event.seq])
+        if name.key == STAND_IN and isinstance(message := decode(event), Message):
+            place.key, place.trace = "", trace_of(event, "message", shape_of(message))
         self._named.append((name, place))
 
-    def _bill(self, event: Event) -> None:
-        usage = decode(event)
-        if isinstance(usage, Usage) and usage.response:
-            before = self._billed.get(usage.response)
-            self._billed[usage.response] = together(before, usage) if before else usage
+    # --- what was erased ---
 
-    def _take_erased(self, event: Event) -> None:
-        if event.kind == "message":
-            self._name(event, Name(), [])
+    def _erased_name(self, event: Event, run: list[Event]) -> Name:
+        """What an event was that was erased, as far as what was written before it tells."""
+        if event.kind != "note" or event.by != self._source or not run:
+            return Name()
+        return Name(kind=ADOPTED if any(one.kind == "edit" for one in run) else REWOUND)
+
+    def _take_erased(self, event: Event, name: Name) -> None:
+        self._was_erased |= event.kind in ("meta", "usage")
+        if event.kind == "message" or name.kind:
+            self._named.append((name, Place("", [event.seq])))
+            self._erased.append((name.kind or event.kind, event))
         elif event.kind == "note" and event.by == self._source:
             self._erased_notes[event.at_ms] += 1
+
+    def _traces(self) -> dict[int, Trace]:
+        shapes = self._shapes
+        return {
+            event.seq: trace_of(event, kind, shapes.get(event.seq)) for kind, event in self._erased
+        }
 
     def found(self) -> Known:
         left = [one for one in self._run if one.kind == "revert"]
         off = switches([*self._reverts, *left]).off
+        traces = self._traces()
         places: dict[str | int, Place] = {}  # a message may be several events
         notes: set[str] = set()
         more: dict[str, list[Place]] = {}
         for name, place in self._named:
             if place.seqs[-1] in off:
                 continue
+            place.trace = place.trace or traces.get(place.seqs[-1])
             if name.kind not in PLACED:
                 notes.add(name.key)
-                continue
-            if name.key.startswith(MORE):
-                more.setdefault(continued(name.key), []).append(place)
-                continue
-            first = places.setdefault(name.key or place.seqs[0], place)
-            if first is not place:
-                first.seqs += place.seqs
+            elif place.key.startswith(MORE):
+                more.setdefault(continued(place.key), []).append(place)
+            elif place.key:
+                first = places.setdefault(place.key, place)
+                if first is not place:
+                    first.seqs += place.seqs
+            else:
+                places[place.seqs[-1]] = place
         return Known(
-            list(places.values()), notes, self._erased_notes, self._said, more, self._billed,
-            self._was_erased,
+            list(places.values()), list(traces.values()), notes, self._erased_notes, self._said,
+            more, self._billed, self._models, self._was_erased,
         )  # fmt: skip
+
+
+def _made(event: Event, name: Name, run: list[Event]) -> list[Event]:
+    """Which of the edits and reverts directly before it a note speaks of; before those, something
+    else may have been taken off."""
+    if name.kind == ADOPTED:
+        return [one for one in run if one.kind == "edit"]
+    if name.kind != REWOUND:
+        return []
+    note = decode(event)
+    count = note.data.get(TAKEN) if isinstance(note, Note) and isinstance(note.data, dict) else None
+    return run[len(run) - count :] if isinstance(count, int) and 0 <= count <= len(run) else run
 
 
 def is_touched(context: Context, source: str, places: list[Place]) -> bool:

@@ -41,29 +41,47 @@ Advance = Callable[[int], None]  # told how many bytes of the file were read
 
 
 class Lines:
-    """The lines of one file; walk it as often as you like. `unread` is what the last walk could
-    not give."""
+    """The lines of one file; walk it as often as you like, one walk after the other. A small file
+    is read once: a walk begins with what the one before it has read, and reads on. `unread` is
+    what the last walk could not give."""
 
     def __init__(self, path: Path, advance: Advance | None = None) -> None:
-        self.path, self.unread, self._advance = path, list[Unread](), advance
-        self._held: list[tuple[int, bytes]] | None = None  # all lines, if there is nothing to tell
+        self.path, self._advance = path, advance
+        self._reading: Iterator[tuple[int, bytes]] | None = None  # goes on behind what is held
+        self._held: list[tuple[int, bytes]] = []
+        self._held_bytes = 0
+        self._torn: list[Unread] = []  # what could not be read
+        self._told: list[Unread] = []  # what was read, and could not be given
+
+    @property
+    def unread(self) -> list[Unread]:
+        return [*self._torn, *self._told]
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
         """Each line that is not empty, with its number."""
-        self.unread = []
-        if self._held is not None:
-            yield from self._held
-            return
-        held, size = list[tuple[int, bytes]](), 0
-        for line in self._read():
-            size += len(line[1])
-            if size <= HELD_BYTES_MAX:
-                held.append(line)
-            else:
-                held.clear()
-            yield line
-        if size <= HELD_BYTES_MAX and not self.unread:
-            self._held = held
+        self._told = []
+        reading = self._reading or self._begin()
+        yield from self._held
+        try:
+            for line in reading:
+                self._hold(line)
+                yield line
+        except RefoldError:
+            self._reading = None  # the next walk fails in the same way
+            raise
+
+    def _begin(self) -> Iterator[tuple[int, bytes]]:
+        self._held, self._held_bytes, self._torn = [], 0, []
+        self._reading = self._read()
+        return self._reading
+
+    def _hold(self, line: tuple[int, bytes]) -> None:
+        """Keeps a line for the next walk; of a file that is too large for that, nothing."""
+        self._held_bytes += len(line[1])
+        if self._held_bytes <= HELD_BYTES_MAX:
+            self._held.append(line)
+        else:
+            self._held, self._reading = [], None
 
     def _read(self) -> Iterator[tuple[int, bytes]]:
         number = 0
@@ -73,7 +91,7 @@ class Lines:
                     if line and not line.isspace():
                         yield number, line
             except (EOFError, OSError) as error:
-                self._tell(number + 1, f"the file ends before its end: {error}")
+                self._tear(number + 1, _why_torn(error))
 
     def objects(self) -> Iterator[tuple[int, dict[str, Any], bytes]]:
         """Each line that is a JSON object; the others are told."""
@@ -81,7 +99,7 @@ class Lines:
             try:
                 value = msgspec.json.decode(line)
             except UNREADABLE as error:
-                self._tell(number, f"no JSON: {error}")
+                self._tell(number, _why_not(error))
                 continue
             if isinstance(value, dict):
                 yield number, value, line
@@ -89,7 +107,10 @@ class Lines:
                 self._tell(number, f"a JSON {type(value).__name__}, not an object")
 
     def _tell(self, line: int, reason: str) -> None:
-        self.unread.append(Unread(line=line, reason=reason))
+        self._told.append(Unread(line=line, reason=reason))
+
+    def _tear(self, line: int, reason: str) -> None:
+        self._torn.append(Unread(line=line, reason=reason))
 
     def _bounded(self, file: BinaryIO) -> Iterator[bytes]:
         stream = unpacked(file, self.path)
@@ -101,10 +122,10 @@ class Lines:
                 line, read = _long_line(line, stream, size, file)
             size += read
             if size > UNPACKED_BYTES_FREE and is_bomb(size, file):
-                self._tell(number, f"the file unpacks to more than {size:,} bytes: it is left here")
+                self._tear(number, f"the file unpacks to more than {size:,} bytes: it is left here")
                 return
             if not line:
-                self._tell(number, f"longer than {LINE_BYTES_MAX:,} bytes")
+                self._tear(number, f"longer than {LINE_BYTES_MAX:,} bytes")
             if self._advance is not None:
                 self._advance(file.tell())
             yield line.removeprefix(_BOM) if number == 1 else line
@@ -179,8 +200,12 @@ def document(path: Path) -> Any:
     with open_regular_file(str(path), HINT) as file:
         try:
             content = unpacked(file, path).read(DOCUMENT_BYTES_MAX + 1)
+            unpacks_far = is_bomb(len(content), file)
         except (EOFError, OSError) as error:
-            raise Invalid(f"{path} ends before its end: {error}", hint="copy it again") from error
+            raise Invalid(f"{path}: {_why_torn(error)}", hint="copy it again") from error
+    if unpacks_far:
+        size = f"{len(content):,} bytes, far more than it has"
+        raise Invalid(f"{path} unpacks to {size}", hint="unpack it, and name what comes out")
     if len(content) > DOCUMENT_BYTES_MAX:
         hint = "write one message per line (JSON Lines), which is read line by line"
         raise Invalid(f"{path} has more than {DOCUMENT_BYTES_MAX:,} bytes", hint=hint)
@@ -194,11 +219,23 @@ def _not_json(path: Path, content: bytes, error: Exception) -> RefoldError:
     place = str(error).rpartition("byte ")[2].rstrip(")")
     if place.isdigit():
         line = content[: int(place)].count(b"\n") + 1
-        return Invalid(f"{path}, line {line}: no JSON: {error}", hint=HINT)
+        return Invalid(f"{path}, line {line}: not JSON: {error}", hint=HINT)
     if "truncated" in str(error):
         line = content.rstrip().count(b"\n") + 1
         return Invalid(f"{path}, line {line}: the file is cut off here", hint="copy it again")
-    return Invalid(f"{path}: no JSON: {error}", hint=HINT)
+    return Invalid(f"{path}: {_why_not(error)}", hint=HINT)
+
+
+def _why_not(error: Exception) -> str:
+    """Why bytes are no JSON value that can be read."""
+    return "nested too deep" if isinstance(error, RecursionError) else f"not JSON: {error}"
+
+
+def _why_torn(error: Exception) -> str:
+    """Why a file gives no more."""
+    if isinstance(error, EOFError | gzip.BadGzipFile):
+        return "the compressed file is cut off or damaged here"
+    return f"the file cannot be read on: {error}"
 
 
 def told(entries: Iterator[Entry], where: Where) -> Iterator[Entry]:
@@ -236,7 +273,9 @@ def digest(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
-def response_of(id: Any, key: str) -> str:
-    """The name of a response that was billed: the id that a message keeps when more of it is
-    written, else its key, which changes with what it says."""
-    return id[:RESPONSE_CHARS_MAX] if isinstance(id, str) and id else key
+def names_of(id: Any, content: Any) -> tuple[str, str]:
+    """The names of a message that may be written again with more in it: its key, which changes with
+    what it says, and that of the response that was billed, which stays where there is an id."""
+    key = f"{id}:{digest(msgspec.json.encode(content))}"
+    is_named = isinstance(id, str) and bool(id)
+    return key, id[:RESPONSE_CHARS_MAX] if is_named else key

@@ -17,15 +17,7 @@ import msgspec
 
 from refold.core.model import Usage
 from refold.edges.importers.entry import About, Entry, Noted, Said, Summed, Where
-from refold.edges.importers.lines import (
-    Lines,
-    counts,
-    digest,
-    document,
-    happened,
-    response_of,
-    told,
-)
+from refold.edges.importers.lines import Lines, counts, document, happened, names_of, told
 from refold.edges.importers.opencode_database import is_database, sessions
 
 Value = dict[str, Any]
@@ -87,7 +79,7 @@ def _is_message(one: Any) -> bool:
 def _message(one: Value, where: Where) -> Iterator[Entry]:
     info, parts = one["info"], [part for part in one.get("parts") or () if isinstance(part, dict)]
     where["at_ms"] = happened((info.get("time") or {}).get("created"))
-    key = f"{info.get('id')}:{digest(msgspec.json.encode(parts))}"
+    key, response = names_of(info.get("id"), parts)
     if info.get("role") == "user":
         yield from _beside(parts, key, where)
         content = [block for part in parts for block in _shown(part)]
@@ -101,10 +93,11 @@ def _message(one: Value, where: Where) -> Iterator[Entry]:
         text = "\n".join(str(part.get("text") or "") for part in parts if part["type"] == "text")
         yield Summed(text=text, key=key, **where)
         return
-    response = response_of(info.get("id"), key)
     usage = _usage(info.get("tokens"), info.get("cost"), response)
     for at, step in enumerate(_steps(parts)):
-        yield from _step(step, f"{key}/{at}", usage if at == 0 else None, where)
+        at_ms = where["at_ms"]
+        later = Where(**{**where, "at_ms": None if at_ms is None else at_ms + at})
+        yield from _step(step, f"{key}/{at}", usage if at == 0 else None, later)
 
 
 def _steps(parts: list[Value]) -> list[list[Value]]:

@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from refold.core.model import Usage
-from refold.edges.importers.entry import About, Entry, Noted, Said, Unread, Where
+from refold.edges.importers.entry import (
+    LEFT_BRANCH,
+    About,
+    Entry,
+    Noted,
+    Said,
+    Unread,
+    Where,
+)
 from refold.edges.importers.lines import Lines, counts, document, happened, told
 from refold.errors import RefoldError
 
@@ -86,7 +94,8 @@ def _session(
         where = Where(line=number, at_ms=happened(one.get("timestamp")))
         kind, key = str(one.get("kind") or "event"), str(one.get("id") or number)
         if key not in live:
-            yield Noted(kind="left-branch", data=one, key=key[:400], **where)
+            of = str(one.get("llm_response_id") or key)  # the calls of one answer are one message
+            yield Noted(kind=LEFT_BRANCH, data=one, key=key[:400], message=of, **where)
             continue
         if kind == "ActionEvent":
             actions.append((where, one))

@@ -16,8 +16,8 @@ from refold.conversations.listing import title_of
 from refold.core.codec import decode
 from refold.core.model import Meta
 from refold.edges.importers.entry import Entry, Rewound, Said, Summed
-from refold.edges.importers.follow import named
 from refold.edges.importers.known import events_of, known
+from refold.edges.importers.parts import named
 from refold.engine.context import Context
 from refold.errors import Conflict, NotFound
 from refold.stores.protocol import Store

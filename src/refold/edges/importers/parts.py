@@ -7,15 +7,29 @@ continues it. Neighbours: `follow` asks and writes, `known` finds what there is.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from msgspec.structs import replace
 
-from refold.edges.importers.entry import Entry, Said
+from refold.edges.importers.entry import STAND_IN, Entry, Said
+from refold.edges.importers.lines import digest
+from refold.log.keys import KEY_CHARS_MAX
 
 MORE = "more:"  # what the key of a message begins with that continues another
 ROOM_CHARS = 40  # in a key, for what is put around it
 
+SomeEntry = TypeVar("SomeEntry", bound=Entry)
+
 
 # --- keys ---
+
+
+def named(entry: SomeEntry) -> SomeEntry:
+    """An entry under a key that a log can have."""
+    is_short = len(entry.key) <= KEY_CHARS_MAX - ROOM_CHARS
+    if is_short and entry.key.isprintable() and not entry.key.startswith((MORE, STAND_IN)):
+        return entry
+    return replace(entry, key=digest(entry.key.encode("utf-8", "replace")))
 
 
 def written(said: Said) -> str:

@@ -2,8 +2,9 @@
 right, what is nobody's is left out.
 
 Names of roles (`human`, `gpt`, `ai`), `from` and `value`, calls as a bare name with its arguments,
-`reasoning` beside the text. Times and usage that stand with a message are given apart. Neighbours:
-`messages`, `swe_agent` and `mini_swe_agent` read files of these.
+`reasoning` beside the text; `function_call` and `observation`, which have no ids. Times and usage
+that stand with a message are given apart. Neighbours: `messages`, `swe_agent` and `mini_swe_agent`
+read files of these.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ import msgspec
 from refold.core.model import Usage
 from refold.dialects.usage import read_usage
 from refold.edges.importers.entry import Said, Summed
-from refold.edges.importers.lines import digest, happened
+from refold.edges.importers.lines import UNREADABLE, digest, happened
 from refold.errors import Invalid
 
 ROLES = {
     "human": "user", "gpt": "assistant", "ai": "assistant", "bot": "assistant",
-    "chatgpt": "assistant", "observation": "user", "function_response": "user",
+    "chatgpt": "assistant",
 }  # fmt: skip
+# Roles of datasets: a call as JSON text, and what came of it.
+_CALL, _RESULTS = "function_call", ("observation", "function_response")
 # What a provider reads of a message; all else in such files is the program's own.
 FIELDS = (
     "role", "content", "name", "tool_calls", "tool_call_id", "function_call", "refusal", "audio",
@@ -40,17 +43,63 @@ def is_message(value: Any) -> bool:
     return has_text or ("call_id" in value and "type" in value) or value.get("type") == "reasoning"
 
 
+class Calls:
+    """Pairs calls with their results where a list has no ids for them: results come directly after
+    their calls, in the same order."""
+
+    def __init__(self) -> None:
+        self._open: list[str] = []
+
+    def paired(self, value: dict[str, Any], place: int) -> dict[str, Any]:
+        """The message with the ids of its calls. A call that cannot be read, and a result of none,
+        stay as they are, and are not understood."""
+        role = str(value.get("role") or value.get("from") or "").lower()
+        if role in _RESULTS:
+            return self._result(value)
+        calls = _calls_in(_text_of(value)) if role == _CALL else []
+        named = [{**call, "id": f"call-{place}-{number}"} for number, call in enumerate(calls)]
+        self._open = [call["id"] for call in named]
+        return {"role": "assistant", "content": "", "tool_calls": named} if named else value
+
+    def _result(self, value: dict[str, Any]) -> dict[str, Any]:
+        if not self._open:
+            return value
+        id = self._open.pop(0)
+        return {"role": "tool", "tool_call_id": id, "content": _text_of(value)}
+
+
+def _text_of(value: dict[str, Any]) -> Any:
+    return value["content"] if "content" in value else value.get("value")
+
+
+def _calls_in(text: Any) -> list[dict[str, Any]]:
+    """The calls that a JSON text has, one or a list of them; none if one of them is none."""
+    try:
+        found = msgspec.json.decode(text) if isinstance(text, str) else text
+    except UNREADABLE:
+        return []
+    calls = found if isinstance(found, list) else [found]
+    if not all(isinstance(call, dict) and isinstance(call.get("name"), str) for call in calls):
+        return []
+    return [{"name": call["name"], "arguments": call.get("arguments", {})} for call in calls]
+
+
 def entry_of(
-    value: dict[str, Any], place: int, line: int, session: str = "", raw: bytes = b""
+    value: dict[str, Any],
+    place: int,
+    line: int,
+    session: str = "",
+    raw: bytes = b"",
+    calls: Calls | None = None,
 ) -> Said | Summed:
     """What a message of a list says, under a key of its place and its content: the line as it
-    stands, where it has one of its own."""
+    stands, where it has one of its own. `calls` pairs the calls of the list."""
     key = f"{place}:{digest(raw or msgspec.json.encode(value))}"
     at_ms = None
     for name in _TIMES:
         if name in value and (at_ms := happened(value[name])) is not None:
             break
-    message = normal(value)
+    message = normal(calls.paired(value, place) if calls else value)
     if value.get("compact_summary") is True and isinstance(message.get("content"), str):
         text = message["content"]
         return Summed(text=text, key=key, line=line, session=session, at_ms=at_ms)

@@ -35,9 +35,8 @@ class Recognised(NamedTuple):
     branches: Callable[[Lines, int], Iterator[Branch]] | None = None
 
 
-def recognised(path: Path) -> Recognised | None:
+def recognised(lines: Lines) -> Recognised | None:
     """Whose session the file is; None for an export of refold's own. Invalid if it is nobody's."""
-    lines = Lines(path)
     start = list(islice(lines, SNIFFED_LINES))
     if not start:
         raise _nothing_read(lines)
@@ -49,9 +48,9 @@ def recognised(path: Path) -> Recognised | None:
     # Of a document in many lines, some may be objects too.
     is_lines = 2 * len(values) > len(start) or not _goes_on(start[0][1])
     # One object in its only line may be a document as well as a line.
-    if values and is_lines and (len(start) > 1 or not _is_whole(path)):
-        return _of_lines(path, values) or _refuse(path)
-    return _of_document(path) or _of_lines(path, values) or _refuse(path)
+    if values and is_lines and (len(start) > 1 or not _is_whole(lines)):
+        return _of_lines(lines, values) or _refuse(lines.path)
+    return _of_document(lines) or _of_lines(lines, values) or _refuse(lines.path)
 
 
 def _objects(lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
@@ -77,9 +76,8 @@ def _nothing_read(lines: Lines) -> Invalid:
     return Invalid(f"{lines.path}, line {first.line}: {first.reason}", hint=HINT)
 
 
-def _is_whole(path: Path) -> bool:
+def _is_whole(lines: Lines) -> bool:
     """Whether the file has one line and no other, readable or not."""
-    lines = Lines(path)
     return sum(1 for _ in islice(lines, 2)) == 1 and not lines.unread
 
 
@@ -94,31 +92,31 @@ def _of_start(first: bytes) -> Recognised | None:
     return None
 
 
-def _of_lines(path: Path, values: list[dict[str, Any]]) -> Recognised | None:
+def _of_lines(lines: Lines, values: list[dict[str, Any]]) -> Recognised | None:
     for name, source in SOURCES.items():
         module = import_module(f"{__package__}.{source.module}")
         if hasattr(module, "is_mine") and module.is_mine(values):
             of = getattr(module, "session_of", None)
-            session = of(Lines(path)) if of else None
+            session = of(lines) if of else None
             branches = getattr(module, "branches", None)
             return Recognised(name, session, module.entries, branches=branches)
     return None
 
 
-def _of_document(path: Path) -> Recognised | None:
-    value = document(path)
+def _of_document(lines: Lines) -> Recognised | None:
+    value = document(lines.path)
     for name, source in SOURCES.items():
         module = import_module(f"{__package__}.{source.module}")
         if hasattr(module, "is_document") and module.is_document(value):
             of = getattr(module, "session_of", None)
             own = "" if hasattr(module, "MANY") else None
             unit = getattr(module, "UNIT", "element")
-            return Recognised(name, of(Lines(path)) if of else own, module.of_document, unit)
+            return Recognised(name, of(lines) if of else own, module.of_document, unit)
     return None
 
 
 def _refuse(path: Path) -> Recognised:
-    raise Invalid(f"{path} is no session that refold can read", hint=HINT)
+    raise Invalid(f"{path} is not a session that refold can read", hint=HINT)
 
 
 __all__ = ["REFOLD", "Recognised", "recognised"]

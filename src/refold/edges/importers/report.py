@@ -17,7 +17,8 @@ class Session(Struct, frozen=True, kw_only=True):
     """A conversation that follows a session: its messages in the file, how many of them were new,
     how many a rewound session took back, and how many the file no longer has. To restore `left_at`
     gives the branch that was left, alone; `left` are the messages of branches that were left in
-    the file itself, which are notes and nothing else. All of them count messages, not lines."""
+    the file itself, which are notes and nothing else; `erased` were left out, since they may be
+    what was erased before and stand in another place now. All of them count messages, not lines."""
 
     conversation: str
     title: str
@@ -28,6 +29,7 @@ class Session(Struct, frozen=True, kw_only=True):
     left_at: int = 0
     missing: int = 0
     left: int = 0
+    erased: int = 0
 
 
 class Report(Struct, frozen=True, kw_only=True):

@@ -42,10 +42,21 @@ class Teller:
             if value is not None and self._so_far.get(name) != value:
                 self._so_far[name] = self._news[name] = value
 
-    def tell(self) -> None:
-        """Something new comes after it: all of the news holds from here on."""
+    def tell(self, *, is_unsure: bool) -> None:
+        """Something new comes after it: all of the news holds from here on. Where the file may
+        have gone another way than the log, what may have been erased is not told again."""
         if self._news:
-            self._tell(self._news)
+            self._tell(self._not_erased(self._news) if is_unsure else self._news)
+
+    def _not_erased(self, fields: Fields) -> Fields:
+        """What the log still says, or no words of anybody's."""
+        if not self._held.was_erased:
+            return fields
+        kept = (name for name in fields if name == "model" or self._stands(name, fields[name]))
+        return {name: fields[name] for name in kept}
+
+    def _stands(self, name: str, value: Any) -> bool:
+        return self._held.says(name, _plain(name, value))
 
     def pass_over(self) -> None:
         """The log has what comes after it, and was told then: only what it never had is news."""
@@ -54,12 +65,13 @@ class Teller:
 
     def tell_again(self) -> None:
         """The log went back: it may be at a place where it was said to be otherwise."""
-        self._tell({name: self._so_far[name] for name in OF_THE_PAGE if name in self._so_far})
+        of_the_page = {name: self._so_far[name] for name in OF_THE_PAGE if name in self._so_far}
+        news = {name: value for name, value in self._news.items() if name not in of_the_page}
+        self._tell(self._not_erased(of_the_page))
+        self._news = news
 
     def _is_new(self, name: str) -> bool:
-        value = self._news[name]
-        plain = {"system": plain_system, "tools": plain_tools}.get(name)
-        return not self._held.has_said(name, plain(value) if plain else value)
+        return not self._held.has_said(name, _plain(name, self._news[name]))
 
     def _tell(self, fields: Fields) -> None:
         self._news = {}
@@ -93,3 +105,12 @@ class Teller:
             tools=fields.get("tools"),
             metadata={**self._batch.metadata, **own} if own else None,
         )
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A value as the log has it; one that no log can have stays as it is, and is told as such."""
+    plain = {"system": plain_system, "tools": plain_tools}.get(name)
+    try:
+        return plain(value) if plain else value
+    except Invalid:
+        return value

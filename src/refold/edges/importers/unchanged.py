@@ -21,8 +21,9 @@ from msgspec.structs import replace
 
 import refold
 from refold import decoding
+from refold.conversations.listing import preview
 from refold.edges.importers.lines import digest
-from refold.edges.importers.report import Report
+from refold.edges.importers.report import Report, Session
 from refold.errors import NotFound
 from refold.stores.protocol import Store
 from refold.system import disk
@@ -73,12 +74,14 @@ class Unchanged:
             return None
         if not all(self._has(*end) for end in kept.ends):
             return None
-        sessions = [
-            replace(one, title=about.title, head=about.head, new=0, restored=0, left_at=0)
-            for one in kept.report.sessions
-            for about in [self._store.conversation(one.conversation)]
-        ]
+        sessions = [self._as_it_is(one) for one in kept.report.sessions]
         return replace(kept.report, sessions=sessions)
+
+    def _as_it_is(self, session: Session) -> Session:
+        about = self._store.conversation(session.conversation)
+        title = about.title or preview(self._store, about.id)
+        unchanged = replace(session, new=0, restored=0, left_at=0, erased=0)
+        return replace(unchanged, title=title, head=about.head)
 
     def _kept(self) -> _Kept | None:
         try:

@@ -51,7 +51,8 @@ log = logging.getLogger("refold.proxy")
 # Others bind an item to the reasoning before it: of these, only the renderer knows what may stay.
 BINDING = frozenset({"anthropic"})
 _NUMBERS = count()
-AMENDED_MAX = 2  # a difference in the last two messages is an amendment: see `engine.mirror`
+# A difference in the last two messages or the last answer is an amendment: see `engine.mirror`.
+AMENDED_MAX = 2
 
 
 class Held:
@@ -198,7 +199,8 @@ class Book:
         held, shared = self._nearest(asked)
         if held is None:
             return self._reworded(asked)
-        if len(held.listed) - shared <= AMENDED_MAX:
+        rest = held.listed[shared:]
+        if len(rest) <= AMENDED_MAX or all(map(is_answer, rest)):
             return held
         return self._hold(asked, held.context.id, shared)
 

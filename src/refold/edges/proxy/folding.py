@@ -1,9 +1,10 @@
 """How the proxy folds: whether, into which window, and with which settings of a conversation.
 
 A window that is smaller than the model's is a wish, not a limit: what is sent may fill it, and the
-answer has room above it. An agent that reads much at once would fill the page every few calls, and
-each compaction costs the front: the next one waits until the page is full, and goes further. What a
-user says of any of this stands alone. Neighbours: `book` opens conversations with it.
+answer has room above it. Every call pays for its page, so the page of a short conversation stays
+small, and grows with what was said. An agent that reads much at once would fill it every few calls,
+and each compaction costs the front: the next one waits until the page is full, and goes further.
+What a user says of any of this stands alone. Neighbours: `book` opens conversations with it.
 """
 
 from __future__ import annotations
@@ -24,12 +25,11 @@ from refold.tokens.models import model_info
 WISH_FROM = 40_000  # tokens: in a smaller window, a gist needs all the room there is
 WISHED: dict[str, Any] = {
     "reserve_tokens": 0,
-    "warn_ratio": 0.66,
-    "compact_ratio": 0.75,
-    "target_ratio": 0.4,
-    "compact_every": 30,
+    "target_ratio": 0.38,
+    "compact_every": 28,
+    "compact_share": 0.5,
 }
-SAID = frozenset({*WISHED, "critical_ratio", "tokens_cap"})
+SAID = frozenset({*WISHED, "warn_ratio", "compact_ratio", "critical_ratio", "tokens_cap"})
 
 
 class Folding(Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from refold.edges.server.limits import Limits
 
 ENDING = "refold.ending"  # in the state of an application: what to call when it stops
-FIRST_CALL_S = 0.5
+FIRST_CALL_S = 2.0  # a client that is starved of CPU connects long before it speaks
 HEADER_S = Limits().header_s
 
 

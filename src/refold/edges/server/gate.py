@@ -121,7 +121,7 @@ def headers_of(scope: Scope) -> dict[bytes, bytes]:
     for name, value in scope["headers"]:
         if name in _DECIDING:
             if name in found:
-                raise Invalid(f"{name.decode()} stands more than once")
+                raise Invalid(f"{name.decode()} occurs more than once")
             found[name] = value
     if b"content-length" in found and b"transfer-encoding" in found:
         raise Invalid("the length of the body is said twice", hint="send Content-Length alone")

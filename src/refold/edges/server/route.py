@@ -151,5 +151,5 @@ def query_of(raw: bytes) -> dict[str, Any]:
         raise Invalid(f"the query cannot be read: {error}") from error
     names = [name for name, _ in pairs]
     if len(set(names)) != len(names):
-        raise Invalid("a name stands twice in the query", hint="give each once")
+        raise Invalid("a name occurs twice in the query", hint="give each once")
     return dict(pairs)

@@ -22,7 +22,7 @@ def inside(path: str, *, top: str | None = None, anywhere: bool = False) -> tupl
     if is_below(real, folder):
         return Path(real), os.path.relpath(real, folder)
     if not anywhere:
-        raise Denied(f"{shown} lies outside of {folder}", hint="--anywhere allows it")
+        raise Denied(f"{shown} is outside {folder}", hint="--anywhere allows it")
     return Path(real), real
 
 

@@ -124,7 +124,7 @@ def key_of(passphrase: str, name: str) -> Key:
         raise Invalid(said, hint="several words that nobody would put together")
     if not name:
         hint = "the same on every device: --name acme"
-        raise Invalid("a key from a passphrase needs a name beside it", hint=hint)
+        raise Invalid("a key from a passphrase also needs a name", hint=hint)
     secret = hashlib.scrypt(
         passphrase.encode(),
         salt=f"refold key of {name}".encode(),
@@ -142,7 +142,7 @@ def create(path: str, key: Key) -> Keys:
     path = os.path.expanduser(path)
     if os.path.lexists(path):
         hint = "--rotate puts a newer key in front of it; another name makes another file"
-        raise Conflict(f"there is a file {path} already", head=0, hint=hint)
+        raise Conflict(f"the file {path} exists already", head=0, hint=hint)
     return _write(path, [key])
 
 

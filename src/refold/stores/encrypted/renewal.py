@@ -20,7 +20,7 @@ from refold.stores.hybrid.exchange import all_conversations
 from refold.stores.protocol import Store, SyncReport
 
 Sync = Callable[[], SyncReport]
-NOT_DONE = "refold sync says why; what lies there in plain text is taken in by --take-plain"
+NOT_DONE = "refold sync says why; --take-plain takes what is there in plain text"
 
 
 def renew(near: Store, far: EncryptedStore, sync: Sync) -> dict[str, str]:
@@ -78,9 +78,11 @@ def _check_same(near: Store, far: EncryptedStore, id: str) -> None:
     here, now = tails.about(near, id), far.conversation(id)
     if here is None:
         hint = f"fetch it, and apply the key again: refold sync {id}"
-        raise Conflict(f"{id!r} lies there and not here", head=now.head, hint=hint)
+        raise Conflict(f"{id!r} is in the far store and not here", head=now.head, hint=hint)
     if (here.head, here.chain) != (now.head, now.chain):
-        raise Conflict(f"{id!r} was written to meanwhile", head=now.head, hint="apply it again")
+        raise Conflict(
+            f"{id!r} was written to in the meantime", head=now.head, hint="apply it again"
+        )
 
 
 def _keep_near(near: Store, far: EncryptedStore, digest: str) -> None:

@@ -128,7 +128,7 @@ class EncryptedStore:
             reach = reach if reach is not None else self._reach(id)
             if seq > reach.get(home, 0):
                 said = f"{self.url}: {id}: event {seq} was sent to the conversation {home!r}"
-                raise Corrupt(said, hint="somebody put it there, and it is not taken in")
+                raise Corrupt(said, hint="somebody else put it there, so it is not taken")
 
     def _reach(self, id: str) -> dict[str, int]:
         """Up to which event a log reads from each of those that it was forked from."""
@@ -146,7 +146,7 @@ class EncryptedStore:
             return
         for event in plain:
             if not self._is_near(id, event):
-                said = f"{self.url}: {id}: event {event.seq} lies there in plain text, so that"
+                said = f"{self.url}: {id}: event {event.seq} is there in plain text, so that"
                 raise Denied(f"{said} anybody there may have written it", hint=TAKE_PLAIN)
 
     def _is_near(self, id: str, event: Event) -> bool:
@@ -284,7 +284,7 @@ class EncryptedStore:
         """Drops what lies in one place of the far store, where the content of this digest, if it is
         known, is to lie no more; Conflict if it stays."""
         if not self.far.drop(place, before_ms=ANY_TIME_MS):
-            said = f"{self.url}: the artifact {codec.artifact_id(place)} lies there still"
+            said = f"{self.url}: the artifact {codec.artifact_id(place)} is still there"
             raise Conflict(said, head=0, hint="apply the key again")
         if self._known.contents.get(digest) == place:
             del self._known.contents[digest]

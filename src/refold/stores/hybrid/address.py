@@ -33,7 +33,7 @@ OPTIONS = ("sync_s", "redact", "key", "plain")
 OPTIONS_HINT = (
     "sync_s=60, redact=append, redact=hold, key=FILE, plain=yes; each after &, at the end"
 )
-NO_KEY_HINT = "name the key file that it had; to send as it is, on purpose, add &plain=yes"
+NO_KEY_HINT = "name its key file; to send plain text on purpose, add &plain=yes"
 _OPTION = re.compile(r"(.*)&([a-z_]+)=([^&]*)", re.DOTALL)
 # What somebody may have meant as an option: a value after `?` or `&`, which no database reads, or a
 # name of an option with a value, or at the end.
@@ -63,7 +63,7 @@ def address_of(rest: str) -> Address:
         raise Invalid(f"'hybrid:{rest:.200}' does not name two stores", hint=HINT)
     if near.startswith(("hybrid:", "http:", "https:")) or far.startswith(("hybrid:", "memory:")):
         said = f"'hybrid:{rest:.200}' is not a near store and a far one"
-        raise Invalid(said, hint=f"near is on this machine, far is where others are: {HINT}")
+        raise Invalid(said, hint=f"near is on this machine, far is what others share: {HINT}")
     for url in (near, far):
         _check_no_option(url)
     if options.keys() >= {"key", "plain"}:
@@ -85,7 +85,9 @@ def _parted(given: str) -> tuple[str, dict[str, str]]:
     while match := _OPTION.fullmatch(given):
         given, name, value = match.groups()
         if name in options:
-            raise Invalid(f"{name}= stands twice in a hybrid store", hint="leave one of them out")
+            raise Invalid(
+                f"{name}= occurs twice in the URL of a hybrid store", hint="leave one of them out"
+            )
         if name in OPTIONS:
             options[name] = value
         elif given.startswith("postgres"):

@@ -255,7 +255,7 @@ class Exchange:
         seen = self.near.salvage(here.id)
         own = [event for event in seen.pieces if isinstance(event, Event)]
         if len(own) != len(seen.pieces) or len(own) != here.head or own[-1].chain != here.chain:
-            raise Conflict(f"{here.id!r} was written to meanwhile", head=len(own))
+            raise Conflict(f"{here.id!r} was written to in the meantime", head=len(own))
         tail = own[common:]
         moved = tails.on_top(log, tail, common)
         fork = None if moved is not None else self._fork_for(here.id, common, tail)

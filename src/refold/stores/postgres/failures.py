@@ -80,7 +80,7 @@ def _by_code(code: str, said: str) -> RefoldError:
 def _connecting(said: str, place: str) -> RefoldError:
     """Why there is no connection, by the server's words."""
     if _REFUSED.search(said):
-        hint = "check the user; the password may stand in PGPASSWORD or ~/.pgpass"
+        hint = "check the user; the password may be in PGPASSWORD or ~/.pgpass"
         return Denied(f"{place}: {said}", hint=hint)
     if _NO_DATABASE.search(said):
         return Invalid(f"{place}: {said}", hint="createdb makes it, or name another in the URL")

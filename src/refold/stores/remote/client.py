@@ -319,7 +319,7 @@ class Client:
         return Unavailable(said, hint=hint)
 
     def _not_understood(self, why: object) -> Unavailable:
-        said = f"{self.place} gave an answer that is not understood: {why}"
+        said = f"{self.place} gave an answer that cannot be understood: {why}"
         return Unavailable(said, hint="is that the address of a refold server?")
 
 

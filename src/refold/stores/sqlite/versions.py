@@ -36,7 +36,7 @@ def migrate(connection: apsw.Connection, path: str, version: int) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         said = f"{path} of version {version} cannot be brought to {VERSION}: {error}"
-        raise Corrupt(said, hint="it was left as it was; a copy lies beside it") from error
+        raise Corrupt(said, hint="it was left as it was; a copy is beside it") from error
 
 
 def take_steps(connection: apsw.Connection) -> None:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from refold.dialects import assemble
@@ -126,6 +126,8 @@ def texts_joined(dialect: str, raw: bytes, response: Json) -> list[Json]:
 
 def without_thoughts(dialect: str, raw: bytes, response: Json) -> list[Json]:
     said = answer(dialect, response)
+    if dialect == "openai_responses":
+        return [one for one in said if one["type"] != "reasoning"]
     key = {"anthropic": "content", "gemini": "parts"}.get(dialect)
     if key is None:
         return said
@@ -185,13 +187,14 @@ def sent(provider: Provider, dialect: str) -> list[list[Json]]:
 
 
 def talked(dialect: str, turns: list[list[Said]], way: Way, *, streams: bool) -> list[list[Json]]:
-    """What the provider was sent in these turns, and in one more."""
+    """What the provider was sent in these turns, and in one more; all in one conversation."""
     provider = Provider()
     talk = Talk(dialect, provider, way, streams=streams)
 
     async def work(running: Running) -> None:
         for rounds in [*turns, [[("text", "Done.")]]]:
             await talk.turn(running, rounds)
+        assert len(running.kept()) == 1
 
     with_proxy(work, tools=True, provider=provider)
     return sent(provider, dialect)
@@ -215,6 +218,16 @@ def own_calls(messages: list[Json]) -> int:
 @pytest.mark.parametrize("dialect", DIALECTS)
 @settings(max_examples=12, deadline=None)
 @given(st.lists(turn, min_size=1, max_size=3), st.sampled_from(WAYS), st.booleans())
+@example(
+    [[[("text", "I look."), ("thought", "Hm."), ("own", "#1")], [("text", "So.")] * 2]],
+    without_thoughts,
+    False,
+)
+@example(
+    [[[("thought", "Hm."), ("own", "#1")], [("thought", "Hm."), ("text", "So.")]]] * 2,
+    without_thoughts,
+    True,
+)
 def test_every_request_has_all_that_was_said_inside(
     dialect: str, turns: list[list[Said]], way: Way, streams: bool
 ) -> None:

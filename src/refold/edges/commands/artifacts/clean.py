@@ -117,7 +117,7 @@ def _show_item(mark: str, item: RemovedItem, screen: Screen) -> None:
 
 COMMAND = Command(
     name="artifacts clean",
-    details="Never removes what a page shows or names, what was stored by hand, or what is new.",
+    details="Keeps what a page shows or names, what was stored by hand, and what is new.",
     on="store",
     arguments=CleanArguments,
     run=run,

@@ -47,7 +47,7 @@ def show(deleted: Deleted, screen: Screen) -> None:
 
 COMMAND = Command(
     name="artifacts delete",
-    details="Its bytes stay if another conversation has it. The log keeps what it was.",
+    details="Its bytes stay if another conversation has it. The log still says what it was.",
     arguments=DeleteArguments,
     run=run,
     show=show,

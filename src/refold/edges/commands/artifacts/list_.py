@@ -20,7 +20,7 @@ TASK = Meta(description="Only those of this task.")
 QUERY = Meta(description="Only those of this query: its text, or its q_ id.")
 TOOL = Meta(description="Only those of this tool.")
 MATCH = Meta(
-    description="Only those that these words need, best first, with the reason.",
+    description="Only those that fit these words, best first, with the reason.",
     extra={"metavar": "WORDS"},
 )
 

@@ -20,7 +20,7 @@ FILE = Meta(
     description="The file, from the current folder.",
     extra={"positional": True, "completes": "file"},
 )
-ANYWHERE = Meta(description="Also a file outside of the current folder.")
+ANYWHERE = Meta(description="Allow a file outside the current folder.")
 
 
 class AddArguments(Arguments, frozen=True, kw_only=True):

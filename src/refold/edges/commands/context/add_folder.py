@@ -23,9 +23,9 @@ PATH = Meta(
     description="The folder, from the current one.",
     extra={"positional": True, "completes": "folder"},
 )
-DEPTH = Meta(description="At most so many folders deep.", ge=1, le=50)
-LIMIT = Meta(description="At most so many files and folders.", ge=1, le=20_000)
-ANYWHERE = Meta(description="Also a folder outside of the current one.")
+DEPTH = Meta(description="At most this many folders deep.", ge=1, le=50)
+LIMIT = Meta(description="At most this many files and folders.", ge=1, le=20_000)
+ANYWHERE = Meta(description="Allow a folder outside the current one.")
 
 
 class AddFolderArguments(Arguments, frozen=True, kw_only=True):

@@ -17,12 +17,12 @@ from refold.edges.workspace.place import inside
 from refold.errors import Invalid, NotFound
 
 LINE_CHARS = 300
-QUERY = Meta(description="The text to look for; it is no pattern.", extra=TEXT)
+QUERY = Meta(description="The text to look for, as it is written: not a pattern.", extra=TEXT)
 FOLDER = Meta(
     description="Only below this folder.", extra={"metavar": "PATH", "completes": "folder"}
 )
-LIMIT = Meta(description="At most so many lines.", ge=1, le=10_000)
-ANYWHERE = Meta(description="Also a folder outside of the current one.")
+LIMIT = Meta(description="At most this many lines.", ge=1, le=10_000)
+ANYWHERE = Meta(description="Allow a folder outside the current one.")
 
 
 class AddSearchArguments(Arguments, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ def run(session: Session, arguments: AddSearchArguments) -> Added:
     found = matches(str(path), query, limit=arguments.limit, without=guards)
     shown = short_line(query, 80)
     if not found.lines:
-        reason = f"none of {found.files:,} files has {shown!r}"
+        reason = f"none of the {found.files:,} files contains {shown!r}"
         raise NotFound(reason, hint="a search is for a text as it is written, not for a pattern")
     text = "\n".join(map(_line, found.lines))
     name = f'Search results: "{shown}"'

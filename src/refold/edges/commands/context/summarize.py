@@ -18,7 +18,7 @@ from refold.edges.commands.compaction_shown import show
 from refold.edges.commands.session import Session
 
 INSTRUCTIONS = Meta(description="What the writer should pay attention to.", extra=TEXT)
-KEEP = Meta(description="So many of the newest messages stay as they are.", ge=0)
+KEEP = Meta(description="This many of the newest messages stay as they are.", ge=0)
 DRY_RUN = Meta(description="Say what would be summarized, and change nothing.")
 
 

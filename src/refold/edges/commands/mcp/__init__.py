@@ -17,8 +17,8 @@ __all__ = ["TITLES", "Changed", "HostArguments", "change"]
 
 HOST = Meta(description="The agent: claude-code, codex or cursor.", extra=POSITIONAL)
 SCOPE = Meta(
-    description="Whose configuration: that of this project or yours everywhere; by default the "
-    "project's where the agent has one."
+    description="Whose configuration: this project's, or yours everywhere; by default the "
+    "project's, if the agent has one."
 )
 YES = Meta(description="Change the configuration without asking.")
 TITLES: dict[Host, str] = {"claude-code": "Claude Code", "codex": "Codex", "cursor": "Cursor"}

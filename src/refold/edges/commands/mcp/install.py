@@ -12,7 +12,7 @@ from refold.edges.commands.mcp import TITLES, HostArguments, change
 from refold.edges.commands.session import Session
 from refold.edges.hosts.servers import Host, entry_for
 
-READ_ONLY = Meta(description="Offer no tool that writes: neither remember nor forget.")
+READ_ONLY = Meta(description="Offer no tool that writes (remember, forget).")
 
 
 class InstallArguments(HostArguments, frozen=True, kw_only=True):
@@ -41,8 +41,9 @@ def show(installed: Installed, screen: Screen) -> None:
 
 COMMAND = Command(
     name="mcp install",
-    details="The agent itself was not run here: where it looks for servers is what its makers "
-    "say. The server that it would start is tested with the protocol's own client.",
+    details="Shows the change and asks. Where the agent looks for servers is taken from its "
+    "documentation; the agent itself was not run here. The server is tested with the protocol's "
+    "own client.",
     on="store",
     arguments=InstallArguments,
     run=run,

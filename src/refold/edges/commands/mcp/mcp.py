@@ -22,13 +22,13 @@ from refold.settings.sources import default_store
 TOKEN = "REFOLD_MCP_TOKEN"
 HINT = install_hint("mcp")
 CONVERSATION = Meta(
-    description="The conversation that is meant where a call names none; the newest unless given.",
+    description="The conversation to use if a call names none; by default the newest.",
     extra={"metavar": "ID"},
 )
-READ_ONLY = Meta(description="Offer no tool that writes: neither remember nor forget.")
+READ_ONLY = Meta(description="Offer no tool that writes (remember, forget).")
 HTTP = Meta(description="Listen on a port of this machine instead.")
 PORT = Meta(description="The port to listen on.", ge=1, le=65_535)
-CHECK = Meta(description="Say whether it could start, and end.")
+CHECK = Meta(description="Say whether it could start, and stop there.")
 
 
 class McpArguments(Arguments, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ def run(session: Session, arguments: McpArguments) -> McpServed:
     missing = "" if find_spec("mcp") else f"the package mcp ({HINT})"
     address = f"http://127.0.0.1:{arguments.port}/mcp" if arguments.http else "standard input"
     if missing and not arguments.check:
-        raise Unavailable("the server of tools needs the package mcp", hint=HINT)
+        raise Unavailable("the MCP server needs the package mcp", hint=HINT)
     if not arguments.check:
         _serve(session, place, arguments, address)
     return McpServed(store=place, address=address, missing=missing, checked=arguments.check)
@@ -89,7 +89,7 @@ def show(served: McpServed, screen: Screen) -> None:
 
 COMMAND = Command(
     name="mcp",
-    details="A host such as Claude Code starts it by itself: see docs/guides/mcp.md.",
+    details="Agents such as Claude Code start it themselves: see docs/guides/mcp.md.",
     on="store",
     arguments=McpArguments,
     run=run,

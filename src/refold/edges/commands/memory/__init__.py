@@ -31,7 +31,7 @@ ENTRY = Meta(
 CONTENT = Meta(description="What it says.", extra=TEXT)
 SCOPE = Meta(description="Whose memory: project, user or agent.NAME.")
 TAG = Meta(description="A tag; may be given several times.")
-PROJECT = Meta(description="The folder of the project that is meant; by default this one.")
+PROJECT = Meta(description="The folder of the project; by default this one.")
 AS_OF = Meta(
     description="What was true then: 2026-11-16, or 7d, 2w ago.", extra={"metavar": "WHEN"}
 )
@@ -78,7 +78,7 @@ def _store(session: Session, project: str | None, *, creates: bool) -> Store:
     if project is None:
         return session.target if creates else session.store
     if session.store_url:
-        raise Invalid("--store and --project name two places", hint="give one of them")
+        raise Invalid("--store and --project exclude each other", hint="give one of them")
     if not os.path.isdir(project):
         raise NotFound(f"there is no folder {project}", hint="--project names a project's folder")
     return session.open_store(project_store(Path(project)), creates=True)

@@ -70,7 +70,7 @@ def show(added: Added, screen: Screen) -> None:
     others = {
         "It ends": added.ended,
         "It may be about the same as": added.near,
-        "It is true beside": added.beside,
+        "It is true as well as": added.beside,
     }
     for how, entries in others.items():
         for one in entries:

@@ -72,7 +72,7 @@ def _check_named(arguments: ForgetArguments) -> None:
     named = (arguments.entry, arguments.tag, arguments.before, arguments.said_in)
     if not any(named):
         raise Invalid(
-            "nothing says what to forget",
+            "say what to forget",
             hint="give the id of an entry (refold memory list), --tag, --before or --said-in",
         )
 

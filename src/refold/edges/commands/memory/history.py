@@ -26,7 +26,7 @@ def run(session: Session, arguments: HistoryArguments) -> Entries:
 
 
 def show(history: Entries, screen: Screen) -> None:
-    show_entries(history.entries, screen, "Nothing is remembered of it.")
+    show_entries(history.entries, screen, "Nothing was remembered about it.")
 
 
 COMMAND = Command(

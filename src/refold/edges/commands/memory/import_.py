@@ -16,7 +16,9 @@ from refold.memory.transfer import AGAIN, FILE_BYTES_MAX
 
 STDIN = "-"
 FILE = Meta(description="The file to read; - is standard input.", extra=POSITIONAL)
-ACCEPT = Meta(description="You vouch for it: nothing of what people or models said waits.")
+ACCEPT = Meta(
+    description="You vouch for the file: what people or models said need not wait in the inbox."
+)
 
 
 class ImportArguments(MemoryArguments, frozen=True, kw_only=True):
@@ -73,7 +75,7 @@ def _read(stream: BinaryIO, name: str) -> list[bytes]:
 
 def show(imported: ImportedMemory, screen: Screen) -> None:
     others = {
-        "of these true no longer, kept as history": imported.ended,
+        "of these no longer true, kept as history": imported.ended,
         "known": imported.known,
         "forgotten here before": imported.forgotten,
     }
@@ -81,7 +83,7 @@ def show(imported: ImportedMemory, screen: Screen) -> None:
     screen.line(f"{imported.file}: {imported.entries:,} new{f' ({told})' if told else ''}.")
     if imported.entries > imported.ended and not imported.accepted:
         inbox = screen.call("memory inbox", "", "--scope", imported.scope)
-        screen.line(f"No model sees them before you accept them: {inbox}")
+        screen.line(f"No model sees them until you accept them: {inbox}")
 
 
 COMMAND = Command(

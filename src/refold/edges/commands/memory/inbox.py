@@ -42,7 +42,7 @@ class Inbox(Entries, frozen=True, kw_only=True):
 
 def run(session: Session, arguments: InboxArguments) -> Inbox:
     if arguments.content is not None and len(arguments.accept) != 1:
-        raise Invalid("--content is for one entry that is accepted", hint="name it by --accept")
+        raise Invalid("--content needs one entry to accept", hint="name it by --accept")
     with memory_of(session, arguments, arguments.scope) as memory:
         accepted = [
             memory.accept(entry, arguments.content) for entry in _named(memory, arguments.accept)
@@ -62,7 +62,7 @@ def _named(memory: SemanticMemory, ids: tuple[str, ...]) -> Sequence[str]:
 def show(inbox: Inbox, screen: Screen) -> None:
     for one in inbox.accepted:
         if one.rivals:
-            screen.line(f"{one.id} is true beside {', '.join(one.rivals)}: others say so.")
+            screen.line(f"{one.id} is true, and so is {', '.join(one.rivals)}: others said that.")
     show_entries(inbox.entries, screen, "Nothing waits.")
 
 

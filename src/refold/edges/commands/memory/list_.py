@@ -20,7 +20,7 @@ from refold.edges.commands.search import time_of
 from refold.edges.commands.session import Session
 from refold.memory.semantic import LISTED_MAX
 
-ENDED = Meta(description="Also those that are true no longer.")
+ENDED = Meta(description="Also those that are no longer true.")
 LIMIT = Meta(description="How many at most.", ge=1, le=LISTED_MAX)
 
 
@@ -55,13 +55,13 @@ def show(listed: Listed, screen: Screen) -> None:
     shown, total = len(listed.entries), listed.total
     if shown < total:
         all_shown = "memory export has all" if total == LISTED_MAX else f"--limit {total} shows all"
-        screen.line(f"{total - shown:,} more are not shown: {all_shown}.")
+        screen.line(f"{total - shown:,} more are not shown; {all_shown}.")
 
 
 COMMAND = Command(
     name="memory list",
-    details="Without a scope, those of this project and of the user. [?] marks what others deny, "
-    "[waits] what waits in the inbox.",
+    details="Without a scope, lists those of this project and of the user. [?] marks entries that "
+    "others deny, [waits] those that wait in the inbox.",
     on="store",
     reads=True,
     arguments=ListArguments,

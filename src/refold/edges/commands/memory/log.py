@@ -46,7 +46,7 @@ def _cells(change: MemoryChange) -> tuple[str, ...]:
 
 COMMAND = Command(
     name="memory log",
-    details="What stands in brackets was taken back. refold memory revert SEQ takes a change back.",
+    details="Changes in brackets were taken back. refold memory revert SEQ takes a change back.",
     on="store",
     reads=True,
     arguments=LogArguments,

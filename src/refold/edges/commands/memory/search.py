@@ -24,7 +24,7 @@ from refold.memory.entry import MemoryEntry
 
 QUERY = Meta(description="What to look for.", extra=TEXT)
 LIMIT = Meta(description="How many at most.", ge=1, le=1_000)
-THRESHOLD = Meta(description="The least score, from 0 to 1.", ge=0.0, le=1.0)
+THRESHOLD = Meta(description="The lowest score, from 0 to 1.", ge=0.0, le=1.0)
 
 
 class SearchArguments(MemoryArguments, frozen=True, kw_only=True):

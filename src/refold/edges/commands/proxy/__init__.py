@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from msgspec import Meta
 
-FOLD = Meta(description="Fold what is sent, and not only say what that would save.")
+FOLD = Meta(description="Fold what is sent, instead of only saying what that would save.")
 TOOLS = Meta(
-    description="Give the model refold's own tools, and answer them inside; with this it folds."
+    description="Give the model refold's own tools, answered inside the proxy; implies --fold."
 )
 NATIVE = Meta(
-    description="With --fold: let the provider write compactions, where it offers that; else fold."
+    description="With --fold: let the provider write compactions, if it offers that; else fold."
 )
-WINDOW = Meta(description="The window to fold into, in tokens; the model's unless given.", ge=1_000)
+WINDOW = Meta(description="The window to fold into, in tokens; by default the model's.", ge=1_000)

@@ -21,10 +21,12 @@ HOST = Meta(description="The address to listen on; 127.0.0.1 is this machine alo
 PORT = Meta(description="The port to listen on.", ge=1, le=65_535)
 NAME = Meta(description="A name by which clients call this proxy; can be repeated.")
 LOG = Meta(description="What is logged to standard error: every call, or only what is wrong.")
-CHECK = Meta(description="Say whether it could start, and end.")
-ANTHROPIC = Meta(description="Where Anthropic is called.", extra={"metavar": "URL"})
-OPENAI = Meta(description="Where OpenAI is called.", extra={"metavar": "URL"})
-GEMINI = Meta(description="Where Gemini is called.", extra={"metavar": "URL"})
+CHECK = Meta(description="Say whether it could start, and stop there.")
+ANTHROPIC = Meta(
+    description="The address to pass Anthropic's calls on to.", extra={"metavar": "URL"}
+)
+OPENAI = Meta(description="The address to pass OpenAI's calls on to.", extra={"metavar": "URL"})
+GEMINI = Meta(description="The address to pass Gemini's calls on to.", extra={"metavar": "URL"})
 
 
 class ProxyArguments(Arguments, frozen=True, kw_only=True):
@@ -96,8 +98,8 @@ def show(served: ProxyServed, screen: Screen) -> None:
 
 COMMAND = Command(
     name="proxy",
-    details="Set the base URL of an agent to it. It observes, and says what folding would save; "
-    "with --fold it folds. docs/guides/proxy.md has the rest.",
+    details="Set the base URL of an agent to this proxy. It observes, and says what folding would "
+    "save; with --fold it folds. docs/guides/proxy.md says more.",
     on="store",
     arguments=ProxyArguments,
     run=run,

@@ -13,7 +13,7 @@ from refold.edges.proxy.report import Sum, added, sums
 from refold.tokens.models import dollars
 
 TITLE_CHARS = 30
-LIMIT = Meta(description="Show at most so many conversations, the newest.", ge=1)
+LIMIT = Meta(description="Show at most this many conversations, the newest.", ge=1)
 
 
 class ReportArguments(Arguments, frozen=True, kw_only=True):
@@ -34,7 +34,7 @@ def run(session: Session, arguments: ReportArguments) -> Reported:
 
 def show(reported: Reported, screen: Screen) -> None:
     if not reported.total.calls:
-        screen.line(f"No call came through a proxy yet: {screen.call('proxy')}")
+        screen.line(f"No call has come through a proxy yet: {screen.call('proxy')}")
         return
     heads = (
         "conversation",

@@ -13,9 +13,9 @@ from refold.stores.protocol import SyncedStore
 if TYPE_CHECKING:
     from refold.edges.commands.session import Session
 
-FAR = Meta(description="The far store, where the store asked for names none.")
+FAR = Meta(description="The far store, if the store's URL names none.")
 KEY = Meta(
-    description="The file with the key, where the store asked for names none.",
+    description="The key file, if the store's URL names none.",
     extra={"metavar": "FILE"},
 )
 
@@ -33,7 +33,7 @@ def synced_store(session: Session, far: str | None, key: str | None = None) -> S
         target = session.open_store(url, creates=True)
     elif key is not None:
         hint = f"name both: refold sync --far URL --key FILE, or hybrid:{target.url}?far=URL&key="
-        raise Invalid("a key is for a far store, and none is named", hint=hint)
+        raise Invalid("--key is for a far store, and none is named", hint=hint)
     store = synced_of(target)
     if store is None:
         hint = f"refold sync --far URL, or name a store that has one: hybrid:{target.url}?far=URL"

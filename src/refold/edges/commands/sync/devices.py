@@ -30,9 +30,7 @@ def run(session: Session, arguments: DevicesArguments) -> DevicesListed:
 
 def show(listed: DevicesListed, screen: Screen) -> None:
     if not listed.devices:
-        screen.line(
-            f"No device is known that synced with {listed.far}; {screen.call('sync')} asks."
-        )
+        screen.line(f"No device is known that syncs with {listed.far}; {screen.call('sync')} asks.")
         return
     rows = [
         (one.name, moment(one.at_ms), "this one" if one.is_here else "") for one in listed.devices
@@ -42,8 +40,9 @@ def show(listed: DevicesListed, screen: Screen) -> None:
 
 COMMAND = Command(
     name="sync devices",
-    details="As the last sync of everything found it; asks nobody. A device says at most once an "
-    "hour that it has synced everything. One whose token may only read cannot say it.",
+    details="The list is from the last sync of everything; this asks nobody. A device reports at "
+    "most once an hour that it has synced everything. One whose token may only read cannot report "
+    "it.",
     on="store",
     arguments=DevicesArguments,
     run=run,

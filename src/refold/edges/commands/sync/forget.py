@@ -34,8 +34,8 @@ def run(session: Session, arguments: ForgetArguments) -> Forgotten:
 
 
 def show(forgotten: Forgotten, screen: Screen) -> None:
-    screen.line(f"{forgotten.device} is listed no more in {forgotten.far}, until it syncs again.")
-    screen.line("What it has stays on it; a token that it holds still lets it in.")
+    screen.line(f"{forgotten.device} is no longer listed in {forgotten.far}, until it syncs again.")
+    screen.line("What it has stays on it, and its token still lets it in.")
 
 
 COMMAND = Command(

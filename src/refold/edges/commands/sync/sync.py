@@ -18,10 +18,10 @@ NAMES = Meta(
     "says how they stand, without asking anybody.",
     extra={"positional": True, "metavar": "ID"},
 )
-NEW_FAR = Meta(description="The far store may be new: fill it, though it had all of this before.")
+NEW_FAR = Meta(description="The far store is new, or was emptied on purpose: fill it.")
 TAKE_PLAIN = Meta(
-    description="With a key: take in what lies far in plain text, which anybody there could have"
-    " written."
+    description="With a key: also take plain text from the far store, which anybody there could "
+    "have written."
 )
 STYLES = {
     "synced": "green",
@@ -117,7 +117,7 @@ def _listener(progress: Progress, pending: int) -> SyncListener:
 
 def show(result: SyncResult, screen: Screen) -> None:
     if result.is_under_way:
-        screen.line("Another sync of this store is under way; it does what there is to do.")
+        screen.line("Another sync of this store is running; it does the same.")
         return
     for one in result.conversations:
         screen.line((STYLES[one.state], f"{one.state:8}"), f" {one.conversation}{_done(one)}")
@@ -158,10 +158,9 @@ def _sum(result: SyncResult) -> str:
 COMMAND = Command(
     name="sync",
     details="sync [ID ...] syncs these conversations, by default all; sync status [ID ...] only "
-    "says how they stand. A sync sends what the far "
-    "store has not and fetches what is missing here. Where a "
-    "conversation grew on both sides, the far log stands and what was said here goes on as a fork. "
-    "A conversation that is blocked keeps its reason and is tried again by each sync.",
+    "says how they differ. A sync sends what the far store does not have and fetches what is "
+    "missing here. If a conversation grew on both sides, the far log stands, and what was said "
+    "here continues as a fork. A blocked conversation says why, and each sync tries it again.",
     on="store",
     arguments=SyncArguments,
     run=run,

@@ -30,7 +30,7 @@ from refold.log.reading import is_memory, kept_logs
 from refold.stores.protocol import Store, SyncedStore
 
 MEND = Meta(
-    description="Send again what is lost there, and artifacts that are damaged there, not here."
+    description="Send again what the far store lost, and artifacts that are damaged only there."
 )
 
 
@@ -207,7 +207,7 @@ def show(verified: FarVerified, screen: Screen) -> None:
         again = screen.call("sync", *(("--new-far",) if verified.is_all_lost else ()))
         if verified.is_all_lost:
             screen.line(
-                "It has nothing of what it had. Is it mounted? If it was emptied on purpose:"
+                "It has nothing of what it had before. Is it mounted? If it was emptied on purpose:"
             )
         screen.line(f"{count} can be sent again from this device: {again}")
     if verified.whole_here:

@@ -12,10 +12,10 @@ from refold.edges.commands.session import Session
 from refold.edges.commands.token import ORG, STORE, TokenAbout, about_of, ends, orgs_of
 from refold.edges.server.tokens import DAYS_MAX, NAME_CHARS_MAX, Scope, Tokens
 
-DAYS = Meta(description="For how many days it is valid.", le=DAYS_MAX)
+DAYS = Meta(description="How many days it is valid.", le=DAYS_MAX)
 SCOPE = Meta(
-    description="What it may do: read, write (and read), which is the default, or admin (and"
-    " repair, metrics)."
+    description="What the token allows: read; write (and read), the default; or admin (also repair "
+    "and metrics)."
 )
 NAME = Meta(description="Who or what it is for.", max_length=NAME_CHARS_MAX)
 
@@ -51,8 +51,8 @@ def show(created: TokenCreated, screen: Screen) -> None:
 
 COMMAND = Command(
     name="token create",
-    details="Standard output has the secret alone, so that it can be piped to where it belongs;"
-    " a file that it is written to should be yours alone (umask 077).",
+    details="Only the secret goes to standard output, so that you can pipe it where it belongs. If "
+    "you write it to a file, make that readable for you alone (umask 077).",
     on="nothing",
     arguments=CreateArguments,
     run=run,

@@ -2,7 +2,8 @@
 
 The log has them too, and knows them by what the client repeats; this is for a list that leaves the
 log and comes back, and for a client that repeats an answer otherwise. How its texts are cut and
-joined means nothing. Without its thinking, all of the exchange goes without; in other words, it is
+joined means nothing. Without its thinking, all of the exchange goes without, also where thinking is
+an item of its own and everything behind it stands at an earlier place; in other words, it is
 another answer, and what was thought after our tools had answered can no longer be sent.
 Neighbours: `book` holds one for each conversation, `observer` asks.
 """
@@ -28,8 +29,17 @@ _THOUGHT = "reasoning_content"
 
 
 class _Exchange(Struct, frozen=True):
-    seen: Wire
-    whole: list[Wire]
+    """Where it begins in the client's list, what the client has of it, and for each place of that
+    where more was said, all of it."""
+
+    begin: int
+    seen: list[Wire]
+    inner: dict[int, list[Wire]]
+
+    @property
+    def placed(self) -> dict[int, list[Wire]]:
+        """What was said, by the place in the client's list."""
+        return {self.begin + at: whole for at, whole in self.inner.items()}
 
 
 class Kept:
@@ -37,43 +47,64 @@ class Kept:
 
     def __init__(self, dialect: str) -> None:
         self._dialect = dialect
-        self._places: dict[int, _Exchange] = {}
+        self._exchanges: dict[int, _Exchange] = {}
 
     def add(self, begin: int, inside: Inside) -> None:
         """Keeps an exchange that begins at this place."""
-        for at, whole in inside.inner.items():
-            self._places[begin + at] = _Exchange(inside.seen[at], whole)
+        self._exchanges[begin] = _Exchange(begin, inside.seen, inside.inner)
 
     def inner(self, messages: Sequence[Wire]) -> dict[int, list[Wire]]:
         """What was really said, for each message of the list that is one of these."""
-        there = {at: kept for at, kept in self._places.items() if at < len(messages)}
-        found = {at: self._whole(kept, messages[at]) for at, kept in there.items()}
-        return {at: whole for at, whole in found.items() if whole}
+        found = [self._found(one, messages) for one in self._exchanges.values()]
+        return {at: whole for one in found for at, whole in one.placed.items()}
 
     def part(self, messages: Sequence[Wire]) -> bool:
         """Takes the list as the client has it now; whether it has one of these otherwise."""
         has_parted = False
-        for at in [at for at in self._places if at < len(messages)]:
-            kept = self._places[at]
-            whole = self._whole(kept, messages[at])
-            if whole == kept.whole:
+        for begin, kept in list(self._exchanges.items()):
+            there = {at: whole for at, whole in kept.placed.items() if at < len(messages)}
+            found = self._found(kept, messages)
+            if found.placed == there:
                 continue
             has_parted = True
-            if whole:
-                self._places[at] = _Exchange(messages[at], whole)
-            else:
-                del self._places[at]
+            del self._exchanges[begin]
+            if found.inner:
+                self._exchanges[begin] = found
         return has_parted
 
-    def _whole(self, kept: _Exchange, message: Wire) -> list[Wire]:
+    def _found(self, kept: _Exchange, messages: Sequence[Wire]) -> _Exchange:
+        """An exchange as the list has it; with nothing inside if it is not there."""
+        at = kept.begin
+        inner: dict[int, list[Wire]] = {}
+        waiting: list[Wire] = []  # what was said before an item that is left out
+        is_thought = True
+        for place, seen in enumerate(kept.seen):
+            if at >= len(messages):
+                break
+            said = kept.inner.get(place, [seen])
+            whole = self._whole(seen, said, messages[at])
+            if whole or not _is_reasoning(seen):
+                if whole and (waiting or place in kept.inner):
+                    inner[at - kept.begin] = [*waiting, *whole]
+                waiting, at = [], at + 1
+            else:
+                waiting, is_thought = [*waiting, *said], False
+        if waiting and at > kept.begin:
+            last = at - 1 - kept.begin
+            inner[last] = [*inner.get(last, [messages[at - 1]]), *waiting]
+        if not is_thought:
+            inner = {place: _unreasoned(whole) for place, whole in inner.items()}
+        return _Exchange(kept.begin, list(messages[kept.begin : at]), inner)
+
+    def _whole(self, seen: Wire, whole: list[Wire], message: Wire) -> list[Wire]:
         """All that was said for a message; nothing if it is another one."""
-        if message == kept.seen:
-            return kept.whole
-        came, seen = self._said(message), self._said(kept.seen)
-        if came == seen:
-            return kept.whole
-        is_same = came.texts == seen.texts and came.rest == seen.rest
-        return list(map(unthought, kept.whole)) if is_same and not came.thoughts else []
+        if message == seen:
+            return whole
+        came, known = self._said(message), self._said(seen)
+        if came == known:
+            return whole
+        is_same = came.texts == known.texts and came.rest == known.rest
+        return list(map(unthought, whole)) if is_same and not came.thoughts else []
 
     def _said(self, message: Wire) -> _Said:
         """What a message says, however its texts are cut, joined and set beside its calls."""
@@ -101,6 +132,19 @@ def unthought(message: Wire) -> Wire:
         if isinstance(plain.get(key), list):
             plain[key] = [one for one in plain[key] if not _is_thought(one)]
     return plain
+
+
+def _is_reasoning(item: Wire) -> bool:
+    return item.get("type") == "reasoning"
+
+
+def _unreasoned(items: Sequence[Wire]) -> list[Wire]:
+    """Items without reasoning, and so without the ids by which a provider knows what it led to."""
+    return [
+        {key: value for key, value in item.items() if key != "id"}
+        for item in items
+        if not _is_reasoning(item)
+    ]
 
 
 def _is_thought(part: Any) -> bool:

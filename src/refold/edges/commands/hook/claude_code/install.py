@@ -16,7 +16,7 @@ from refold.edges.hooks.settings_file import with_hooks
 from refold.edges.hosts import host_file
 
 ABOVE = Meta(
-    description="From how many characters on an output becomes an artifact.",
+    description="The size, in characters, from which an output becomes an artifact.",
     ge=1_000,
     le=10_000_000,
 )
@@ -47,8 +47,8 @@ def show(changed: Changed, screen: Screen) -> None:
 
 COMMAND = Command(
     name="hook claude-code install",
-    details="Large outputs of tools become artifacts before they are sent, sessions are kept in "
-    "the store, and what they decided is offered back after a compaction.",
+    details="Large tool outputs become artifacts before they are sent, sessions are kept in the "
+    "store, and after a compaction the model gets back what was decided.",
     on="store",
     arguments=InstallArguments,
     run=run,

@@ -30,7 +30,7 @@ class KeyApplied(Result, frozen=True, kw_only=True):
 def run(session: Session, arguments: KeyApplyArguments) -> KeyApplied:
     store = synced_store(session, arguments.far, arguments.key)
     session.confirm(
-        "Delete in the far store what is not encrypted by the newest key, and send it again?",
+        "Delete from the far store what the newest key did not encrypt, and send it again?",
         arguments.yes,
     )
     return KeyApplied(far=store.far.url, conversations=store.encrypt_again())
@@ -40,14 +40,16 @@ def show(applied: KeyApplied, screen: Screen) -> None:
     for id, what in applied.conversations.items():
         screen.line(f"{id}: {what}")
     done = number(len(applied.conversations), "conversation")
-    screen.line(f"{done} encrypted again in {applied.far}; all of it is by the newest key now.")
+    screen.line(
+        f"{done} encrypted again in {applied.far}; everything there has the newest key now."
+    )
 
 
 COMMAND = Command(
     name="sync key apply",
-    details="Both sides have to be the same first. A conversation is deleted far and sent again; "
-    "everything is near at every moment. Backups of the far store are not reached, and a device "
-    "without a key sends in plain text again.",
+    details="Sync first: both sides must be the same. Each conversation is deleted in the far "
+    "store and sent again; this store always has everything. Backups of the far store are not "
+    "reached, and a device without a key sends plain text again.",
     on="store",
     arguments=KeyApplyArguments,
     run=run,

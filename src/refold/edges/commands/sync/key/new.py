@@ -16,11 +16,11 @@ FILE = Meta(
     description="The file to make, such as ~/.config/refold/acme.key.",
     extra={"positional": True, "metavar": "FILE"},
 )
-ROTATE = Meta(description="Put a newer key in front of those of the file, which stay readable.")
+ROTATE = Meta(description="Put a newer key in front of those in the file, which still decrypt.")
 PASSPHRASE = Meta(
     description="Ask for a passphrase: with the same name it gives the same key on every device."
 )
-NAME = Meta(description="What the key is for, beside a passphrase, such as acme.")
+NAME = Meta(description="With --passphrase: what the key is for, such as acme.")
 
 
 class KeyNewArguments(Arguments, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ class KeyMade(Result, frozen=True, kw_only=True):
 def run(session: Session, arguments: KeyNewArguments) -> KeyMade:
     if arguments.name and not arguments.passphrase:
         hint = "leave out --name, or add --passphrase"
-        raise Invalid("a name is for a key that follows from a passphrase", hint=hint)
+        raise Invalid("--name is for a key that is made from a passphrase", hint=hint)
     passphrase = session.secret("Passphrase") if arguments.passphrase else ""
     made = make_key(
         arguments.file, passphrase=passphrase, name=arguments.name, rotates=arguments.rotate
@@ -56,18 +56,18 @@ def run(session: Session, arguments: KeyNewArguments) -> KeyMade:
 def show(made: KeyMade, screen: Screen) -> None:
     screen.line(f"The key {made.key} is in {made.file}, which only you can read.")
     if made.older:
-        screen.line("From now on it encrypts; the older ones still decrypt.")
+        screen.line("It encrypts from now on; the older keys still decrypt.")
         apply = screen.call("sync key apply")
-        screen.line(f"{apply} encrypts again what lies far by an older one.")
+        screen.line(f"{apply} encrypts the far store again with it.")
     screen.line(f"Use it in the URL of the store: hybrid:NEAR?far=FAR&key={made.file}")
     if made.is_derived:
         screen.line("The same passphrase and name give the same key on your other devices. Without")
-        screen.line("them and without the file, what lies far cannot be read by anybody.")
+        screen.line("them and without the file, nobody can read the far store.")
     else:
         screen.line(
             "Copy the file to your other devices, never through the far store. Keep another"
         )
-        screen.line("copy: without it, what lies far cannot be read by anybody.")
+        screen.line("copy: without it, nobody can read the far store.")
     screen.line(
         "The far store still sees the ids of conversations, and so the words of the names and"
     )
@@ -76,9 +76,9 @@ def show(made: KeyMade, screen: Screen) -> None:
 
 COMMAND = Command(
     name="sync key new",
-    details="Without --passphrase the key is random, and the file is copied to other devices. A "
-    "file that is there is not written over. The passphrase is typed without being shown, or read "
-    "from standard input in a pipe.",
+    details="Without --passphrase the key is random, and you copy the file to your other devices. "
+    "An existing file is not overwritten. You type the passphrase without seeing it, or pipe it to "
+    "standard input.",
     on="nothing",
     arguments=KeyNewArguments,
     run=run,

@@ -1,0 +1,318 @@
+"""What was erased from a log stays erased, however the file that it came from changes.
+
+Of a message that was erased, the log keeps its place, its time, its size, its role and the ids of
+its calls and results; none of its words, and nothing by which a guess of them could be tested. A
+message of the file in that place that has all of these is the one. One that stands elsewhere, since
+something before it changed, may be it: it is left out, a stand-in says so in its place, and the
+report counts it. Neighbours: `known` finds the traces, `follow` asks.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from refold.core.laws import calls_of, results_of
+from refold.core.model import Erase, Event, Media, Message, ToolResult
+from refold.core.shortened import skeleton
+from refold.dialects.gemini.fields import is_made
+from refold.edges.importers.entry import (
+    ADOPTED,
+    LEFT_BRANCH,
+    REWOUND,
+    STAND_IN,
+    Entry,
+    Noted,
+    Rewound,
+    Said,
+    Summed,
+)
+from refold.edges.importers.parts import cut
+from refold.engine.batch import Batch
+from refold.errors import Invalid
+from refold.tokens.choice import counter_for
+from refold.tokens.counter import count_message
+from refold.tokens.framing import FRAMINGS, Framing, framing_for
+from refold.tokens.models import model_info
+
+Framings = tuple[Framing, ...]
+
+
+class Trace(Struct, frozen=True, kw_only=True):
+    """What is left of something that was erased: the kind of its event, or of the note that it
+    was, its time, its size and who counted it, and the shape of a message if anybody said it."""
+
+    kind: str
+    at_ms: int
+    tokens: int = 0
+    counter: str = ""
+    shape: Erase | None = None
+
+
+def trace_of(event: Event, kind: str, shape: Erase | None) -> Trace:
+    """What is left of something, by the event that it was, or that stands for it."""
+    tokens, counter = event.tokens, event.counter
+    return Trace(kind=kind, at_ms=event.at_ms, tokens=tokens, counter=counter, shape=shape)
+
+
+def shape_of(message: Message) -> Erase:
+    """The shape of a message, whatever its seq."""
+    calls, results = tuple(calls_of(message)), tuple(results_of(message))
+    return Erase(seq=0, role=message.role, calls=calls, results=results)
+
+
+def stand_in(trace: Trace) -> Message:
+    """What takes the place of a message that was left out: its shape without its words. Whoever
+    appends it gives it the time and the size of the trace, so it leaves the same trace."""
+    return replace(skeleton(trace.shape), key=STAND_IN)
+
+
+# --- what of the file is gone ---
+
+
+class Erased:
+    """What was erased from one log. `keys` are those of everything that is in it; `models` are
+    those for which its messages were counted, None if that was erased."""
+
+    def __init__(
+        self,
+        batch: Batch,
+        traces: Sequence[Trace],
+        notes: Counter[int],
+        keys: Iterable[str],
+        models: Iterable[str] | None,
+    ) -> None:
+        self._batch, self._notes, self._open_notes = batch, frozenset(notes), notes
+        told = [framing_for(model_info(model)) for model in models or ()]
+        framings = FRAMINGS if models is None else told
+        self._framings = tuple(dict.fromkeys([batch.counter.framing, *framings]))
+        self._left: set[str] = set()  # messages of branches that were left, which were erased
+        self._traces, self._open = traces, list(traces)
+        self._read: tuple[Entry | None, list[Message]] = (None, [])  # what was parsed last
+        self._counted: tuple[object, set[int]] = (None, set())  # what was counted last
+        self._kept = Counter(map(_words, keys)) if traces or notes else Counter[str]()
+
+    def see(self, trace: Trace) -> None:
+        """The file has it in its place: if it only grew, nothing that stands elsewhere is it."""
+        if trace in self._open:
+            self._open.remove(trace)
+
+    def pass_over(self, key: str) -> None:
+        """The log has what the file has under this key."""
+        if self._kept:
+            self._kept[_words(key)] -= 1
+
+    def of(self, entry: Entry, *, is_back: bool) -> Trace | None:
+        """What the entry may be that was erased and had another place; None if it is nothing of
+        that, or in the log with the same words. `is_back` says that the file went another way than
+        the log: then it may be anything that was erased, also a note that became a message."""
+        if isinstance(entry, Rewound) or not (self._traces or self._notes):
+            return None  # what takes others back has no words
+        if self._kept[_words(entry.key)] > 0:
+            self.pass_over(entry.key)
+            return None
+        is_timed = entry.at_ms is not None  # then it may also stand twice in the file
+        traces = self._at(entry) if is_back or is_timed else self._open
+        if isinstance(entry, Summed):
+            traces = sorted(traces, key=lambda trace: trace.kind != ADOPTED)
+        found = next((trace for trace in traces if self.is_it(entry, trace)), None)
+        return found or self._note_of(entry, is_back=is_back)
+
+    def _at(self, entry: Entry) -> Sequence[Trace]:
+        """What was erased of the time of an entry; of any time, each of its kind once."""
+        if (times := _times(entry)) is None:
+            return self._timeless
+        first = bisect_left(self._timed, times[0], key=_time)
+        return self._timed[first : bisect_right(self._timed, times[1], key=_time)]
+
+    @cached_property
+    def _timed(self) -> list[Trace]:
+        return sorted(self._traces, key=_time)
+
+    @cached_property
+    def _timeless(self) -> list[Trace]:
+        return list({replace(trace, at_ms=0): trace for trace in self._traces}.values())
+
+    def _note_of(self, entry: Entry, *, is_back: bool) -> Trace | None:
+        if not isinstance(entry, Said) or not self._notes:
+            return None
+        is_unread = entry.at_ms in (None, *self._notes) and not self._parsed(entry)
+        is_timed = is_back and entry.at_ms is not None and entry.at_ms in self._notes
+        return Trace(kind="note", at_ms=entry.at_ms or 0) if is_unread or is_timed else None
+
+    def was_note(self, noted: Noted, *, is_behind: bool) -> bool:
+        """Whether a note was erased, as far as its time tells; one without a time may be any that
+        was. `is_behind` all that the log has, each that was erased stands for one."""
+        if noted.kind == LEFT_BRANCH and self._was_message(noted):
+            return True
+        if noted.at_ms is None:
+            at_ms = next(iter(self._open_notes or self._notes), None)
+        else:
+            at_ms = noted.at_ms if noted.at_ms in self._notes else None
+        if at_ms is None:
+            return False
+        is_it = at_ms in self._open_notes or not is_behind
+        self._open_notes -= Counter([at_ms])
+        return is_it
+
+    def _was_message(self, noted: Noted) -> bool:
+        """Whether the message of a branch that was left was erased while it was on the page."""
+        if noted.message not in self._left and not self._at(noted):
+            return False
+        self._left.add(noted.message)
+        return True
+
+    def without(self, said: Said) -> list[Any]:
+        """The message as it may be written: where it is several, each that may be erased gives
+        way to a stand-in."""
+        parsed = self._batch.parsed(said.message) if self._traces else []
+        if len(parsed) < 2:
+            return [said.message]
+        return [self._or_stand_in(one, said) for one in parsed]
+
+    def _or_stand_in(self, message: Message, said: Said) -> Message:
+        for trace in self._at(said):
+            if self.is_message(message, trace, said.at_ms):
+                return stand_in(trace)
+        return message
+
+    def is_it(self, entry: Entry, trace: Trace) -> bool:
+        """Whether what was erased may be the entry, or the beginning of it."""
+        if isinstance(entry, Said) and entry.parts:
+            return self.parts_of(entry, 0, trace) > 0
+        if not _is_of_time(entry, trace):
+            return False
+        match entry:
+            case Rewound():
+                return trace.kind == REWOUND
+            case Summed() if trace.kind == ADOPTED:
+                return True
+            case Said() | Summed():
+                messages = self._parsed(entry)
+                return bool(messages) and self.is_message(messages[0], trace, entry.at_ms)
+            case _:
+                return False
+
+    def parts_of(self, said: Said, first: int, trace: Trace) -> int:
+        """Up to which part the log had a message, if those from `first` on are what was erased;
+        `first` if they are not."""
+        last = self.beginning(said, first, trace)
+        if last > first or first or not _is_of_time(said, trace):
+            return last
+        messages = self._parsed(said) if self._may_be_rest(said, trace) else []
+        is_it = bool(messages) and self._is_rewritten(messages[0], trace, said.at_ms)
+        return said.parts if is_it else first
+
+    def _may_be_rest(self, said: Said, trace: Trace) -> bool:
+        """Whether what was erased, if it began earlier, was larger than the first part is."""
+        if said.at_ms is None or trace.at_ms >= said.at_ms:
+            return True
+        messages = self._parsed(cut(said, 0, 1))
+        sizes = self._sizes(messages[0], trace.counter, self._framings) if messages else ()
+        return not sizes or min(sizes) < trace.tokens
+
+    def beginning(self, said: Said, first: int, trace: Trace) -> int:
+        """The same, where no part was written again since."""
+        if said.at_ms not in (None, trace.at_ms):
+            return first
+        for framings in (self._framings[:1], self._framings):
+            for last in range(first + 1, said.parts + 1):
+                messages = self._parsed(cut(said, first, last))
+                if messages and self._is_whole(messages[0], trace, framings):
+                    return last
+        return first
+
+    def is_message(self, message: Message, trace: Trace, at_ms: int | None) -> bool:
+        """Whether what was erased may be the message, said at a time, or was written again as it
+        since."""
+        is_whole = self._is_whole(message, trace, self._framings)
+        return is_whole or self._is_rewritten(message, trace, at_ms)
+
+    def _is_whole(self, message: Message, trace: Trace, framings: Framings) -> bool:
+        shape = trace.shape
+        if trace.kind != "message" or (shape and shape.role != message.role):
+            return False
+        if shape and not _has_same_ids(message, shape):
+            return False
+        sizes = self._sizes(message, trace.counter, framings)
+        return not sizes or trace.tokens in sizes or self._is_moved_out(message, min(sizes))
+
+    def _is_moved_out(self, message: Message, size: int) -> bool:
+        """Whether something else stands in the page for a result of the message."""
+        has_results = any(isinstance(block, ToolResult) for block in message.blocks)
+        return has_results and size > self._batch.whole_tokens_max
+
+    def _is_rewritten(self, message: Message, trace: Trace, at_ms: int | None) -> bool:
+        """Known by its time, or by its ids where the file has no times."""
+        shape = trace.shape or Erase(seq=0, role=message.role)
+        if trace.kind != "message" or shape.role != message.role:
+            return False
+        ids, own = {*shape.calls, *shape.results}, {*calls_of(message), *results_of(message)}
+        if at_ms is not None:
+            return not ids or not own or not ids.isdisjoint(own)
+        return bool(ids) and ids <= own
+
+    def _sizes(self, message: Message, name: str, framings: Framings) -> set[int]:
+        """The sizes that a message may have had when it was counted by this counter, for one of
+        these models; none if nobody can tell."""
+        asked = (message, name, framings)
+        if asked != self._counted[0]:
+            self._counted = (asked, self._count(message, name, framings))
+        return self._counted[1]
+
+    def _count(self, message: Message, name: str, framings: Framings) -> set[int]:
+        has_media = any(isinstance(block, Media) for block in message.blocks)
+        try:
+            counter = self._batch.counter if name == self._batch.counter.name else counter_for(name)
+        except Invalid:
+            return set()
+        if counter.name != name or has_media:
+            return set()
+        counters = (replace(counter, framing=framing) for framing in framings)
+        return {count_message(message, counter) for counter in counters}
+
+    def _parsed(self, entry: Said | Summed) -> list[Message]:
+        if entry is not self._read[0]:
+            said = entry.message if isinstance(entry, Said) else spoken(entry)
+            self._read = (entry, self._batch.parsed(said))
+        return self._read[1]
+
+
+def _times(entry: Entry) -> tuple[int, int] | None:
+    """From when to when an entry may have been said; None if that may be any time."""
+    at_ms = entry.at_ms
+    return entry.within_ms or (None if at_ms is None else (at_ms, at_ms))
+
+
+def _is_of_time(entry: Entry, trace: Trace) -> bool:
+    times = _times(entry)
+    return times is None or times[0] <= trace.at_ms <= times[1]
+
+
+def _time(trace: Trace) -> int:
+    return trace.at_ms
+
+
+def spoken(summed: Summed) -> dict[str, str]:
+    """A summary as a message, where it cannot stand for what came before it."""
+    return {"role": "user", "content": summed.text or "(an empty summary)"}
+
+
+def _has_same_ids(message: Message, shape: Erase) -> bool:
+    """Whether a message has the calls and results that another had. Ids of results that were made
+    here follow from what came before them."""
+    results = results_of(message)
+    is_known = not any(map(is_made, (*results, *shape.results)))
+    same = tuple(results) == shape.results if is_known else len(results) == len(shape.results)
+    return same and tuple(calls_of(message)) == shape.calls
+
+
+def _words(key: str) -> str:
+    """The part of a key that stays the same where only the place of the message changed."""
+    return key.rpartition(":")[2].partition("#")[0]
