@@ -271,6 +271,18 @@ def test_a_first_answer_that_comes_back_in_other_words_begins_nothing_new(
     assert with_proxy(work, folds=True) == [[FIRST["content"], TEXT, FIRST["content"]]]
 
 
+class Waiting(Provider):
+    """Answers nobody before so many have asked."""
+
+    def __init__(self, parties: int) -> None:
+        super().__init__()
+        self.parties = asyncio.Barrier(parties)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self.parties.wait()
+        await super().__call__(scope, receive, send)
+
+
 def begun(headers: dict[str, str], *, together: bool) -> list[list[str]]:
     """The list after two calls with the same first words, which are answered otherwise."""
 
@@ -284,7 +296,7 @@ def begun(headers: dict[str, str], *, together: bool) -> list[list[str]]:
                 await call
         return sorted(list_of(running))
 
-    return with_proxy(work)
+    return with_proxy(work, provider=Waiting(2 if together else 1))
 
 
 def test_a_session_that_asks_the_same_again_once_it_is_answered_is_one() -> None:
