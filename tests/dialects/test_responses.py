@@ -293,7 +293,7 @@ def test_a_result_without_a_shape_answers_every_kind_of_call() -> None:
 
 def test_an_answer_that_lost_its_reasoning_loses_its_item_ids() -> None:  # P5
     slots = [Slot(1, 1, responses.parse(RESPONSE)[0], 0)]
-    [slot] = without_thinking(slots, 2)
+    [slot] = without_thinking(slots, lambda _: False)
     rendered = responses.render([slot.message], [])
     assert [item["type"] for item in rendered] == ["message", "function_call"]
     assert not any("id" in item for item in rendered)

@@ -9,6 +9,7 @@ thinking block of every request must stand behind what stood before it when it w
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -16,13 +17,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import refold
+from refold.errors import RefoldError
 
 MODEL = "claude-sonnet-5-5"
 TOOLS = [
     {"name": name, "description": name, "input_schema": {"type": "object", "properties": {}}}
     for name in ("read", "run")
 ]
-DEEDS = ("system", "tools", "note", "compact", "undo", "say", "pin", "unpin")
+DEEDS = (
+    "system", "tools", "note", "compact", "undo", "redo", "say", "pin", "unpin", "hide", "clear",
+    "restore", "restore to here",
+)  # fmt: skip
 Wire = dict[str, Any]
 
 turns = st.lists(
@@ -99,6 +104,19 @@ class Story:
                 self.context.compact("gist")
             case "undo":
                 self.context.undo()
+            case "redo":
+                self.context.redo()
+            case "hide":
+                with suppress(RefoldError):  # a pin, or the latest request
+                    self.context.hide(self.said(3))
+            case "clear":
+                self.context.clear()
+                self.context.append({"role": "user", "content": f"anew {self.count}"})
+            case "restore":
+                self.context.restore(max(1, self.context.view.head - 9))
+                self.context.append({"role": "user", "content": f"from here {self.count}"})
+            case "restore to here":
+                self.context.restore(self.context.view.head)
             case "say":
                 self.context.append({"role": "user", "content": f"also {self.count}"})
             case "pin":
@@ -121,7 +139,7 @@ class Story:
 
 def front(request: Wire, at: int) -> str:
     """Everything before a message."""
-    return json.dumps([request["system"], request["tools"], request["messages"][:at]])
+    return json.dumps([request.get("system"), request.get("tools"), request["messages"][:at]])
 
 
 @pytest.mark.parametrize(
@@ -134,6 +152,33 @@ def test_thinking_stands_under_what_it_was_thought_under(thinking, story):
     for thinks, calls, deed in story:
         told.turn(thinks, calls, deed)
     told.check(plain(told.context.request(thinking=told.thinking)))
+
+
+@pytest.mark.parametrize("calls", [0, 2])
+def test_an_undo_gives_back_the_page_with_its_thinking_byte_for_byte(calls):
+    told = Story({"type": "adaptive"})
+    for _ in range(12):
+        told.turn(True, calls, "")
+    before = told.context.request(thinking=told.thinking)
+    assert json.dumps(before).count('"signature"') == 12
+    told.context.compact("gist")
+    compacted = told.context.request(thinking=told.thinking)
+    assert json.dumps(compacted).count('"signature"') < 12
+    told.context.undo()
+    assert plain(told.context.request(thinking=told.thinking)) == plain(before)
+    told.context.redo()
+    assert plain(told.context.request(thinking=told.thinking)) == plain(compacted)
+
+
+def test_an_edit_in_the_middle_leaves_what_was_thought_before_it():
+    told = Story({"type": "adaptive"})
+    for _ in range(6):
+        told.turn(True, 0, "")
+    said = [slot.seq for slot in told.context.view.slots]
+    told.context.hide(said[6])  # the fourth thing that the user said
+    request = plain(told.context.request(thinking=told.thinking))
+    told.check(request)
+    assert json.dumps(request).count('"signature"') == 3
 
 
 def test_a_loop_that_was_said_as_text_stays_text_once_it_is_closed():

@@ -38,6 +38,15 @@ def test_a_restore_brings_the_model_and_its_limits_back():
     assert context.request() == before
 
 
+def test_an_undo_passes_over_a_restore_to_where_the_log_is():
+    context = opened_in_characters()
+    talk(context, 30)
+    batch = context.compact("hide", target=100).batch
+    context.restore(context.view.head)
+    assert context.undo().batch == batch
+    assert context.redo().batch == batch
+
+
 def test_clear_takes_all_but_system_and_pins_and_undo_brings_it_back():
     """M-23"""
     context = opened_in_characters(system="Be brief.", window=200_000)

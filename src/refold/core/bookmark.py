@@ -15,10 +15,12 @@ import msgspec
 
 from refold import decoding
 from refold.core.codec import decode, digest_of
+from refold.core.eras import Change
 from refold.core.fold import Fold
 from refold.core.model import (
     Anchor,
     Applied,
+    Era,
     Erase,
     Event,
     Fact,
@@ -28,6 +30,7 @@ from refold.core.model import (
     Meta,
     Replace,
     Slot,
+    Span,
     Summarize,
     Totals,
     View,
@@ -35,7 +38,7 @@ from refold.core.model import (
 from refold.core.shortened import edited, skeleton, standin
 from refold.core.summary import summary_text
 
-VERSION = 7
+VERSION = 8
 DIGEST_BYTES = 16
 
 
@@ -66,6 +69,9 @@ class Bookmark(msgspec.Struct, array_like=True, kw_only=True):
     times: tuple[int, int, int]
     wishes: tuple[int, int]
     said_tokens: int
+    eras: list[tuple[int, int, int]]
+    newest: Change | None
+    edited: list[Span]
 
 
 _DECODER = decoding.packed_decoder(Bookmark)
@@ -101,6 +107,9 @@ def kept(state: Fold) -> bytes:
             times=(state.first_at_ms, state.updated_ms, state.called_ms),
             wishes=(state.wish, state.wish_before),
             said_tokens=state.said_tokens,
+            eras=[(era.since, era.until, era.until_native) for era in state.eras],
+            newest=state.newest,
+            edited=state.edited,
         )
     )
     return digest_of(b"", data) + data
@@ -164,6 +173,10 @@ def resumed(mark: Bookmark, events: Mapping[int, Event]) -> Fold:
     state.first_at_ms, state.updated_ms, state.called_ms = mark.times
     state.wish, state.wish_before = mark.wishes
     state.said_tokens = mark.said_tokens
+    state.eras = [
+        Era(since=since, until=until, until_native=native) for since, until, native in mark.eras
+    ]
+    state.newest, state.edited = mark.newest, mark.edited
     return state
 
 

@@ -17,6 +17,7 @@ from typing import Any, assert_never
 from msgspec.structs import replace
 
 from refold.core.codec import decode
+from refold.core.eras import Change, after, change_of, eras_of, is_in, named_by, with_span
 from refold.core.model import (
     ADOPTED,
     CLEARED,
@@ -30,6 +31,7 @@ from refold.core.model import (
     Body,
     Checkpoint,
     Edit,
+    Era,
     Erase,
     Event,
     Fact,
@@ -56,11 +58,12 @@ from refold.core.model import (
 from refold.core.reported import is_plausible, is_possible, reported_reply
 from refold.core.shortened import edited, skeleton, standin
 from refold.core.summary import summary_text
-from refold.core.switches import REACHING, Switches, switches
+from refold.core.switches import CONTROLS, REACHING, Switches, switches
 
 RESPONSES_KEPT, FACTS_KEPT = 32, 400
 CONTENTS_KEPT = 16  # system prompts, and lists of tools, that a later event may name
 PASSING = ("command", "error", "artifact")
+CHANGING = CONTROLS | {"meta"}  # what may change or switch what stands before it
 CALIBRATION_STEP = 0.4
 CALIBRATION_MIN, CALIBRATION_MAX = 0.5, 2.0
 
@@ -77,7 +80,7 @@ def folded(events: Iterable[Event], found: Switches) -> Fold:
     state.pins, state.erased, state.walked = set(found.pins), dict(found.erased), set()
     for event in events:
         state.step(event, live=event.seq not in found.off, found=found)
-    state.walked, state.otherwise = None, set()
+    state.end_walk()
     state.forget_contents()
     return state
 
@@ -117,9 +120,12 @@ class Fold:
         self.purposes: dict[str, str] = {}  # of batches that are no ordinary compactions
         self.lessons: dict[str, Lesson] = {}  # what refusals taught, by model
         self.reached_at = 0  # of the newest erase, or pin, that changed what stood before it
-        # While a log is walked: the pins so far, and where an edit meets another pin than it met.
+        self.edited: list[Span] = []  # what live edits name, in order, none next to another
+        # While a log is walked: the pins so far, and what changes or switches something.
         self.walked: set[int] | None = None
-        self.otherwise: set[int] = set()
+        self.controls: list[tuple[int, Body]] = []
+        self.eras = [Era(since=0)]
+        self.newest: Change | None = None
         self.first_at_ms = self.updated_ms = 0
         self.called_ms = 0  # when a model was last heard
         self._view: View | None = None
@@ -177,6 +183,7 @@ class Fold:
         # What an erase names is gone from then on, also while its bytes still wait to go.
         is_erased = event.erased or event.seq in self.erased
         body = None if is_erased else body or decode(event)
+        self._begin_era(event, body)
         match body:
             case None:
                 if is_erased and event.kind == "message" and live:
@@ -219,6 +226,24 @@ class Fold:
                 self.reached_at = event.seq
             case _:
                 assert_never(body)
+
+    def _begin_era(self, event: Event, body: Body | None) -> None:
+        """Keeps what an event changes of the page before it. In a walk, what is off counts too:
+        it was live when others thought."""
+        if body is None or event.kind not in CHANGING:
+            return
+        if self.walked is not None:
+            self.controls.append((event.seq, body))
+            return
+        # A pin that changed something reached back, and was walked.
+        change = None if isinstance(body, Pin) else change_of(event.seq, body)
+        if change is not None:
+            self.eras, self.newest = after(self.eras, self.newest, change), change
+
+    def end_walk(self) -> None:
+        """The whole log was walked."""
+        self.eras, self.newest = eras_of(self.controls)
+        self.walked, self.controls = None, []
 
     def copy(self) -> Fold:
         """The same state, to go on with apart."""
@@ -318,22 +343,14 @@ class Fold:
         return replace(meta, system=system, tools=tools, system_seq=None, tools_seq=None)
 
     def _pin(self, event: Event, pin: Pin) -> None:
-        """Holds or lets go of a message. Where an edit before it acts otherwise because of that,
-        the page changed here."""
+        """Holds or lets go of a message. Where an edit names it, the page changed here."""
         held = self.pins if self.walked is None else self.walked
-        if pin.seq in self.otherwise and (pin.seq in held) != pin.on:
+        if (pin.seq in held) != pin.on and is_in(self.edited, pin.seq):
             self.reached_at = event.seq
         if pin.on:
             held.add(pin.seq)
         else:
             held.discard(pin.seq)
-
-    def _is_held(self, seq: int) -> bool:
-        """Whether a pin keeps an edit from a message."""
-        is_held = seq in self.pins
-        if self.walked is not None and is_held != (seq in self.walked):
-            self.otherwise.add(seq)
-        return is_held
 
     # --- edits ---
 
@@ -344,6 +361,7 @@ class Fold:
             self.lessons[edit.lesson.model] = edit.lesson
         if edit.purpose:
             self.purposes[edit.batch] = edit.purpose
+        self.edited = with_span(self.edited, named_by(edit))
         match edit:
             case Replace():
                 self._replace(event, edit)
@@ -367,7 +385,7 @@ class Fold:
         slot = self.slots[index]
         if slot.standin or not 0 <= edit.block < len(slot.message.blocks):
             return
-        if self._is_held(edit.seq):
+        if edit.seq in self.pins:
             return
         before = next((a.tokens for a in slot.edits if a.block == edit.block), 0)
         others = tuple(a for a in slot.edits if a.block != edit.block)
@@ -404,17 +422,17 @@ class Fold:
         return start, bisect_left(self.slots, span.last + 1, lo=start, key=lambda slot: slot.seq)
 
     def _goes(self, slot: Slot, span: Span) -> bool:
-        return slot.last <= span.last and not self._is_held(slot.seq)
+        return slot.last <= span.last and slot.seq not in self.pins
 
     # --- what reaches back ---
 
     def _pin_is_local(self, pin: Pin) -> bool:
-        """Whether the pin can be taken without the log: its message is on the page as it came,
-        or nothing is edited."""
-        slot = self.slot_at(pin.seq)
-        if not pin.on:
-            return pin.seq not in self.pins or not self.undoable
-        return slot is not None and not slot.edits
+        """Whether the pin can be taken without the log: it says nothing new, or no edit names its
+        message."""
+        if not pin.on and pin.seq not in self.pins:
+            return True
+        is_there = not pin.on or self.slot_at(pin.seq) is not None
+        return is_there and not is_in(self.edited, pin.seq)
 
     def _needs_original(self, edit: Replace) -> bool:
         """Whether lines are kept of a block that is replaced already."""
@@ -437,10 +455,10 @@ class Fold:
         """The whole estimate: system prompt, tools and every slot."""
         return self.system_tokens + self.tools_tokens + self.slot_tokens
 
-    def changed_at(self, but_for: str = "-") -> int:
-        """The seq of the newest event that changed what stood before it, but for this purpose."""
-        edits = (at for at, of in reversed(self.undoable) if self.purposes.get(of) != but_for)
-        return max(next(edits, 0), self.system_seq, self.tools_seq, self.reached_at)
+    def changed_at(self) -> int:
+        """The seq of the newest event that changed what stood before it."""
+        edited_at = self.undoable[-1][0] if self.undoable else 0
+        return max(edited_at, self.system_seq, self.tools_seq, self.reached_at)
 
     def view(self) -> View:
         """The page as a value; made once per state."""
@@ -470,7 +488,7 @@ class Fold:
                 undoable=tuple(self.undoable),
                 lessons=dict(self.lessons),
                 changed_at=self.changed_at(),
-                bound_at=self.changed_at(but_for=NATIVE),
+                eras=tuple(self.eras),
                 first_at_ms=self.first_at_ms,
                 updated_ms=self.updated_ms,
             )

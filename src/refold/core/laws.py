@@ -10,14 +10,18 @@ with its dialect.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 
 from msgspec.structs import replace
 
+from refold.core.eras import era_at, unchanged_since
 from refold.core.model import (
+    MIRRORED,
     UPTO,
     Block,
+    Era,
     Media,
     Message,
     Slot,
@@ -33,6 +37,7 @@ NO_RESULT = "[no result recorded]"
 OPENING = "(the conversation goes on from here)"
 # The dialects in which one reply may be appended as several messages, one for each of its items.
 ITEMWISE = frozenset({"openai_responses"})
+Stands = Callable[[Slot], bool]  # whether what was thought in a slot still stands
 CONTINUES = "$continues"  # in the metadata of a message that is the rest of the reply before it
 
 
@@ -305,34 +310,45 @@ def _missing(slot: Slot, call: str, repairs: list[str]) -> Slot:
 # --- thinking ---
 
 
-def thinking_from(view: View, *, bound: bool, native: bool = False) -> int:
-    """The seq from which thinking still stands: what was thought under a page that has since
-    changed does not; what the provider wrote in the place of messages is no change, as long as
-    that is what is sent (`native`).
+def thinking(view: View, *, bound: bool, native: bool = False) -> Stands:
+    """Which slots keep what was thought in them: those before which stands what stood there then.
+    What the provider wrote in the place of messages is no change, as long as that is what is sent
+    (`native`).
 
     Models that bind thinking to everything before it, the system prompt and the tools included,
-    refuse it there. Others want the thinking of a tool loop that was open at the change back: for
-    them it stays after the request of that time.
+    refuse it elsewhere. Others want the thinking of a tool loop that was open at the change back:
+    for them it stays after the request of that time.
     """
     if bound:
-        return view.bound_at if native else view.changed_at
+        since = unchanged_since(view.eras, native=native)
+        return partial(_stands, view.eras, since, native)
     edited_at = view.undoable[-1][0] if view.undoable else 0
     earlier = (slot for slot in reversed(view.slots) if slot.seq < edited_at)
-    return next((slot.seq for slot in earlier if is_request(slot)), 0)
+    first = next((slot.seq for slot in earlier if is_request(slot)), 0)
+    return lambda slot: slot.seq >= first
 
 
-def without_thinking(slots: Sequence[Slot], until: int, *, bound: bool = False) -> Sequence[Slot]:
-    """The slots without what was thought before `until`, and, where thinking is bound, under a
-    page that is not there."""
-    early = {slot.seq for slot in slots if _thought_before(slot, until, bound=bound)}
-    return [_thoughtless(slot) if slot.seq in early else slot for slot in slots] if early else slots
+def _stands(eras: Sequence[Era], since: int, native: bool, slot: Slot) -> bool:
+    """What came late was thought under the page of its request, or under none that there is. What
+    stands in the list of an owner may have been thought under his words: those are ours only as
+    long as nothing changes."""
+    upto = slot.message.metadata.get(UPTO, slot.seq)
+    if not isinstance(upto, int) or upto <= 0:
+        return False
+    if slot.message.key.startswith(MIRRORED):
+        return upto >= since
+    era = era_at(eras, upto)
+    return slot.seq < (era.until_native if native else era.until)
 
 
-def _thought_before(slot: Slot, until: int, *, bound: bool) -> bool:
-    """Whether a slot has thinking from before; what came late was thought under its request."""
-    upto = slot.message.metadata.get(UPTO) if bound else None
-    is_before = slot.seq < until or (isinstance(upto, int) and upto < max(until, 1))
-    return is_before and any(isinstance(block, Thinking) for block in slot.message.blocks)
+def without_thinking(slots: Sequence[Slot], stands: Stands) -> Sequence[Slot]:
+    """The slots, without thinking that no longer stands."""
+    gone = {slot.seq for slot in slots if _thinks(slot) and not stands(slot)}
+    return [_thoughtless(slot) if slot.seq in gone else slot for slot in slots] if gone else slots
+
+
+def _thinks(slot: Slot) -> bool:
+    return any(isinstance(block, Thinking) for block in slot.message.blocks)
 
 
 def _thoughtless(slot: Slot) -> Slot:

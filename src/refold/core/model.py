@@ -158,6 +158,8 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
 # In the metadata of thinking that came late: the head that its request showed; 0 if others spoke
 # before it came.
 UPTO = "$upto"
+MIRRORED = "front:"  # begins the key of a message that stands in a list which somebody else owns
+ENDLESS = 2**63 - 1  # behind every seq there can be
 MEMORIES = "$memories"  # in the metadata of a message that shows memories: the ids of the entries
 
 
@@ -517,6 +519,16 @@ class Totals(Struct, frozen=True, array_like=True):
         return self.input + self.output
 
 
+class Era(Struct, frozen=True, kw_only=True):
+    """The heads from `since` to the next era. What was thought then is shown under the same words
+    now before the seq `until`; before `until_native`, where what the provider wrote itself is
+    sent."""
+
+    since: int
+    until: int = ENDLESS
+    until_native: int = ENDLESS
+
+
 class View(Struct, frozen=True, kw_only=True):
     """What the model will be sent, before rendering, and what is known of the whole
     conversation."""
@@ -545,7 +557,7 @@ class View(Struct, frozen=True, kw_only=True):
     undoable: tuple[tuple[int, str], ...] = ()
     lessons: dict[str, Lesson] = field(default_factory=dict)
     changed_at: int = 0  # the seq of the newest event that changed what stood before it
-    bound_at: int = 0  # the same, but for what the provider wrote itself: thinking stands behind it
+    eras: tuple[Era, ...] = (Era(since=0),)
     first_at_ms: int = 0
     updated_ms: int = 0
 

@@ -7,12 +7,12 @@ revert switches its target off, a live restore everything between its target and
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct, field
 
 from refold.core.codec import decode
-from refold.core.model import Erase, Event, Hide, Pin, Replace, Restore, Revert, Summarize
+from refold.core.model import Body, Erase, Event, Hide, Pin, Replace, Restore, Revert, Summarize
 
 
 class Switches(Struct, frozen=True):
@@ -32,7 +32,11 @@ CONTROLS = frozenset({"revert", "restore", "pin", "erase", "edit"})
 
 def switches(events: Iterable[Event]) -> Switches:
     """The first walk. Only control events are decoded."""
-    controls = [(event.seq, decode(event)) for event in events if event.kind in CONTROLS]
+    return switched([(event.seq, decode(event)) for event in events if event.kind in CONTROLS])
+
+
+def switched(controls: Sequence[tuple[int, Body | None]]) -> Switches:
+    """The same, of events that are decoded."""
     off: set[int] = set()
     batches_off: set[str] = set()
     pins: dict[int, bool] = {}

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from refold.core.laws import groups, settled, without_thinking
+from refold.core.laws import Stands, groups, settled, without_thinking
 from refold.core.model import Message, Slot
 from refold.dialects import MARKED, REASONED
 from refold.dialects.native import Takes, said, takes_none, without_opening
@@ -49,15 +49,13 @@ class PageMessages:
         self._dialect, self._settle, self._takes = dialect, settle, takes
         self._groups: dict[tuple[int, ...], _Group] = {}  # of the last page, by their seqs
 
-    def of(
-        self, slots: Sequence[Slot], thinking_from: int = 0, *, bound: bool = False
-    ) -> list[PageMessage]:
-        """The slots in the dialect's format."""
+    def of(self, slots: Sequence[Slot], stands: Stands) -> list[PageMessage]:
+        """The slots in the dialect's format, with the thinking that stands."""
         ordered = slots
         if self._settle:
             lawful = without_opening(settled(slots)[0], self._dialect.name)
             ordered = [slot for slot in lawful if not is_silent(slot.message)]
-        ordered = without_thinking(ordered, thinking_from, bound=bound)
+        ordered = without_thinking(ordered, stands)
         shown: dict[tuple[int, ...], _Group] = {}
         messages: list[PageMessage] = []
         for span in groups(ordered):

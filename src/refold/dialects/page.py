@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from refold.core.laws import groups, opens_page, settled, thinking_from, without_thinking
+from refold.core.laws import Stands, groups, opens_page, settled, thinking, without_thinking
 from refold.core.model import Message, Slot, View
 from refold.dialects import MARKED
 from refold.dialects.messages import unmarked
@@ -69,7 +69,7 @@ class Page:
 
     def _restart(self, edition: object) -> None:
         self.edition = edition  # what must not change for the rendered part to stand
-        self.thinking_from = 0
+        self.stands: Stands = lambda _: True  # which slots keep their thinking
         self.stable: list[Slot] = []
         self.opened = False  # whether anything but system messages was rendered
         self.overdue: dict[str, str] = {}  # the calls without a result, and their tools
@@ -114,7 +114,7 @@ class Page:
         if edition != self.edition or not self._leads(view.slots):
             self._restart(edition)
             native = is_shown(view.slots, self.takes)
-            self.thinking_from = thinking_from(view, bound=self.bound, native=native)
+            self.stands = thinking(view, bound=self.bound, native=native)
         new = view.slots[len(self.stable) :]
         for span in groups(new)[:-1]:
             self._keep(self._unit(new[span.start : span.stop]))
@@ -155,7 +155,7 @@ class Page:
             ordered = without_opening(settled_slots, self.dialect.name)
             if ordered is not settled_slots:
                 repairs = repairs[:-1]  # the opening is put in last
-        ordered = without_thinking(ordered, self.thinking_from, bound=self.bound)
+        ordered = without_thinking(ordered, self.stands)
         spoken = [
             self._unmarked(message)
             for slot in ordered

@@ -52,7 +52,9 @@ def on_time(message: Message) -> Message:
 
 def _marker(log: OpenLog, shown: int) -> Late:
     slots = log.sums.slots
-    stands = not slots or (slots[-1].last <= shown and not _is_finished(slots[-1].message))
+    is_asked = not slots or (slots[-1].last <= shown and not _is_finished(slots[-1].message))
+    # A system message that stands alone is said by the user, until somebody speaks.
+    stands = is_asked and (not slots or any(slot.message.role != "system" for slot in slots))
     is_late = log.sums.head > shown or bool(log.pending) or not stands
 
     def mark(message: Message) -> Message:

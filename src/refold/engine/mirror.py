@@ -93,6 +93,8 @@ class Mirror:
                     )
                 found = self._follow(messages, fronts, known, places, inner, upto)
                 kind = max(kind, found, key=_WEIGHT.__getitem__)
+                # What was thought in another history was not thought under this one.
+                upto = 0 if found == "forked" else upto
                 first_new = min(first_new, known)
         raise Conflict(
             f"{self._log.id}: other writers were faster {TRIES_MAX} times",

@@ -16,7 +16,7 @@ from refold import dialects
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.compactor import Compactor
 from refold.core.budget import current_tokens
-from refold.core.laws import thinking_from
+from refold.core.laws import thinking
 from refold.dialects import openai_chat
 from refold.dialects.messages import PageMessage, PageMessages
 from refold.dialects.native import is_shown
@@ -62,12 +62,11 @@ class Pages:
             spoken = dialects.dialect(self._model.dialect(dialect))
             takes = self._model.takes(spoken.name)
             native = is_shown(view.slots, takes)
-            bound = self._model.info.thinking_bound
-            first = thinking_from(view, bound=bound, native=native)
+            stands = thinking(view, bound=self._model.info.thinking_bound, native=native)
             key = spoken.name, settle
             if key not in self._messages:
                 self._messages[key] = PageMessages(spoken, settle=settle, takes=takes)
-            return self._messages[key].of(view.slots, first, bound=bound)
+            return self._messages[key].of(view.slots, stands)
 
     def render(self, dialect: str | None, before: Callable[[], None] = _add_nothing) -> Rendered:
         """The request for a page that fits, durable once this returns."""

@@ -21,6 +21,7 @@ import msgspec
 from refold.core.arguments import canonical_arguments
 from refold.core.codec import artifact_id, content_hasher, decode
 from refold.core.model import (
+    MIRRORED,
     Block,
     Event,
     Media,
@@ -36,7 +37,6 @@ from refold.errors import NotFound
 from refold.log.reading import pages_of
 from refold.stores.protocol import Store
 
-KEY = "front:"
 BEGINNING = b""  # the front of an empty list
 DIGEST_BYTES = 16
 # Who writes messages that the owner of a history does not know of.
@@ -69,7 +69,7 @@ def front_of(before: bytes, parsed: Iterable[Message]) -> bytes:
 
 def key_of(front: bytes) -> str:
     """The key of the message that ends a front."""
-    return KEY + front.hex()
+    return MIRRORED + front.hex()
 
 
 def is_same_text(one: Any, other: Any) -> bool:
@@ -251,9 +251,9 @@ def reader(store: Store, id: str) -> ReadLog:
 
 def _front_in(key: str) -> bytes | None:
     """The front that a key names, if it names one."""
-    if not key.startswith(KEY):
+    if not key.startswith(MIRRORED):
         return None
     try:
-        return bytes.fromhex(key[len(KEY) :])
+        return bytes.fromhex(key[len(MIRRORED) :])
     except ValueError:
         return None

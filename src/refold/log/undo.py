@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from refold.checked import quoted
 from refold.core.codec import decode
+from refold.core.eras import is_idle
 from refold.core.fold import Fold
 from refold.core.laws import units
 from refold.core.model import (
@@ -124,6 +125,8 @@ def history(events: Iterable[Event]) -> History:
             target = changes.get(body.batch or body.seq)
             if target is not None and event.seq not in off:
                 undone[body.batch or body.seq] = replace(target, undone_at=event.seq)
+            continue
+        if isinstance(body, Restore) and is_idle(event.seq, body):
             continue
         edit = body if isinstance(body, Replace | Hide | Summarize) else None
         batch = edit.batch if edit else ""

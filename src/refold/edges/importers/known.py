@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from refold.core.codec import decode
 from refold.core.model import (
+    MIRRORED,
     Erase,
     Event,
     Hide,
@@ -35,7 +36,6 @@ from refold.edges.importers.entry import ADOPTED, REWOUND, STAND_IN, UNREAD
 from refold.edges.importers.erased import Trace, shape_of, trace_of
 from refold.edges.importers.parts import MORE, continued
 from refold.engine.context import Context
-from refold.log import front
 from refold.log.keys import Name, name_of
 from refold.tokens.billed import together
 
@@ -138,7 +138,7 @@ class _Walk:
         self._reverts += [one for one in left if one.kind == "revert"]
         if event.erased:
             self._take_erased(event, name)
-        elif name.key and not name.key.startswith(front.KEY):
+        elif name.key and not name.key.startswith(MIRRORED):
             self._take_named(event, name, made)
         else:
             self._hear(event)
