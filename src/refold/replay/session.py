@@ -1,29 +1,34 @@
 """A conversation as the measures see it: every message that was ever said in it, in lawful order.
 
-What a compaction hid is there again, because every policy decides for itself. What was erased
-leaves its shape, as on the page. A summary that was adopted from another agent stands where it was
-made, marked, for the policy that follows the agent.
-Results stand directly after their calls; a call that was never answered says so. Neighbours:
-`texts` has the shape, `run` plays it.
+What a compaction hid is there again, because every policy decides for itself. What was taken back
+before the session went on is not: no prompt had both. What a person took back after its last
+message is no part of the session. What was erased leaves its shape, as on the page. A summary that
+was adopted from another agent stands where it was made, marked, for the policy that follows the
+agent. Results stand directly after their calls; a call that was never answered says so.
+Neighbours: `texts` has the shape, `run` plays it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import Struct
 
 from refold.core.arguments import arguments_object
 from refold.core.codec import decode
 from refold.core.model import (
     Block,
+    Erase,
     Event,
     Message,
+    Revert,
     Summarize,
     Text,
     ToolCall,
     ToolResult,
 )
 from refold.core.shortened import skeleton
-from refold.core.switches import switches
+from refold.core.switches import CONTROLS, switches
 from refold.engine.context import Context
 from refold.replay import texts
 
@@ -33,11 +38,48 @@ NO_RESULT = "[no result recorded]"
 _PAGE_EVENTS = 500
 
 
+class Said(Struct, frozen=True):
+    """A session: its messages; how many of the log were `taken_back` before it went on, and are
+    not among them; how many are `off_page` since, because a person went back, and are."""
+
+    messages: list[texts.Message]
+    taken_back: int = 0
+    off_page: int = 0
+
+
 def messages_of(context: Context) -> list[texts.Message]:
     """The messages of a conversation, oldest first; its system prompt first of all."""
+    return said_in(context).messages
+
+
+def said_in(context: Context) -> Said:
+    """The session that a conversation has."""
     system = context.view.system
-    said = [texts.Message(role="system", content=_system_text(system))] if system else []
-    return [*said, *_ordered(_spoken(context))]
+    first = [texts.Message(role="system", content=_system_text(system))] if system else []
+    spoken: set[int] = set()
+    controls: list[Event] = []
+    for event in _events(context):
+        if event.kind == "message":
+            spoken.add(event.seq)
+        elif event.kind in CONTROLS:
+            controls.append(event)
+    now, then = switches(controls), switches(_until_the_end(controls, spoken))
+    return Said(
+        messages=[*first, *_ordered(_spoken(context, then.off, now.erased))],
+        taken_back=len(spoken & then.off),
+        off_page=len(spoken & now.off - then.off),
+    )
+
+
+def _until_the_end(controls: Iterable[Event], spoken: set[int]) -> Iterator[Event]:
+    """The controls without what a person took back after the last message. What a session takes
+    back itself, it takes back message by message."""
+    last = max(spoken, default=0)
+    for event in controls:
+        is_back = event.seq > last and event.kind in ("restore", "revert")
+        body = decode(event) if is_back else None
+        if not is_back or (isinstance(body, Revert) and body.seq in spoken):
+            yield event
 
 
 def _system_text(system: object) -> str:
@@ -54,15 +96,16 @@ def _events(context: Context) -> Iterator[Event]:
         after = page[-1].seq
 
 
-def _spoken(context: Context) -> Iterator[texts.Message]:
-    """What was said and not taken back, and where another agent compacted."""
-    found = switches(_events(context))
+def _spoken(
+    context: Context, off: frozenset[int], erased: Mapping[int, Erase]
+) -> Iterator[texts.Message]:
+    """What was said and is not off, and where another agent compacted."""
     for event in _events(context):
-        if event.seq in found.off or event.kind not in ("message", "edit"):
+        if event.seq in off or event.kind not in ("message", "edit"):
             continue
-        if event.erased or event.seq in found.erased:
+        if event.erased or event.seq in erased:
             if event.kind == "message":
-                yield from _plain(skeleton(found.erased.get(event.seq)))
+                yield from _plain(skeleton(erased.get(event.seq)))
             continue
         body = decode(event)
         if isinstance(body, Message):

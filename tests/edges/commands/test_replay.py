@@ -214,3 +214,44 @@ def test_a_page_is_written_without_secrets_and_replaces_only_its_like(
     assert run("replay", "s.json", "--html", "mine.html").exit_code == 4
     assert (tmp_path / "mine.html").read_text() == "mine"
     assert run("replay", "--all", "--html", "all.html").exit_code == 2
+
+
+# --- what is played of a session that was changed since ---
+
+
+def test_a_look_back_changes_nothing_about_the_session_that_is_played(
+    url: str, tmp_path: Path
+) -> None:
+    """A restore after the last message is a person's, and no part of the session."""
+    id = as_json("import", session(tmp_path))["conversation"]
+    [before] = as_json("replay", id)["sessions"]
+    run("restore", id, "30", "--yes")
+    [played] = as_json("replay", id)["sessions"]
+    assert played["replayed"] == before["replayed"]
+    assert played["messages"] < before["messages"] == played["messages"] + played["off_page"]
+    shown = run("replay", id, "--html", "page.html").stdout
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    for text in (" ".join(shown.split()), page):
+        assert f"with the {played['off_page']} messages that are off the page since" in text
+    run("undo", id)
+    [again] = as_json("replay", id)["sessions"]
+    assert again == before
+    assert "off the page since" not in run("replay", id).stdout
+
+
+def test_what_was_taken_back_before_the_session_went_on_is_not_played(
+    url: str, tmp_path: Path
+) -> None:
+    id = as_json("import", session(tmp_path))["conversation"]
+    [before] = as_json("replay", id)["sessions"]
+    assert "Everything ever said counts here" in run("replay", id).stdout
+    run("restore", id, "31", "--yes")
+    with refold.open(id, store=url) as context:
+        context.extend(turns(8))
+    [played] = as_json("replay", id)["sessions"]
+    assert played["taken_back"] > 0
+    assert played["messages"] + played["taken_back"] == before["messages"] + len(turns(8))
+    shown = " ".join(run("replay", id).stdout.split())
+    assert "Everything ever said" not in shown
+    said = f"{played['taken_back']} messages were taken back before the session went on"
+    assert f"{said}, and are not played" in shown

@@ -27,7 +27,7 @@ from refold.log.reading import conversations
 from refold.redaction import redactor
 from refold.replay.plot import plot
 from refold.replay.run import AGENT, Kept, Outcome, Replayed, replay
-from refold.replay.session import SUMMARY, messages_of
+from refold.replay.session import SUMMARY, said_in
 from refold.replay.texts import Message, tokens_of_all
 from refold.replay.words import cap_words, counted_words, faults_words, measure_words, size_words
 from refold.stores import open_store
@@ -56,12 +56,14 @@ class ReplayArguments(Arguments, frozen=True, kw_only=True):
 
 class Played(Struct, frozen=True, kw_only=True):
     """One session, played. `remark` says why the window is what it is; `messages` and `tokens` are
-    what the list says of the conversation."""
+    what the list says of the conversation, `taken_back` and `off_page` are those of `Said`."""
 
     session: str
     title: str = ""
     messages: int
     tokens: int
+    taken_back: int = 0
+    off_page: int = 0
     replayed: Replayed
     remark: str = ""
 
@@ -139,7 +141,8 @@ def _played(
     kept: Kept | None = None,
 ) -> Played:
     context = Context(store, id, config=session.config)
-    messages = messages_of(context)
+    said = said_in(context)
+    messages = said.messages
     model = arguments.model or context.view.model
     window, remark = window_of(messages, model, arguments.window)
     if not any(message["role"] == "assistant" for message in messages):
@@ -157,6 +160,8 @@ def _played(
         title=title_of(store, id, context.view.title),
         messages=stats.messages,
         tokens=stats.current,
+        taken_back=said.taken_back,
+        off_page=said.off_page,
         replayed=replayed,
         remark=remark,
     )
@@ -169,11 +174,21 @@ def _write(session: Session, played: Played, kept: Kept, path: Path) -> None:
 
     rows = [HEADS, *(_row([one]) for one in played.replayed.outcomes)]
     redact = redactor(session.config.redact, "exports")
-    counted = counted_words(played.replayed, played.messages, played.tokens)
+    counted = _counted(played)
     if played.remark:
         counted += f" {played.remark[0].upper()}{redact(played.remark[1:])}."
     page = page_of(played.title, played.session, played.replayed, kept, rows, redact, counted)
     write(path, page, MARK)
+
+
+def _counted(played: Played) -> str:
+    return counted_words(
+        played.replayed,
+        played.messages,
+        played.tokens,
+        taken_back=played.taken_back,
+        off_page=played.off_page,
+    )
 
 
 def window_of(messages: list[Message], model: str, given: int | None) -> tuple[int, str]:
@@ -249,7 +264,7 @@ def _show_one(played: Played, screen: Screen) -> None:
     replayed = played.replayed
     screen.line(("bold", played.title), f" ({played.session})")
     screen.line(size_words(replayed))
-    screen.line(("dim", counted_words(replayed, played.messages, played.tokens)))
+    screen.line(("dim", _counted(played)))
     if played.remark:
         screen.line(("dim", played.remark))
     for line in plot(replayed, is_utf8=screen.is_utf8):
