@@ -12,12 +12,6 @@ from refold.display import number
 from refold.replay.needs import RECENT
 from refold.replay.run import Outcome, Replayed
 
-MEASURE = (
-    "Names kept: a turn uses names (paths, identifiers, numbers), and some of them were last seen"
-    f" more than {RECENT} messages ago. The share is how many of those still had a line in the"
-    " prompt that says something about them."
-)
-
 
 def size_words(replayed: Replayed) -> str:
     """How large the session is, and what of the window refold uses."""
@@ -67,15 +61,25 @@ def _are(count: int) -> str:
 
 def measure_words(replayed: Replayed) -> str:
     """What `names kept` says, or why it says nothing."""
-    if any(one.needed for one in replayed.outcomes):
-        return MEASURE
+    needed = max((one.needed for one in replayed.outcomes), default=0)
+    if needed:
+        return names_words(f"{needed:,}")
     if replayed.tokens <= replayed.window:
         none = "the session was never larger than the window"
     else:
         none = (
             f"after the window was full, no turn used a name from more than {RECENT} messages ago"
         )
-    return f"{MEASURE} Here there are none (-): {none}."
+    return f"{names_words('some')} Here there are none (-): {none}."
+
+
+def names_words(how_many: str) -> str:
+    """What `names kept` says, of so many names."""
+    return (
+        f"Names kept: a turn uses names (paths, identifiers, numbers), and {how_many} of them were"
+        f" last seen more than {RECENT} messages ago. The share is how many of those still had a"
+        " line in the prompt that says something about them."
+    )
 
 
 def faults_words(outcomes: Iterable[Outcome]) -> str:
