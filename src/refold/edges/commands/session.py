@@ -183,7 +183,8 @@ class Session:
         from refold.engine.context import Context
 
         id = self.store.conversation(self.conversation).id
-        context = Context(self.store, id, config=self.config, window=window, writer=writer)
+        config = self.config_beside if window is None else self.config
+        context = Context(self.store, id, config=config, window=window, writer=writer)
         yield context
         if writes:
             context.close()
@@ -194,6 +195,18 @@ class Session:
         from refold.settings.sources import loaded
 
         return loaded()[0]
+
+    @property
+    def config_beside(self) -> Config:
+        """The settings for the conversation asked for: with the limits of the proxy that keeps it,
+        if one does."""
+        if self._held is not None:
+            return self.config
+        from refold.conversations.listing import meta_of
+        from refold.settings.noted import loaded_for
+
+        about = self.store.conversation(self.conversation)
+        return loaded_for(meta_of(self.store, about).metadata or {})
 
     # --- whoever is watching ---
 
