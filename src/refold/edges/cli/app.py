@@ -174,6 +174,7 @@ def _run_command(command: Command[Any, Any], screen: Screen, given: Mapping[str,
         screen=screen,
         stdin=getattr(sys.stdin, "buffer", None),
         read_only=command.reads,
+        derives=command.derives,
     )
     with _naming(given, screen.places), session:
         result = command.run(session, command.arguments(**values))

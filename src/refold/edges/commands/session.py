@@ -34,7 +34,8 @@ TITLE_CHARS = 60
 class Session:
     """One use of the commands. `store_url` and `conversation` are those asked for; a conversation
     may be named by its id, or as `@1` for the newest. `screen` is None where nobody is watching.
-    With `read_only`, stores refuse every write. `holding` is for a program that has its
+    With `read_only`, stores refuse every write; with `derives`, those do that may only be read.
+    `holding` is for a program that has its
     conversation open, such as a chat."""
 
     def __init__(
@@ -45,8 +46,10 @@ class Session:
         screen: Screen | None = None,
         stdin: BinaryIO | None = None,
         read_only: bool = False,
+        derives: bool = False,
     ) -> None:
-        self.store_url, self._name, self._read_only = store_url, conversation, read_only
+        self.store_url, self._name = store_url, conversation
+        self._read_only, self._derives = read_only, derives
         self.screen, self.stdin = screen, stdin
         self._stores: list[Store] = []
         self._found: dict[str, str] = {}  # ids, by what was typed for them
@@ -94,9 +97,10 @@ class Session:
     def open_store(self, url: str, *, creates: bool = False) -> Store:
         """Another store, which must be there unless the command creates it; it is closed with the
         session."""
-        from refold.stores import open_store
+        from refold.stores import is_writable, open_store
 
-        store = open_store(url, read_only=self._read_only)
+        read_only = self._read_only or (self._derives and not is_writable(url))
+        store = open_store(url, read_only=read_only)
         self._stores.append(store)
         return store if creates else _check_there(store)
 
@@ -157,7 +161,7 @@ class Session:
         except Corrupt:
             # What can be done about it is the command's business.
             return id
-        if name != id and not self._read_only and self.screen is not None:
+        if name != id and self.screen is not None and not (self._read_only or self._derives):
             self._untold.append(f"Conversation {id} ({name}): {_title(self.store, about)}")
         return id
 
