@@ -15,7 +15,6 @@ import pytest
 
 from tests.edges.cli.rooms import PROGRAM, WAIT_S
 
-ROOT = Path(__file__).parents[3]
 NOBODY = 65_534
 # Root may write anywhere, whatever the modes say.
 _OTHER_USER = (
@@ -65,8 +64,9 @@ def place() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="refold-"))
     folder.chmod(0o755)
     yield folder
-    for path in (folder, *folder.rglob("*")):
-        path.chmod(0o700)
+    for root, folders, files in os.walk(folder):
+        for name in (*folders, *files):  # before they are entered
+            Path(root, name).chmod(0o700)
     shutil.rmtree(folder)
 
 
@@ -74,7 +74,11 @@ def made(place: Path, kind: str, how: str = "") -> str:
     """A store that nobody may write, with or without an index and a WAL."""
     home = place / "store"
     url = f"sqlite:{home / 'refold.db'}" if kind == "sqlite" else f"files:{home}"
-    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "src"), "HOME": str(place)}
+    environ = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+        "HOME": str(place),
+    }
     subprocess.run(
         (sys.executable, "-c", MAKE, url, how), env=environ, cwd=place, check=True, timeout=WAIT_S
     )
@@ -92,7 +96,7 @@ def as_a_reader(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
         elsewhere.chmod(0o777)
     environ = {
         "PATH": os.environ["PATH"],
-        "PYTHONPATH": str(ROOT / "src"),
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
         "PYTHONDONTWRITEBYTECODE": "1",
         "HOME": str(elsewhere),
         "LANG": "C.UTF-8",
