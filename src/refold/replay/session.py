@@ -10,17 +10,18 @@ Neighbours: `texts` has the shape, `run` plays it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
 from refold.core.arguments import arguments_object
 from refold.core.codec import decode
+from refold.core.fold import merged
 from refold.core.model import (
     Block,
-    Erase,
     Event,
     Message,
+    Meta,
     Revert,
     Summarize,
     Text,
@@ -28,7 +29,7 @@ from refold.core.model import (
     ToolResult,
 )
 from refold.core.shortened import skeleton
-from refold.core.switches import CONTROLS, switches
+from refold.core.switches import CONTROLS, Switches, switches
 from refold.engine.context import Context
 from refold.replay import texts
 
@@ -39,10 +40,12 @@ _PAGE_EVENTS = 500
 
 
 class Said(Struct, frozen=True):
-    """A session: its messages; how many of the log were `taken_back` before it went on, and are
-    not among them; how many are `off_page` since, because a person went back, and are."""
+    """A session: its messages and the model that answered last; how many messages of the log were
+    `taken_back` before it went on, and are not among them; how many are `off_page` since, because a
+    person went back, and are."""
 
     messages: list[texts.Message]
+    model: str = ""
     taken_back: int = 0
     off_page: int = 0
 
@@ -54,21 +57,34 @@ def messages_of(context: Context) -> list[texts.Message]:
 
 def said_in(context: Context) -> Said:
     """The session that a conversation has."""
-    system = context.view.system
-    first = [texts.Message(role="system", content=_system_text(system))] if system else []
     spoken: set[int] = set()
     controls: list[Event] = []
+    metas: list[Event] = []
+    kept = {"meta": metas, **dict.fromkeys(CONTROLS, controls)}
     for event in _events(context):
         if event.kind == "message":
             spoken.add(event.seq)
-        elif event.kind in CONTROLS:
-            controls.append(event)
+        elif event.kind in kept:
+            kept[event.kind].append(event)
     now, then = switches(controls), switches(_until_the_end(controls, spoken))
+    gone = then.off | now.erased.keys()
+    about = _merged(event for event in metas if event.seq not in gone and not event.erased)
+    first = [texts.Message(role="system", content=_system_text(about.system))]
     return Said(
-        messages=[*first, *_ordered(_spoken(context, then.off, now.erased))],
+        messages=[*(first if about.system else ()), *_ordered(_spoken(context, then, now))],
+        model=about.model or "",
         taken_back=len(spoken & then.off),
         off_page=len(spoken & now.off - then.off),
     )
+
+
+def _merged(metas: Iterable[Event]) -> Meta:
+    """What these events say of a conversation, a later one over an earlier one."""
+    known = Meta()
+    for event in metas:
+        body = decode(event)
+        known = merged(known, body) if isinstance(body, Meta) else known
+    return known
 
 
 def _until_the_end(controls: Iterable[Event], spoken: set[int]) -> Iterator[Event]:
@@ -96,12 +112,12 @@ def _events(context: Context) -> Iterator[Event]:
         after = page[-1].seq
 
 
-def _spoken(
-    context: Context, off: frozenset[int], erased: Mapping[int, Erase]
-) -> Iterator[texts.Message]:
-    """What was said and is not off, and where another agent compacted."""
+def _spoken(context: Context, then: Switches, now: Switches) -> Iterator[texts.Message]:
+    """What was said and was not off then, and where another agent compacted. What is erased now
+    is."""
+    erased = now.erased
     for event in _events(context):
-        if event.seq in off or event.kind not in ("message", "edit"):
+        if event.seq in then.off or event.kind not in ("message", "edit"):
             continue
         if event.erased or event.seq in erased:
             if event.kind == "message":

@@ -226,7 +226,7 @@ def test_a_look_back_changes_nothing_about_the_session_that_is_played(
     """A restore after the last message is a person's, and no part of the session."""
     id = as_json("import", session(tmp_path))["conversation"]
     [before] = as_json("replay", id)["sessions"]
-    run("restore", id, "30", "--yes")
+    run("restore", id, "1", "--yes")
     [played] = as_json("replay", id)["sessions"]
     assert played["replayed"] == before["replayed"]
     assert played["messages"] < before["messages"] == played["messages"] + played["off_page"]

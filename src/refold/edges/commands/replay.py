@@ -130,7 +130,7 @@ def _played(
     context = Context(store, id, config=session.config)
     said = said_in(context)
     messages = said.messages
-    model = arguments.model or context.view.model
+    model = arguments.model or said.model
     window, remark = window_of(messages, model, arguments.window)
     if not any(message["role"] == "assistant" for message in messages):
         raise Invalid(f"{id} has no answer of an assistant", hint="nothing would have been sent")

@@ -26,8 +26,8 @@ from refold.replay.words import (
     size_words,
 )
 
-LOST_SHOWN, LINE_CHARS = 5, 80
-TITLE_MIN, TITLE_MAX, GAP = 12, 60, 2
+LOST_SHOWN, LINE_CHARS_MIN = 5, 20
+TITLE_MIN, TITLE_MAX, HEADING_CHARS, GAP = 12, 60, 100, 2
 HEADS = ("policy", ">sent", ">cached", ">cost", ">changes", ">kept", ">faults")
 LONG_HEADS = ("policy", "tokens sent", "from cache", "cost", "page changes", "names kept", "faults")
 ROW_HEADS = ("AS", "SESSION", ">TURNS", ">SIZE", ">REFOLD", "BEST OTHER", ">FAULTS")
@@ -53,7 +53,7 @@ def show(replays: Replays, screen: Screen) -> None:
 
 def _show_one(played: Played, screen: Screen) -> None:
     replayed = played.replayed
-    screen.line(("bold", played.title), f" ({played.session})")
+    screen.line(("bold", cut(one_line(played.title), HEADING_CHARS)), f" ({played.session})")
     screen.line(size_words(replayed))
     screen.line(("dim", counted(played)))
     if played.remark:
@@ -75,8 +75,9 @@ def _show_lost(outcome: Outcome, screen: Screen) -> None:
         return
     screen.line(("bold", f"{outcome.policy} lost:"))
     for lost in outcome.lost[:LOST_SHOWN]:
-        line = short_line(lost.line, LINE_CHARS)
-        screen.line(f"  turn {lost.turn}: {short_line(lost.name, 40)}", ("dim", f"  {line}"))
+        name = f"  turn {lost.turn}: {short_line(lost.name, 40)}"
+        room = max(LINE_CHARS_MIN, screen.columns - width(name) - GAP)
+        screen.line(name, ("dim", f"  {cut(one_line(lost.line), room)}"))
 
 
 def counted(played: Played) -> str:
