@@ -216,7 +216,7 @@ def is_there(store: Store) -> bool:
     place = getattr(store, "path", "") or getattr(store, "root", "")
     try:
         return not place or bool(os.stat(place))
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # a NUL is in no name
         return False
     except OSError as error:
         raise disk.os_failure(error, f"cannot use {place}") from error
