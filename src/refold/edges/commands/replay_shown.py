@@ -64,7 +64,7 @@ def _show_one(played: Played, screen: Screen) -> None:
     screen.line(("dim", measure_words(replayed)))
     screen.line(("dim", faults_words(replayed.outcomes)))
     for receipt in replayed.receipts:
-        change = f"{receipt.tokens_before:,} -> {receipt.tokens_after:,} tokens"
+        change = f"{receipt.tokens_before:,} -> {number(receipt.tokens_after, 'token')}"
         screen.line(("dim", f"turn {receipt.turn}: {receipt.strategy}, {change}"))
     for outcome in replayed.outcomes:
         _show_lost(outcome, screen)
