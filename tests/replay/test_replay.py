@@ -14,7 +14,7 @@ from refold.replay.faults import USER_FIRST, faults_of
 from refold.replay.needs import Prompt
 from refold.replay.plot import HEIGHT, plot
 from refold.replay.run import AGENT, ALL, OURS, replay
-from refold.replay.session import NO_RESULT, SUMMARY, messages_of
+from refold.replay.session import NO_RESULT, SUMMARY, messages_of, said_in
 from refold.replay.words import faults_words
 from refold.stores import open_store
 
@@ -202,3 +202,35 @@ def test_who_need_not_fit_the_window_has_no_count_of_faults():
         assert {one.policy for one in outcomes if one.faulty is None} == free
         assert all(not one.faults for one in outcomes if one.policy in free)
         assert all(f'"{policy}"' in faults_words(outcomes) for policy in free)
+
+
+def test_what_a_person_took_back_at_the_end_is_played_until_the_session_goes_on():
+    context = refold.open("played", store="memory:")
+    for at in range(3):
+        context.append({"role": "user", "content": f"Ask {at}."})
+        context.append({"role": "assistant", "content": f"Answer {at}."})
+    context.adopt((1, 2), "Somebody asked.", by="other")
+    whole = said_in(context)
+    assert [one["content"] for one in whole.messages][-1] == "Somebody asked."
+    context.undo()
+    context.restore(3)
+    now = said_in(context)
+    assert (now.messages, now.taken_back, now.off_page) == (whole.messages, 0, 3)
+    context.append({"role": "assistant", "content": "Another answer."})
+    now = said_in(context)
+    assert [one["content"] for one in now.messages] == [
+        "Ask 0.",
+        "Answer 0.",
+        "Ask 1.",
+        "Another answer.",
+    ]
+    assert (now.taken_back, now.off_page) == (3, 0)
+
+
+def test_what_the_session_itself_took_back_is_not_played():
+    said = [told(at) for at in range(3)]
+    context = refold.open("played", store="memory:")
+    context.mirror(said)
+    context.mirror(said[:2])
+    now = said_in(context)
+    assert (now.messages, now.taken_back, now.off_page) == (said[:2], 1, 0)

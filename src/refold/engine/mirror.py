@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.core.model import Meta, Revert
 from refold.engine.keyed import Keyed, append_keyed
@@ -255,7 +256,7 @@ _WEIGHT: dict[Kind, int] = {"same": 0, "grown": 1, "moved": 2, "amended": 3, "fo
 
 
 def _unnamed(about: Meta) -> Meta:
-    return Meta(model=about.model, system=about.system, tools=about.tools, windows=about.windows)
+    return replace(about, title=None, names=None, system_seq=None, tools_seq=None)
 
 
 def _fork_id(id: str, front: bytes) -> str:

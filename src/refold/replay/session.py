@@ -1,29 +1,36 @@
 """A conversation as the measures see it: every message that was ever said in it, in lawful order.
 
-What a compaction hid is there again, because every policy decides for itself. What was erased
-leaves its shape, as on the page. A summary that was adopted from another agent stands where it was
-made, marked, for the policy that follows the agent.
-Results stand directly after their calls; a call that was never answered says so. Neighbours:
-`texts` has the shape, `run` plays it.
+What a compaction hid is there again, because every policy decides for itself. What was taken back
+before the session went on is not: no prompt had both. What a person took back after its last
+message is no part of the session. What was erased leaves its shape, as on the page. A summary that
+was adopted from another agent stands where it was made, marked, for the policy that follows the
+agent. Results stand directly after their calls; a call that was never answered says so.
+Neighbours: `texts` has the shape, `run` plays it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from refold.core.arguments import arguments_object
 from refold.core.codec import decode
+from refold.core.fold import merged
 from refold.core.model import (
     Block,
     Event,
     Message,
+    Meta,
+    Revert,
     Summarize,
     Text,
     ToolCall,
     ToolResult,
 )
 from refold.core.shortened import skeleton
-from refold.core.switches import switches
+from refold.core.switches import CONTROLS, Switches, switches
 from refold.engine.context import Context
 from refold.replay import texts
 
@@ -33,11 +40,70 @@ NO_RESULT = "[no result recorded]"
 _PAGE_EVENTS = 500
 
 
+class Said(Struct, frozen=True):
+    """A session: its messages and the model that answered last; how many messages of the log were
+    `taken_back` before it went on, and are not among them; how many are `off_page` since, because a
+    person went back, and are."""
+
+    messages: list[texts.Message]
+    model: str = ""
+    taken_back: int = 0
+    off_page: int = 0
+
+
 def messages_of(context: Context) -> list[texts.Message]:
     """The messages of a conversation, oldest first; its system prompt first of all."""
-    system = context.view.system
-    said = [texts.Message(role="system", content=_system_text(system))] if system else []
-    return [*said, *_ordered(_spoken(context))]
+    return said_in(context).messages
+
+
+def said_in(context: Context) -> Said:
+    """The session that a conversation has."""
+    spoken: set[int] = set()
+    controls: list[Event] = []
+    metas: list[Event] = []
+    kept = {"meta": metas, **dict.fromkeys(CONTROLS, controls)}
+    for event in _events(context):
+        if event.kind == "message":
+            spoken.add(event.seq)
+        elif event.kind in kept:
+            kept[event.kind].append(event)
+    now, then = switches(controls), switches(_until_the_end(controls, spoken))
+    gone = then.off | now.erased.keys()
+    about = _merged(event for event in metas if event.seq not in gone and not event.erased)
+    first = [texts.Message(role="system", content=_system_text(about.system))]
+    return Said(
+        messages=[*(first if about.system else ()), *_ordered(_spoken(context, then, now))],
+        model=about.model or "",
+        taken_back=len(spoken & then.off),
+        off_page=len(spoken & now.off - then.off),
+    )
+
+
+def _merged(metas: Iterable[Event]) -> Meta:
+    """What these events say of a conversation, a later one over an earlier one."""
+    known = Meta()
+    systems: dict[int, object] = {}
+    for event in metas:
+        body = decode(event)
+        if not isinstance(body, Meta):
+            continue
+        if body.system is not None:
+            systems[event.seq] = body.system
+        elif body.system_seq is not None:  # a system prompt that was said before
+            body = replace(body, system=systems.get(body.system_seq))
+        known = merged(known, body)
+    return known
+
+
+def _until_the_end(controls: Iterable[Event], spoken: set[int]) -> Iterator[Event]:
+    """The controls without what a person took back after the last message. What a session takes
+    back itself, it takes back message by message."""
+    last = max(spoken, default=0)
+    for event in controls:
+        is_back = event.seq > last and event.kind in ("restore", "revert")
+        body = decode(event) if is_back else None
+        if not is_back or (isinstance(body, Revert) and body.seq in spoken):
+            yield event
 
 
 def _system_text(system: object) -> str:
@@ -54,15 +120,16 @@ def _events(context: Context) -> Iterator[Event]:
         after = page[-1].seq
 
 
-def _spoken(context: Context) -> Iterator[texts.Message]:
-    """What was said and not taken back, and where another agent compacted."""
-    found = switches(_events(context))
+def _spoken(context: Context, then: Switches, now: Switches) -> Iterator[texts.Message]:
+    """What was said and was not off then, and where another agent compacted. What is erased now
+    is."""
+    erased = now.erased
     for event in _events(context):
-        if event.seq in found.off or event.kind not in ("message", "edit"):
+        if event.seq in then.off or event.kind not in ("message", "edit"):
             continue
-        if event.erased or event.seq in found.erased:
+        if event.erased or event.seq in erased:
             if event.kind == "message":
-                yield from _plain(skeleton(found.erased.get(event.seq)))
+                yield from _plain(skeleton(erased.get(event.seq)))
             continue
         body = decode(event)
         if isinstance(body, Message):

@@ -6,17 +6,11 @@ figures, `page` and `edges.commands.replay` show these sentences.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from refold.display import number
 from refold.replay.needs import RECENT
 from refold.replay.run import Outcome, Replayed
-
-MEASURE = (
-    "Names kept: a turn uses names (paths, identifiers, numbers), and some of them were last seen"
-    f" more than {RECENT} messages ago. The share is how many of those still had a line in the"
-    " prompt that says something about them."
-)
 
 
 def size_words(replayed: Replayed) -> str:
@@ -31,33 +25,61 @@ def cap_words(replayed: Replayed) -> str:
     return f"refold compacts at {replayed.cap:,} at the latest (tokens_cap)"
 
 
-def counted_words(replayed: Replayed, messages: int, tokens: int) -> str:
-    """Why the size is another than that of the log, of which the list says `messages` and
-    `tokens`."""
-    said = (
-        "Everything ever said counts here, except thinking and images, at four characters a token "
-        "for every policy. The list counts the page as it is now, for its model:"
-        f" {tokens:,}."
-    )
-    if messages == replayed.messages:
-        return said
-    return (
-        f"{said} The log has {number(messages, 'message')}: here a system prompt counts as one, "
-        "consecutive messages of an assistant count as one, and results count with their calls."
-    )
+def counted_words(
+    replayed: Replayed, messages: int, tokens: int, *, taken_back: int = 0, off_page: int = 0
+) -> str:
+    """What is played, and why its size is another than that of the page, of which the list says
+    `messages` and `tokens`."""
+    parts = [*_left_words(taken_back, off_page)]
+    everything = "Everything else ever said" if taken_back else "Everything ever said"
+    how = "except thinking and images, at four characters a token for every policy."
+    parts.append(f"{everything} counts here, {how}")
+    parts.append(f"The list counts the page as it is now, for its model: {tokens:,}.")
+    if messages + off_page != replayed.messages:
+        log = f"{'Without those, the' if taken_back else 'The'} log has"
+        parts.append(
+            f"{log} {number(messages + off_page, 'message')}: here a system prompt counts as one, "
+            "consecutive messages of an assistant count as one, and results count with their calls."
+        )
+    return " ".join(parts)
+
+
+def _left_words(taken_back: int, off_page: int) -> Iterator[str]:
+    """What of the log is played although it is off the page, and what is not played."""
+    if off_page:
+        those = f"the {number(off_page, 'message')} that {_are(off_page)} off the page since"
+        yield f"The session is played as it was before you went back, with {those}."
+    if taken_back:
+        were = "was" if taken_back == 1 else "were"
+        those = f"{number(taken_back, 'message')} {were} taken back before the session went on"
+        yield f"{those}, and {_are(taken_back)} not played."
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def measure_words(replayed: Replayed) -> str:
     """What `names kept` says, or why it says nothing."""
-    if any(one.needed for one in replayed.outcomes):
-        return MEASURE
+    needed = max((one.needed for one in replayed.outcomes), default=0)
+    if needed:
+        return names_words(f"{needed:,}")
     if replayed.tokens <= replayed.window:
         none = "the session was never larger than the window"
     else:
         none = (
             f"after the window was full, no turn used a name from more than {RECENT} messages ago"
         )
-    return f"{MEASURE} Here there are none (-): {none}."
+    return f"{names_words('some')} Here there are none (-): {none}."
+
+
+def names_words(how_many: str) -> str:
+    """What `names kept` says, of so many names."""
+    return (
+        f"Names kept: a turn uses names (paths, identifiers, numbers), and {how_many} of them were"
+        f" last seen more than {RECENT} messages ago. The share is how many of those still had a"
+        " line in the prompt that says something about them."
+    )
 
 
 def faults_words(outcomes: Iterable[Outcome]) -> str:

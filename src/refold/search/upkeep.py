@@ -30,6 +30,7 @@ from refold.system import process_fork
 SEARCH_EVENTS, BATCH_EVENTS = 20_000, 5_000
 
 _LEFT = "{} not in the index yet: search again, or run {}"
+_LEFT_OUT = "{} not searched: they come into the index when whoever may write there runs {}"
 
 Tell = Callable[[str, str], None]
 Progress = Callable[[int, int], None]
@@ -160,7 +161,8 @@ class Upkeep:
             self._tell("index-behind", f"{error.message}; the newest messages may be missing")
             return
         if left:
-            self._tell("index-behind", _LEFT.format(number(left, "event"), index.remedy))
+            said = _LEFT_OUT if self._copied else _LEFT
+            self._tell("index-behind", said.format(number(left, "event"), index.remedy))
 
     @retried
     def catch_up(self, budget: int, wanted: Sequence[str] | None = None) -> int:

@@ -18,6 +18,7 @@ from refold.stores.checks import Encrypted, TooNew
 from refold.stores.protocol import Hints, Store, SyncedStore
 from refold.stores.read_only import ReadOnlyStore
 from refold.stores.terms import Terms
+from refold.system import disk
 
 if TYPE_CHECKING:
     from refold.core.model import Event
@@ -213,7 +214,24 @@ def is_there(store: Store) -> bool:
     if isinstance(store, ReadOnlyStore):
         return is_there(store.store)
     place = getattr(store, "path", "") or getattr(store, "root", "")
-    return not place or os.path.exists(place)
+    try:
+        return not place or bool(os.stat(place))
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # a NUL is in no name
+        return False
+    except OSError as error:
+        raise disk.os_failure(error, f"cannot use {place}") from error
+
+
+def is_writable(url: str) -> bool:
+    """Whether this user may write where the store of that address is kept, as far as the disk
+    tells: of a place elsewhere, and of one that is still to come, nobody knows before."""
+    near = url.removeprefix("hybrid:")
+    scheme, _, rest = near.partition(":") if ":" in near else ("sqlite", "", near)
+    path = os.path.expanduser(rest.partition("?far=")[0])
+    if scheme not in ("sqlite", "files") or not os.path.exists(path):
+        return True
+    places = (path, os.path.dirname(os.path.abspath(path))) if scheme == "sqlite" else (path,)
+    return all(disk.is_allowed(place, os.W_OK) for place in places)
 
 
 def own_paths(store: Store, *, also: Iterable[str] = ()) -> Container[str]:

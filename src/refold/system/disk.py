@@ -42,6 +42,11 @@ def os_failure(error: OSError, doing: str) -> RefoldError:
     return Unavailable(reason, hint=_next_step(error.errno))
 
 
+def is_allowed(path: str, mode: int) -> bool:
+    """Whether this user may do this with a file or folder (`os.R_OK`, `os.W_OK`, `os.X_OK`)."""
+    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
+
+
 def check_name(path: str) -> None:
     """Invalid for what no file can be called. The system says ValueError, not OSError."""
     if "\0" in path:

@@ -33,7 +33,6 @@ ALLOWED = {
     "hide.py: tokens",  # before and after
     "importer.py: bytes",
     "import_.py: bytes",
-    "replay.py: tokens",  # of a window, or with a unit
     "names.py: conversations",  # several, or a fixed number
     "log_check.py: bytes",  # compared with another size
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import refold
-from tests.edges.cli.rooms import as_json, run
+from tests.edges.cli.rooms import as_json, on_terminal, run
 from tests.replay.test_replay import turns
 
 pytestmark = pytest.mark.usefixtures("alone")
@@ -25,7 +25,7 @@ def test_a_file_is_played_and_nothing_is_written(url: str, tmp_path: Path) -> No
     before = as_json("list")
     done = run("replay", session(tmp_path), "--window", "3000")
     assert done.exit_code == 0, done.stderr
-    assert "names kept" in done.stdout and "window, cut to half lost:" in done.stdout
+    assert "Names kept" in done.stdout and "window, cut to half lost:" in done.stdout
     assert as_json("list") == before
 
 
@@ -39,7 +39,8 @@ def test_a_conversation_and_all_of_them(url: str, tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text(json.dumps(turns(20)))
     as_json("import", str(tmp_path / "other.json"))
     shown = run("replay", "--all").stdout
-    assert "2 sessions, all turns together" in shown and "n/a" not in shown
+    rows, totals = shown.split("2 sessions, all turns together:")
+    assert "n/a" in rows and "n/a" not in totals
     assert "No prices are known for 1 session" in shown
 
 
@@ -214,3 +215,113 @@ def test_a_page_is_written_without_secrets_and_replaces_only_its_like(
     assert run("replay", "s.json", "--html", "mine.html").exit_code == 4
     assert (tmp_path / "mine.html").read_text() == "mine"
     assert run("replay", "--all", "--html", "all.html").exit_code == 2
+
+
+# --- what is played of a session that was changed since ---
+
+
+def test_a_look_back_changes_nothing_about_the_session_that_is_played(
+    url: str, tmp_path: Path
+) -> None:
+    """A restore after the last message is a person's, and no part of the session."""
+    id = as_json("import", session(tmp_path))["conversation"]
+    [before] = as_json("replay", id)["sessions"]
+    run("restore", id, "1", "--yes")
+    [played] = as_json("replay", id)["sessions"]
+    assert played["replayed"] == before["replayed"]
+    assert played["messages"] < before["messages"] == played["messages"] + played["off_page"]
+    shown = run("replay", id, "--html", "page.html").stdout
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    for text in (" ".join(shown.split()), page):
+        assert f"with the {played['off_page']} messages that are off the page since" in text
+    run("undo", id)
+    [again] = as_json("replay", id)["sessions"]
+    assert again == before
+    assert "off the page since" not in run("replay", id).stdout
+
+
+def test_what_was_taken_back_before_the_session_went_on_is_not_played(
+    url: str, tmp_path: Path
+) -> None:
+    id = as_json("import", session(tmp_path))["conversation"]
+    [before] = as_json("replay", id)["sessions"]
+    assert "Everything ever said counts here" in run("replay", id).stdout
+    run("restore", id, "31", "--yes")
+    with refold.open(id, store=url) as context:
+        context.extend(turns(8))
+    [played] = as_json("replay", id)["sessions"]
+    assert played["taken_back"] > 0
+    assert played["messages"] + played["taken_back"] == before["messages"] + len(turns(8))
+    shown = " ".join(run("replay", id).stdout.split())
+    assert "Everything ever said" not in shown
+    said = f"{played['taken_back']} messages were taken back before the session went on"
+    assert f"{said}, and are not played" in shown
+
+
+# --- all sessions, a row each ---
+
+
+def imported(tmp_path: Path, count: int) -> list[str]:
+    """So many sessions, the newest first."""
+    ids = []
+    for at in range(count):
+        said = {"model": "claude-sonnet-4-5", "messages": turns(12 + 3 * at), "id": f"s{at}"}
+        (tmp_path / f"s{at}.json").write_text(json.dumps(said))
+        ids.append(as_json("import", f"s{at}.json")["conversation"])
+    return ids[::-1]
+
+
+def test_all_sessions_have_a_row_each_that_fits_80_columns(url: str, tmp_path: Path) -> None:
+    ids = imported(tmp_path, 3)
+    played = as_json("replay", "--all", "--window", "2000")["sessions"]
+    assert [one["session"] for one in played] == ids
+    listed = {one["id"]: one["position"] for one in as_json("list")["conversations"]}
+    assert [one["position"] for one in played] == [listed[id] for id in ids]
+    shown = run("replay", "--all", "--window", "2000").stdout
+    rows = re.findall(r"^@\d+ .*", shown, flags=re.MULTILINE)
+    assert len(rows) == 3 and all(len(row) <= 80 for row in rows)
+    for one, row in zip(played, rows):
+        ours = one["replayed"]["outcomes"][0]
+        assert row.split()[0] == f"@{one['position']}"
+        assert f"{len(ours['turns'])} " in row and f" ${ours['dollars']:.2f} " in row
+    assert "not shown" not in shown and shown.index(rows[-1]) < shown.index("all turns together")
+    _, on_screen = on_terminal("replay", "--all", cwd=tmp_path, COLUMNS="80", NO_COLOR="1")
+    assert [line.split()[0] for line in on_screen.splitlines() if line.startswith("@")] == [
+        f"@{one['position']}" for one in played
+    ]
+
+
+def test_rows_that_are_not_shown_are_counted_and_the_sums_are_over_all(
+    url: str, tmp_path: Path
+) -> None:
+    imported(tmp_path, 3)
+    shown = run("replay", "--all", "--limit", "1").stdout
+    assert len(re.findall(r"^@", shown, flags=re.MULTILINE)) == 1
+    assert "2 older sessions not shown; all of them: refold replay --all --limit 3" in shown
+    assert "3 sessions, all turns together" in shown
+    assert len(as_json("replay", "--all", "--limit", "1")["sessions"]) == 3
+
+
+def test_the_best_other_policy_keeps_to_the_window_and_kept_most(url: str, tmp_path: Path) -> None:
+    [played] = as_json("replay", session(tmp_path), "--window", "3000")["sessions"]
+    others = [one for one in played["replayed"]["outcomes"] if one["policy"] != "refold"]
+    limited = [one for one in others if one["faulty"] is not None]
+    [best] = [one for one in limited if one["policy"] == played["best_other"]]
+    assert best["kept"] == max(one["kept"] for one in limited)
+
+
+def test_a_session_that_cannot_be_read_does_not_keep_the_others_from_being_played(
+    alone: None, tmp_path: Path
+) -> None:
+    store = f"files:{tmp_path / 'store'}"
+    ids = []
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.json").write_text(json.dumps(turns(20)))
+        ids.append(as_json("import", f"{name}.json", "--store", store)["conversation"])
+    [log] = [path for path in (tmp_path / "store").rglob("*") if ids[0] in path.name]
+    lines = [path for path in ([log] if log.is_file() else log.rglob("*.jsonl")) if path.is_file()]
+    raw = lines[0].read_bytes()
+    lines[0].write_bytes(raw.replace(b"handler_5", b"handler_X", 1))
+    done = run("replay", "--all", "--store", store)
+    assert done.exit_code == 5, done.stderr
+    assert f"{ids[0]} is damaged" in done.stdout and "1 session, all turns" in done.stdout

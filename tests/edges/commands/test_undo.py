@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -68,6 +69,20 @@ def test_messages_leave_the_page_for_an_undo_only_if_that_was_agreed(url: str) -
     done = as_json("undo", "full", "--yes")
     assert (done["tokens_whole"], done["tokens_max"]) == (whole, most)
     assert (done["tokens_before"], done["tokens_after"]) == (now, then)
+
+
+def test_a_page_that_is_full_by_the_cap_is_not_helped_by_a_larger_window(
+    url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "refold.toml").write_text("tokens_cap = 9000\n", encoding="utf-8")
+    with refold.open("capped", store=url, model="claude-sonnet-4-5") as context:
+        while not context.view.undoable:
+            context.append({"role": "user", "content": "go on"})
+            context.append({"role": "assistant", "content": "a word or two " * 120})
+            context.request()
+    text = run("undo", "capped").stdout
+    assert "To wait longer: a higher tokens_cap or auto = false in refold.toml." in text
+    assert "larger window" not in text
 
 
 def test_with_a_larger_window_all_of_it_comes_back(url: str) -> None:

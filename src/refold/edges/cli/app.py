@@ -174,9 +174,12 @@ def _run_command(command: Command[Any, Any], screen: Screen, given: Mapping[str,
         screen=screen,
         stdin=getattr(sys.stdin, "buffer", None),
         read_only=command.reads,
+        derives=command.derives,
     )
     with _naming(given, screen.places), session:
         result = command.run(session, command.arguments(**values))
+        if not screen.json_output:
+            session.tell_found()
         _show_result(command, screen, result)
     status = OUTCOMES[result.outcome][1]
     if status:

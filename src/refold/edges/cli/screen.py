@@ -338,7 +338,8 @@ class Screen:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        # One space of a cell and one of the box: the gap that `_has_room` counts with.
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
         for head in heads:
             side: Literal["left", "right"] = "right" if head.startswith(">") else "left"
             table.add_column(head.removeprefix(">"), justify=side, no_wrap=is_whole(head))

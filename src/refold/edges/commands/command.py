@@ -105,12 +105,14 @@ R = TypeVar("R", bound=Result)
 
 class Command(Struct, Generic[A, R], frozen=True, kw_only=True):
     """One command. `on` says what it works on: the session's conversation, its store, or
-    neither. One that `reads` is given a store that refuses every write."""
+    neither. One that `reads` is given a store that refuses every write; one that `derives` writes
+    nothing but what can be made again, and is given such a store where only reading is allowed."""
 
     name: str
     details: str = ""
     on: Literal["conversation", "store", "nothing"] = "conversation"
     reads: bool = False
+    derives: bool = False
     arguments: type[A]
     run: Callable[[Session, A], R]
     show: Callable[[R, Screen], None]

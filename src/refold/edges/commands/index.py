@@ -17,6 +17,8 @@ from refold.edges.commands.search import (
 )
 from refold.edges.commands.session import Session
 from refold.edges.commands.text import number
+from refold.errors import Denied
+from refold.stores import is_writable
 
 REBUILD = Meta(description="Discard the index and make it again.")
 
@@ -34,6 +36,10 @@ class Indexed(Result, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: IndexArguments) -> Indexed:
+    url = session.store.url
+    if not is_writable(url):
+        hint = "check the owner and the mode of its files; refold search works without an index"
+        raise Denied(f"{url} may only be read", hint=hint)
     with (
         searching(session, full_text=arguments.full_text) as searcher,
         session.progress("indexing") as progress,

@@ -22,5 +22,5 @@ def rehearsal(session: Session) -> Iterator[Context]:
     copy = open_store("memory:")
     for events in pages_of(store, id, last=store.conversation(id).head):
         copy.append(id, events, expect=events[0].seq - 1)
-    with Context(copy, id, config=session.config) as context:
+    with Context(copy, id, config=session.config_beside) as context:
         yield context

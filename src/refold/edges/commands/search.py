@@ -162,6 +162,7 @@ COMMAND = Command(
     details="Searches all conversations, including what no page shows any more.\n"
     "Words in any form find each other; a '\"phrase in double quotes\"' must be there exactly.",
     on="store",
+    derives=True,
     arguments=SearchArguments,
     run=run,
     show=show,

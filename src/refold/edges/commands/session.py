@@ -15,24 +15,27 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO
 
-from refold.display import number
+from refold.display import cut, number, one_line
 from refold.edges.commands.command import Progress, Screen
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
 
 if TYPE_CHECKING:
     from refold.config import Config
+    from refold.core.model import Conversation
     from refold.engine.context import Context
     from refold.stores.protocol import Store
     from refold.writer.asker import Writer
 
 FOR_GOOD = "what this removes cannot be brought back"
 SECRET_BYTES_MAX = 10_000
+TITLE_CHARS = 60
 
 
 class Session:
     """One use of the commands. `store_url` and `conversation` are those asked for; a conversation
     may be named by its id, or as `@1` for the newest. `screen` is None where nobody is watching.
-    With `read_only`, stores refuse every write. `holding` is for a program that has its
+    With `read_only`, stores refuse every write; with `derives`, those do that may only be read.
+    `holding` is for a program that has its
     conversation open, such as a chat."""
 
     def __init__(
@@ -43,10 +46,14 @@ class Session:
         screen: Screen | None = None,
         stdin: BinaryIO | None = None,
         read_only: bool = False,
+        derives: bool = False,
     ) -> None:
-        self.store_url, self._name, self._read_only = store_url, conversation, read_only
+        self.store_url, self._name = store_url, conversation
+        self._read_only, self._derives = read_only, derives
         self.screen, self.stdin = screen, stdin
         self._stores: list[Store] = []
+        self._found: dict[str, str] = {}  # ids, by what was typed for them
+        self._untold: list[str] = []
         self._held: Context | None = None
         self.has_writer = False
 
@@ -90,9 +97,10 @@ class Session:
     def open_store(self, url: str, *, creates: bool = False) -> Store:
         """Another store, which must be there unless the command creates it; it is closed with the
         session."""
-        from refold.stores import open_store
+        from refold.stores import is_writable, open_store
 
-        store = open_store(url, read_only=self._read_only)
+        read_only = self._read_only or (self._derives and not is_writable(url))
+        store = open_store(url, read_only=read_only)
         self._stores.append(store)
         return store if creates else _check_there(store)
 
@@ -136,18 +144,32 @@ class Session:
 
     def find(self, name: str) -> str:
         """The id that a name stands for: itself, or `@1` for the newest, `@2` for the one before
-        it. NotFound, with the store that was looked at, if there is none."""
+        it. It is looked for once: what a command writes makes another the newest. NotFound, with
+        the store that was looked at, if there is none."""
+        if name not in self._found:
+            self._found[name] = self._looked_up(name)
+        return self._found[name]
+
+    def _looked_up(self, name: str) -> str:
         from refold.conversations.listing import id_of
 
         id = id_of(self.store, name)
         try:
-            self.store.conversation(id)
+            about = self.store.conversation(id)
         except NotFound as error:
             raise NotFound(f"{error.message} in {self.store.url}", hint=error.hint) from error
         except Corrupt:
             # What can be done about it is the command's business.
             return id
+        if name != id and self.screen is not None and not (self._read_only or self._derives):
+            self._untold.append(f"Conversation {id} ({name}): {_title(self.store, about)}")
         return id
+
+    def tell_found(self) -> None:
+        """Says which conversations were meant by `@1` and names, before anything else is said
+        about them; commands that only read show that themselves."""
+        while self._untold and self.screen is not None:
+            self.screen.line(self._untold.pop(0))
 
     @contextmanager
     def context(
@@ -165,7 +187,8 @@ class Session:
         from refold.engine.context import Context
 
         id = self.store.conversation(self.conversation).id
-        context = Context(self.store, id, config=self.config, window=window, writer=writer)
+        config = self.config_beside if window is None else self.config
+        context = Context(self.store, id, config=config, window=window, writer=writer)
         yield context
         if writes:
             context.close()
@@ -176,6 +199,18 @@ class Session:
         from refold.settings.sources import loaded
 
         return loaded()[0]
+
+    @property
+    def config_beside(self) -> Config:
+        """The settings for the conversation asked for: with the limits of the proxy that keeps it,
+        if one does."""
+        if self._held is not None:
+            return self.config
+        from refold.conversations.listing import meta_of
+        from refold.settings.noted import loaded_for
+
+        about = self.store.conversation(self.conversation)
+        return loaded_for(meta_of(self.store, about).metadata or {})
 
     # --- whoever is watching ---
 
@@ -218,11 +253,16 @@ class Session:
             return
         if self.screen is None:
             raise Invalid(reason, hint="confirm it with --yes")
+        if self.screen.can_ask:
+            self.tell_found()
         self.screen.confirm(question, reason)
 
     def ask(self, question: str) -> bool:
         """The answer of whoever is watching; no, where nobody is."""
-        return self.screen is not None and self.screen.ask(question)
+        if self.screen is None or not self.screen.can_ask:
+            return False
+        self.tell_found()
+        return self.screen.ask(question)
 
     def secret(self, question: str) -> str:
         """A secret that is typed at the terminal and not shown, or the first line of standard
@@ -233,6 +273,12 @@ class Session:
         if not typed or not typed.strip():
             raise Invalid("no secret was given", hint="type it, or pipe it to standard input")
         return typed.strip()
+
+
+def _title(store: Store, about: Conversation) -> str:
+    from refold.conversations.listing import meta_of, title_of
+
+    return cut(one_line(title_of(store, about.id, meta_of(store, about).title or "")), TITLE_CHARS)
 
 
 def _check_there(store: Store) -> Store:

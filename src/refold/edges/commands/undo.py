@@ -47,7 +47,8 @@ class Step(PageChange, frozen=True, kw_only=True):
     `kind` is none if there was nothing to do. `purpose` is what the batch was for.
     `made_room` is the batch by which the messages `left_out` had to leave: with them the page
     would have `tokens_whole`, and `tokens_max` fit. `pause_tokens` must come before a page that
-    is full is compacted again. The counts say how many changes stand and how many are undone now:
+    is full is compacted again; `is_capped` says that `tokens_cap` makes it full, not the window.
+    The counts say how many changes stand and how many are undone now:
     an undone restore lets those stand again that it had switched off. `changes` are the files
     that were put back."""
 
@@ -60,6 +61,7 @@ class Step(PageChange, frozen=True, kw_only=True):
     tokens_whole: int = 0
     tokens_max: int = 0
     pause_tokens: int = 0
+    is_capped: bool = False
     undo_steps: int
     redo_steps: int
     changes: tuple[FileChange, ...] = ()
@@ -124,7 +126,7 @@ def take_step(session: Session, take: Callable[[Context], Taken]) -> Step:
         left_out = _left_out(context, done.made_room, head) if done.made_room else ""
         after = page_size(context)
         pause = _pause(context)
-        most = context.budget.input_max
+        budget, cap = context.budget, context.config.tokens_cap
     past = past_of(session)
     return Step(
         conversation=context.id,
@@ -135,8 +137,9 @@ def take_step(session: Session, take: Callable[[Context], Taken]) -> Step:
         made_room=done.made_room,
         left_out=left_out,
         tokens_whole=done.tokens_whole,
-        tokens_max=most,
+        tokens_max=budget.input_max,
         pause_tokens=pause,
+        is_capped=budget.compact_at == cap,
         undo_steps=len(past.standing),
         redo_steps=len(past.undone),
         changes=tuple(done.changes),
@@ -180,23 +183,23 @@ def show_step(step: Step, screen: Screen, *, done: str) -> None:
     )
     screen.line(("bold", f"{done}: {what}"), f", {sizes_text(step)}.")
     show_put_back(step.changes, screen)
-    larger = screen.call("model", step.conversation, "--window", "N")
-    named = screen.call("model", step.conversation, "NAME")
-    larger = f"a larger window: {larger}, or a model that has one: {named}"
     if step.made_room:
         sizes = (
             f"All of it would be {number(step.tokens_whole, 'token')}, and {step.tokens_max:,} fit"
         )
         screen.line(("yellow", f"{sizes}: {step.left_out} left the page (batch {step.made_room})."))
-        screen.line(f"Nothing is lost. To have all of it on the page: {larger}")
+        screen.line("Nothing is lost. To have all of it on the page:")
     elif step.pause_tokens:
         waits = f"refold waits until {number(step.pause_tokens, 'token')} more have come"
         screen.line(
             ("yellow", f"The page is full. Before it is compacted automatically again, {waits}.")
         )
-        screen.line(
-            f"To wait longer: a higher compact_ratio or auto = false in refold.toml, or {larger}"
-        )
+        setting, end = ("tokens_cap", ".") if step.is_capped else ("compact_ratio", ", or")
+        screen.line(f"To wait longer: a higher {setting} or auto = false in refold.toml{end}")
+    if step.made_room or (step.pause_tokens and not step.is_capped):
+        window = screen.call("model", step.conversation, "--window", "N")
+        screen.line(f"  a larger window: {window}")
+        screen.line(f"  a model that has one: {screen.call('model', step.conversation, 'NAME')}")
 
 
 COMMAND = Command(

@@ -18,9 +18,10 @@ from refold.core.arguments import canonical_arguments
 from refold.core.model import Block, Text, ToolCall, View
 from refold.edges.proxy.body import Asked, Wire, is_answer
 from refold.errors import RefoldError
+from refold.settings.noted import KEEPER, LIMITS, limits_of, noted
 from refold.stores.protocol import Store
 
-TAG = "proxy"  # of the conversations that were kept here
+TAG = KEEPER  # of the conversations that were kept here
 _Said = tuple[set[tuple[str, str, str]], str]  # the calls of an answer, and its text
 
 
@@ -52,6 +53,22 @@ def has_first_answer(store: Store, found: Recognised, asked: Asked) -> bool:
     answer = _unrepeated(_view(store, found))
     theirs = _said(_first_answer(asked.messages), asked.dialect)
     return answer is not None and _are_alike(_said_in(answer), theirs)
+
+
+def tag(context: refold.Context, asked: Asked) -> None:
+    """Tags a conversation as kept here, and notes by which limits."""
+    view, limits = context.view, limits_of(context.config)
+    if TAG in view.tags and noted(view.metadata) == limits:
+        return
+    known = view.metadata.get(TAG)
+    about = dict(known) if isinstance(known, Mapping) else {}
+    about.pop(LIMITS, None)
+    if TAG not in view.tags and asked.session:
+        about["session"] = asked.session
+    if limits:
+        about[LIMITS] = limits
+    tags = view.tags if TAG in view.tags else (*view.tags, TAG)
+    context.update(tags=tags, metadata={**view.metadata, TAG: about})
 
 
 def begun_in(store: Store, asked: Asked) -> str | None:

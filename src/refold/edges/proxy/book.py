@@ -28,6 +28,7 @@ from refold.edges.proxy.beginning import (
     begun_in,
     has_first_answer,
     is_unrepeated,
+    tag,
     words_in,
 )
 from refold.edges.proxy.body import Asked, Wire, is_answer
@@ -292,10 +293,7 @@ class Book:
             config=self.folding.settings(asked, offloads=offloads),
             native=native if self.folding.native else None,
         )
-        if TAG not in context.view.tags:
-            about = {"session": asked.session} if asked.session else {}
-            metadata = {**context.view.metadata, TAG: about}
-            context.update(tags=(*context.view.tags, TAG), metadata=metadata)
+        tag(context, asked)
         return context
 
     def _hold(self, asked: Asked, id: str, known: int, at: float = 0.0) -> Held:

@@ -4,12 +4,12 @@ A window that is smaller than the model's is a wish, not a limit: what is sent m
 answer has room above it. Every call pays for its page, so the page of a short conversation stays
 small, and grows with what was said. An agent that reads much at once would fill it every few calls,
 and each compaction costs the front: the next one waits until the page is full, and goes further.
-What a user says of any of this stands alone. Neighbours: `book` opens conversations with it.
+What a user says of any of this stands alone. Neighbours: `book` opens conversations with it, and
+notes the limits for a shell beside it (`settings.noted`).
 """
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import Any
 
 from msgspec import Struct
@@ -19,6 +19,7 @@ from refold.config import NUMBER_MAX
 from refold.core.budget import RESERVE_MAX
 from refold.core.model import NATIVE
 from refold.edges.proxy.body import Asked
+from refold.settings.noted import NAMES, are_said
 from refold.settings.sources import loaded
 from refold.tokens.models import model_info
 
@@ -29,7 +30,7 @@ WISHED: dict[str, Any] = {
     "compact_every": 28,
     "compact_share": 0.5,
 }
-SAID = frozenset({*WISHED, "warn_ratio", "compact_ratio", "critical_ratio", "tokens_cap"})
+SAID = NAMES
 
 
 class Folding(Struct, frozen=True, kw_only=True):
@@ -64,10 +65,8 @@ class Folding(Struct, frozen=True, kw_only=True):
         window, info = self.window, model_info(asked.model or None)
         if window is None or not info.known or window < WISH_FROM:
             return False
-        config, origins = loaded(self.config)
-        is_said = any(name in SAID for name in chain(origins, *config.models.values()))
         answer = min(info.output or RESERVE_MAX, RESERVE_MAX)
-        return not is_said and window + answer <= info.window
+        return not are_said(*loaded(self.config)) and window + answer <= info.window
 
     def large_tokens(self, asked: Asked) -> int:
         """The size from which a result is a stub at its first send: as the user says, else as in

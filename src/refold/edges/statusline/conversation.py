@@ -19,7 +19,8 @@ from refold.edges.statusline.parts import (
     name_part,
 )
 from refold.log.log import Log
-from refold.settings.sources import default_store, loaded
+from refold.settings.noted import loaded_for
+from refold.settings.sources import default_store
 from refold.stores import is_there, open_store
 from refold.stores.protocol import Store
 from refold.tokens.models import model_info
@@ -52,7 +53,7 @@ def _line(store: Store, id: str, *, short: bool, color: bool) -> str:
 
 def _budget(state: Fold) -> Budget:
     info = model_info(state.meta.model or None)
-    config = config_for(loaded()[0], (state.meta.model or "", info.name))
+    config = config_for(loaded_for(state.meta.metadata or {}), (state.meta.model or "", info.name))
     return budget_of(state, config, info)
 
 

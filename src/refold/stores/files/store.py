@@ -55,7 +55,8 @@ def _guarded(
                 self._check_alive()
                 return method(self, *args, **kwargs)
         except OSError as error:
-            raise disk.os_failure(error, f"cannot use {self.root}") from error
+            place = error.filename if isinstance(error.filename, str) else self.root
+            raise disk.os_failure(error, f"cannot use {place}") from error
 
     return guarded
 

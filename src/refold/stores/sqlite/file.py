@@ -290,13 +290,13 @@ def failure(error: apsw.Error, path: str) -> RefoldError:
 def _refusal(error: apsw.Error, path: str) -> RefoldError:
     """Why SQLite could not open or write: the disk, or us."""
     folder, reason = os.path.dirname(path), f"{path}: {error}"
+    for part in (path, f"{path}-wal", f"{path}-shm"):
+        if os.path.exists(part) and not disk.is_allowed(part, os.R_OK):
+            hint = "check the owner and the mode of the store's files"
+            return Denied(f"{part} may not be read", hint=hint)
     if os.path.isdir(folder) and _is_on_read_only_disk(folder):
         hint = "the disk is read-only: reading works, writing needs another place"
         return Unavailable(reason, hint=hint)
-    if not (_is_allowed(path, os.R_OK | os.W_OK) and _is_allowed(folder, os.W_OK | os.X_OK)):
+    if not (disk.is_allowed(path, os.W_OK) and disk.is_allowed(folder, os.W_OK | os.X_OK)):
         return Denied(reason, hint="check the owner and the mode of the store's files")
     return Unavailable(reason, hint="check the path and the disk, then try again")
-
-
-def _is_allowed(path: str, mode: int) -> bool:
-    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)

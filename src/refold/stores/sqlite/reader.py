@@ -133,4 +133,5 @@ def _without_shm(error: apsw.CantOpenError, path: str) -> Exception:
     if not database.has_wal(path) or os.path.exists(os.path.realpath(path) + "-shm"):
         return error
     said = f"{path} has commits in its -wal file that cannot be read without its -shm file"
-    return Unavailable(said, hint="open it once for writing, which puts them in place")
+    hint = "whoever may write there opens it once for writing, which puts them in place"
+    return Unavailable(said, hint=hint)

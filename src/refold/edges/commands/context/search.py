@@ -48,6 +48,7 @@ def show(result: ContextFound, screen: Screen) -> None:
 
 COMMAND = Command(
     name="context search",
+    derives=True,
     arguments=ContextSearchArguments,
     run=run,
     show=show,
