@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+from hypothesis.internal import constants_ast
+from hypothesis.internal.conjecture import providers
 
 # The clauses of the contract assert, and live in the package: this has to be said before anything
 # imports them.
@@ -16,12 +18,20 @@ pytest.register_assert_rewrite("refold.stores.contract")
 from refold.stores import open_store  # noqa: E402
 from refold.stores.protocol import Store  # noqa: E402
 
-settings.register_profile("steady", derandomize=True, deadline=None)
-settings.register_profile("search", deadline=None, max_examples=2_000)
+# How long a machine takes is no fault of what is tested on it.
+ANY_TIME = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("steady", ANY_TIME, derandomize=True)
+settings.register_profile("search", ANY_TIME, max_examples=2_000)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    settings.load_profile("search" if config.option.markexpr == "soak" else "steady")
+    if config.option.markexpr == "soak":
+        settings.load_profile("search")
+        return
+    settings.load_profile("steady")
+    # Some examples would be constants out of those modules of ours that are loaded by then, and so
+    # depend on the tests that ran before.
+    providers._get_local_constants = constants_ast.Constants
 
 
 @pytest.fixture(autouse=True)

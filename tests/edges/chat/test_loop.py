@@ -194,7 +194,9 @@ def test_ctrl_c_at_a_question_stops_the_turn(tmp_path: Path) -> None:
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.integers(0, 8), st.booleans())
 def test_wherever_it_is_stopped_the_page_stays_valid(

@@ -242,7 +242,9 @@ def test_what_refold_keeps_for_the_user_is_not_reached(tmp_path: Path, monkeypat
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.sampled_from([*TOOLS, "refold_unfold", "recall", "x"]), st.dictionaries(
     st.sampled_from(["path", "pattern", "command", "content", "old", "new", "x", "handle", "query"]),
