@@ -9,6 +9,7 @@ import threading
 import refold
 from refold.log.notices import Notice
 from tests import turns
+from tests.waiting import LONG_S
 
 
 def told(context: refold.Context) -> list[str]:
@@ -104,7 +105,7 @@ def test_a_listener_may_use_the_context():
     def listen(notice):
         thread = threading.Thread(target=lambda: sizes.append(context.stats().current))
         thread.start()
-        thread.join(timeout=10)
+        thread.join(timeout=LONG_S)
 
     context.on("context-warning", listen)
     context.append({"role": "user", "content": "go"})
