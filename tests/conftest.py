@@ -3,6 +3,8 @@ soak` searches for new ones. A test that asks for a store gets one of each kind 
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,7 +26,17 @@ settings.register_profile("steady", ANY_TIME, derandomize=True)
 settings.register_profile("search", ANY_TIME, max_examples=2_000)
 
 
+# What a person has set for refold, for a terminal or for a language is nothing to the tests.
+OF_THE_USER = re.compile(
+    r"LC_.*|LANGUAGE|LINES|(NO|FORCE)_COLOR|PYTHONIOENCODING|(CLAUDE|CODEX|CLINE)_.*"
+    r"|REFOLD_(STORE|TOKEN|(SERVER|WRITER|CHAT|PROXY|MCP)_.*)"
+)
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    for name in filter(OF_THE_USER.fullmatch, list(os.environ)):
+        del os.environ[name]
+    os.environ.update(LANG="C.UTF-8", COLUMNS="80")
     if config.option.markexpr == "soak":
         settings.load_profile("search")
         return
