@@ -22,7 +22,9 @@ from typing import Any
 WAIT_S = 180.0
 PAUSE_S = 0.05
 CHAT = (sys.executable, "-c", "from refold.edges.cli import main; main()", "chat")
-KEPT_OUT = re.compile(r"(REFOLD_|LC_|TMUX|OPENAI_|ANTHROPIC_|GEMINI_|.*_proxy$|.*_PROXY$|NO_COLOR)")
+KEPT_OUT = re.compile(
+    r"(REFOLD_|LC_|COLUMNS|TMUX|OPENAI_|ANTHROPIC_|GEMINI_|.*_proxy$|.*_PROXY$|NO_COLOR)"
+)
 # A line that waits for input, with nothing typed, above it anything, below it at most the numbers.
 PROMPT = re.compile(r"^>\s*(\n\s*)*([\d,]+ / [\d,]+ tokens.*)?\s*\Z", re.MULTILINE)
 QUESTION = re.compile(r"(\[y\]es, \[n\]o.*:|q ends:)\s*(\n\s*)*\Z")
