@@ -140,6 +140,28 @@ def test_what_others_tell_is_heard_and_a_lost_way_comes_back():
     exchanged(wire, work)
 
 
+def test_what_is_heard_after_the_end_is_left():
+    """The thread comes back from a slow connection when the loop is gone."""
+    wire, is_late = Wire(), threading.Event()
+
+    def heard(wait_s: float) -> list[Hint]:
+        assert is_late.wait(END_S)
+        return [Hint("acme", "log", 7)]
+
+    wire.heard = heard
+    listening: list[threading.Thread] = []
+
+    async def work(exchange: Exchange, heard: list[Hint]) -> None:
+        await until(lambda: exchange.is_hearing)
+        listening.append(exchange._thread)
+
+    exchanged(wire, work)
+    is_late.set()
+    # What a thread raises fails the test.
+    listening[0].join(END_S)
+    assert not listening[0].is_alive()
+
+
 def test_a_place_where_nothing_can_be_heard_is_not_asked_again():
     wire = Wire()
     wire.refuses = Invalid("a pooler")
