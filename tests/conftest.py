@@ -3,11 +3,15 @@ soak` searches for new ones. A test that asks for a store gets one of each kind 
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+from hypothesis.internal import constants_ast
+from hypothesis.internal.conjecture import providers
 
 # The clauses of the contract assert, and live in the package: this has to be said before anything
 # imports them.
@@ -16,12 +20,30 @@ pytest.register_assert_rewrite("refold.stores.contract")
 from refold.stores import open_store  # noqa: E402
 from refold.stores.protocol import Store  # noqa: E402
 
-settings.register_profile("steady", derandomize=True, deadline=None)
-settings.register_profile("search", deadline=None, max_examples=2_000)
+# How long a machine takes is no fault of what is tested on it.
+ANY_TIME = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("steady", ANY_TIME, derandomize=True)
+settings.register_profile("search", ANY_TIME, max_examples=2_000)
+
+
+# What a person has set for refold, for a terminal or for a language is nothing to the tests.
+OF_THE_USER = re.compile(
+    r"LC_.*|LANGUAGE|LINES|(NO|FORCE)_COLOR|PYTHONIOENCODING|(CLAUDE|CODEX|CLINE)_.*"
+    r"|REFOLD_(STORE|TOKEN|(SERVER|WRITER|CHAT|PROXY|MCP)_.*)"
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    settings.load_profile("search" if config.option.markexpr == "soak" else "steady")
+    for name in filter(OF_THE_USER.fullmatch, list(os.environ)):
+        del os.environ[name]
+    os.environ.update(LANG="C.UTF-8", COLUMNS="80")
+    if config.option.markexpr == "soak":
+        settings.load_profile("search")
+        return
+    settings.load_profile("steady")
+    # Some examples would be constants out of those modules of ours that are loaded by then, and so
+    # depend on the tests that ran before.
+    providers._get_local_constants = constants_ast.Constants
 
 
 @pytest.fixture(autouse=True)

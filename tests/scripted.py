@@ -10,6 +10,7 @@ from refold import dialects
 from refold.core.codec import decode
 from refold.core.model import Summarize
 from refold.writer.asker import Request
+from tests.waiting import LONG_S
 
 AWS = "AKIA" + "IOSFODNN7EXAMPLE"
 GOOD = "Goal: make the login work.\nDone: looked at everything.\nNext steps: run the tests."
@@ -80,7 +81,7 @@ class Slow(Scripted):
 
     def __call__(self, request: Request):
         self.asked.set()
-        assert self.go.wait(10)
+        assert self.go.wait(LONG_S)
         return super().__call__(request)
 
 

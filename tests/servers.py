@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,8 +11,8 @@ from typing import Any
 
 
 class Play:
-    """One answer: its status, body and headers; `delay_s` before it, `cut` bytes missing at its
-    end."""
+    """One answer: its status, body and headers; `delay_s` before it, or until the server ends,
+    `cut` bytes missing at its end."""
 
     def __init__(
         self,
@@ -35,6 +34,7 @@ class Server:
     def __init__(self, plays: list[Play]) -> None:
         self.plays, self.seen, self.url = plays, [], ""
         self.at_once = self.most_at_once = 0
+        self.ended = threading.Event()
 
     def next(self) -> Play:
         return self.plays.pop(0) if len(self.plays) > 1 else self.plays[0]
@@ -48,7 +48,7 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             server.seen.append((self.path, {k.lower(): v for k, v in self.headers.items()}, body))
             play = server.next()
-            time.sleep(play.delay_s)
+            server.ended.wait(play.delay_s)
             server.at_once -= 1
             self._answer(play)
 
@@ -82,6 +82,7 @@ def serving(*plays: Play) -> Iterator[Server]:
     try:
         yield server
     finally:
+        server.ended.set()
         http.shutdown()
         http.server_close()
         thread.join()

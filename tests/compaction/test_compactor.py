@@ -26,6 +26,7 @@ from tests.scripted import (
     talked,
 )
 from tests.turns import LONG, call, checked, names, opened_in_characters, talk
+from tests.waiting import LONG_S, until
 
 # --- the whole way ---
 
@@ -135,7 +136,7 @@ def test_messages_appended_meanwhile_are_kept():
     context = opened(writer)
     talked(context)
     thread, results = in_thread(context.compact, "summarize")
-    assert writer.asked.wait(5)
+    assert writer.asked.wait(LONG_S)
     for n in range(3):
         context.append({"role": "user", "content": f"meanwhile {n}"})
     writer.go.set()
@@ -157,7 +158,7 @@ def test_a_result_whose_call_would_be_taken_away_makes_the_plan_be_drawn_up_agai
     context.append({"role": "assistant", "content": None, "tool_calls": [call]})
     talked(context, 6, start=30)
     thread, _ = in_thread(context.compact, "summarize")
-    assert writer.asked.wait(5)
+    assert writer.asked.wait(LONG_S)
     context.append_result("open", "the late result")
     writer.go.set()
     thread.join()
@@ -171,7 +172,7 @@ def test_a_page_that_another_process_edited_meanwhile_is_planned_again(tmp_path)
     talked(one)
     two = opened(store=url)
     thread, results = in_thread(one.compact, "summarize")
-    assert writer.asked.wait(5)
+    assert writer.asked.wait(LONG_S)
     two.compact("hide", target=3_000)
     writer.go.set()
     thread.join()
@@ -182,14 +183,36 @@ def test_a_page_that_another_process_edited_meanwhile_is_planned_again(tmp_path)
     two.close()
 
 
+class Watched:
+    """A lock that tells who has found it taken and waits for it."""
+
+    def __init__(self):
+        self._lock, self.waiting = threading.Lock(), []
+
+    def acquire(self, **given):
+        if "timeout" in given:
+            self.waiting.append(threading.get_ident())
+        return self._lock.acquire(**given)
+
+    def release(self):
+        self._lock.release()
+
+
+def watched(context) -> list[int]:
+    """The threads that wait, from now on, for a compaction to end."""
+    context._compactor._single._lock = lock = Watched()
+    return lock.waiting
+
+
 def test_three_triggers_at_once_are_one_call():
     """Y-55"""
     writer = Slow()
     context = opened(writer)
     talked(context)
+    waiting = watched(context)
     threads = [in_thread(context.compact, "summarize") for _ in range(3)]
-    assert writer.asked.wait(5)
-    time.sleep(0.1)
+    assert writer.asked.wait(LONG_S)
+    until(lambda: len(waiting) == 2)
     writer.go.set()
     for thread, _ in threads:
         thread.join()
@@ -204,8 +227,10 @@ def test_requests_at_once_wait_for_one_compaction_and_all_get_its_page():
     writer = Slow()
     context = opened(writer, window=8_000)
     talked(context, 100)
+    waiting = watched(context)
     threads = [in_thread(page, context) for _ in range(3)]
-    assert writer.asked.wait(5)
+    assert writer.asked.wait(LONG_S)
+    until(lambda: len(waiting) == 2)
     writer.go.set()
     for thread, _ in threads:
         thread.join()
@@ -290,7 +315,7 @@ def test_a_hook_adds_instructions_and_what_it_stores_is_there_afterwards():
         order.append("hook")
         assert plan.proposals
         thread, _ = in_thread(context.append, {"role": "user", "content": "a lasting fact"})
-        thread.join(5)
+        thread.join(LONG_S)
         assert not thread.is_alive()
         return "Mention the weather."
 

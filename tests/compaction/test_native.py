@@ -3,7 +3,7 @@ refuses as the providers do."""
 
 from __future__ import annotations
 
-import time
+import threading
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,6 +21,7 @@ from tests.real.proxy.strict.anthropic_compaction import BETA
 from tests.real.proxy.strict.server import Upstream
 from tests.real.proxy.strict.settings import Settings
 from tests.real.proxy.strict.talks import HEADERS, call, posted, text, thought
+from tests.waiting import LONG_S
 
 Json = dict[str, Any]
 WINDOW = 24_000
@@ -42,7 +43,10 @@ class Session:
         self.asked: list[NativeRequest] = []
         self.notices: list[refold.Notice] = []
         self.model = model
-        config = {"ladder": given.pop("ladder", LADDER), "native_wait_s": given.pop("wait_s", 20)}
+        config = {
+            "ladder": given.pop("ladder", LADDER),
+            "native_wait_s": given.pop("wait_s", LONG_S),
+        }
         given = {"native": self.compacted, "store": "memory:", "window": WINDOW, **given}
         self.context = refold.open("work", model=model, config=config, **given)
         self.context.on("*", self.notices.append)
@@ -248,12 +252,15 @@ def test_a_conversation_that_is_opened_again_shows_the_same(tmp_path: Path) -> N
 # --- what goes wrong ---
 
 
+NEVER = threading.Event()
+
+
 def raises(request: NativeRequest) -> Any:
     raise RuntimeError("400: compaction_unavailable")
 
 
 def is_late(request: NativeRequest) -> Any:
-    time.sleep(1.0)
+    NEVER.wait(LONG_S)
 
 
 def says_too_much(request: NativeRequest) -> Any:
@@ -289,7 +296,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("case", WRONG)
 def test_what_the_provider_does_not_write_the_ladder_does(case: str) -> None:
     caller, reason = WRONG[case]
-    session = Session(native=caller, wait_s=0.2)
+    session = Session(native=caller, wait_s=0.2 if case == "late" else LONG_S)
     session.work(30)
     assert session.failures and all(reason in one for one in session.failures[:1])
     strategies = {batch.strategy for batch in session.context.log.batches()}

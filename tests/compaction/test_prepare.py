@@ -12,6 +12,7 @@ import refold
 from refold.core.summary import summary_text
 from tests.scripted import GOOD, Scripted, Slow, heard_by, opened, page, summaries, talked
 from tests.turns import names
+from tests.waiting import LONG_S
 
 WINDOW = 24_000
 
@@ -103,12 +104,12 @@ def test_others_append_and_read_while_the_writer_works() -> None:
     context = at_warning(writer)
     thread = threading.Thread(target=context.prepare)
     thread.start()
-    assert writer.asked.wait(10)
+    assert writer.asked.wait(LONG_S)
     [event] = context.append({"role": "user", "content": "meanwhile"})
     assert context.view.slots[-1].seq == event.seq
     assert "meanwhile" in page(context)[-1]
     writer.go.set()
-    thread.join(10)
+    thread.join(LONG_S)
     assert not thread.is_alive()
     fill(context)
     page(context)

@@ -18,6 +18,7 @@ from refold.writer.asker import Answer
 from tests.refusals import APIStatusError, Provider, anthropic, openai
 from tests.scripted import heard_by
 from tests.turns import call, opened_in_characters, talk, worked
+from tests.waiting import LONG_S
 
 LINE = "a line of output that is long enough to count for something\n"
 
@@ -107,17 +108,17 @@ def test_a_recovery_does_not_wait_for_a_compaction_in_flight():
 
     def writer(request: object) -> Answer:
         asked.set()
-        answered.wait(20)
+        answered.wait(LONG_S)
         return Answer(text="prose")
 
     context = worked(writer=writer)
     other = threading.Thread(target=context.compact, kwargs={"target": 8_000})
     other.start()
-    assert asked.wait(20)
+    assert asked.wait(LONG_S)
     assert context.recover("maximum context length is 20000 tokens")
     assert not answered.is_set()
     answered.set()
-    other.join(20)
+    other.join(LONG_S)
     assert dialects.dialect("openai_chat").check(context.request("openai_chat")) == []
     assert context.stats().current <= context.budget.input_max
 

@@ -206,7 +206,10 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(STEPS, st.data())
 def test_any_point_can_be_restored_and_undone(
     tmp_path_factory: pytest.TempPathFactory,
@@ -244,7 +247,10 @@ def test_any_point_can_be_restored_and_undone(
 FOLDERS = ("one", "two", "one/inner")
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(
     writes=st.lists(st.tuples(st.sampled_from(FOLDERS), st.sampled_from("ab")), max_size=6),
     where=st.sampled_from(FOLDERS),

@@ -9,6 +9,7 @@ import threading
 import refold
 from refold.log.notices import Notice
 from tests import turns
+from tests.waiting import LONG_S
 
 
 def told(context: refold.Context) -> list[str]:
@@ -53,8 +54,9 @@ def test_where_a_loop_runs_they_are_its_tasks() -> None:
         context = opened()
         heard = told(context)
         assert heard == ["sync context-warning"]
-        for _ in range(3):
-            await asyncio.sleep(0)
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        assert len(others) == 3
+        await asyncio.gather(*others, return_exceptions=True)
         context.append(
             {"role": "user", "content": "go on"}
         )  # what failed on the loop is told with the next call
@@ -104,7 +106,7 @@ def test_a_listener_may_use_the_context():
     def listen(notice):
         thread = threading.Thread(target=lambda: sizes.append(context.stats().current))
         thread.start()
-        thread.join(timeout=10)
+        thread.join(timeout=LONG_S)
 
     context.on("context-warning", listen)
     context.append({"role": "user", "content": "go"})

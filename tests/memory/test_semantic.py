@@ -416,7 +416,10 @@ def test_no_byte_of_what_is_forgotten_is_left_in_the_files(tmp_path):
 
 
 @given(st.text(min_size=1, max_size=200).filter(str.strip))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 def test_any_text_can_be_stored_found_again_and_forgotten(text):
     memory = SemanticMemory(open_store("memory:"), embedder=False)
     try:

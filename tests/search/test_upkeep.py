@@ -223,8 +223,11 @@ def test_a_process_that_was_forked_opens_an_index_of_its_own(store):
     searcher.search("walrus")
     child = os.fork()
     if child == 0:
-        found = len(searcher.search("walrus")) == 1
-        os._exit(0 if found else 1)
+        status = 1
+        try:
+            status = 0 if len(searcher.search("walrus")) == 1 else 2
+        finally:
+            os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert len(searcher.search("walrus")) == 1
 

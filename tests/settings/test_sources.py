@@ -152,7 +152,7 @@ def test_a_variable_is_a_setting_or_is_refused_whatever_it_holds(name: str, text
         st.binary(max_size=60), HOSTILE.map(lambda text: f"a = {text}".encode("utf-8", "replace"))
     )
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_a_file_is_settings_or_is_refused_whatever_it_holds(content: bytes, tmp_path: Path) -> None:
     for name in ("refold.toml", "pyproject.toml"):
         (tmp_path / name).write_bytes(content)

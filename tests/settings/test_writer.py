@@ -117,7 +117,10 @@ PAIRS = st.tuples(VALUES.map(lambda host: f"https://{host}.example/v1"), VALUES)
 
 
 @given(allowed=PAIRS, found=PAIRS)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=40,
+)
 def test_only_the_very_values_that_were_allowed_are_used(
     allowed: tuple[str, str], found: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

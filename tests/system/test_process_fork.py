@@ -45,6 +45,30 @@ def test_a_watcher_hears_once_before_and_once_on_either_side() -> None:
     assert forked(watcher) == ["before", "parent", "before", "child"]
 
 
+def test_whoever_uses_another_lets_go_before_it_and_goes_on_after_it() -> None:
+    """A thread that holds the lock of the outer one waits for that of the inner one: the other way
+    round, the fork and the thread would wait for each other."""
+    told: list[str] = []
+
+    class Named(Watcher):
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+        def before_fork(self) -> None:
+            told.append(f"before {self.name}")
+
+        def after_fork(self, *, in_child: bool) -> None:
+            told.append(f"after {self.name}")
+
+    watchers = [Named(str(number)) for number in range(9)]
+    for watcher in watchers:
+        process_fork.watch(watcher)
+    forked(watchers[0])
+    before = [f"before {number}" for number in reversed(range(9))]
+    assert told == [*before, *(f"after {number}" for number in range(9))]
+
+
 def test_a_watcher_that_nobody_uses_is_forgotten() -> None:
     watchers = len(process_fork._WATCHED)
     process_fork.watch(Watcher())

@@ -3,7 +3,7 @@ is missing; what it said first stands in any case."""
 
 from __future__ import annotations
 
-import time
+import threading
 
 import pytest
 
@@ -11,6 +11,7 @@ from refold.core.model import Usage
 from refold.core.summary import summary_text
 from refold.writer.asker import Answer
 from tests.scripted import AWS, GOOD, Scripted, heard_by, opened, summaries, talked
+from tests.waiting import LONG_S
 
 CHECKS = {"writer_checks": True}
 MISSING = "The tests need port 8443 open, which the user said by phone."
@@ -71,9 +72,11 @@ def test_the_first_words_stand_if_the_second_look_fails(answer, reason):
 
 
 def test_the_first_words_stand_if_the_second_look_takes_too_long():
-    writer = Scripted(GOOD, lambda request: time.sleep(1.5) or MISSING)
-    context, _ = compacted(writer, writer_wait_s=0.5)
+    ended = threading.Event()
+    writer = Scripted(GOOD, lambda request: ended.wait(LONG_S) and MISSING)
+    context, _ = compacted(writer, writer_wait_s=2)
     assert summaries(context)[0].prose.words == GOOD
+    ended.set()
 
 
 def test_what_is_added_keeps_to_the_room_and_has_no_secret():

@@ -2,9 +2,11 @@
 files.
 
 An object that holds some of these registers itself here once, with `watch`. Before a fork it may
-let go of what it holds; after it, on either side, it goes on. Objects that nobody uses any more
-are forgotten. Neighbours: the SQLite store lets go of its connection, the files store opens its
-files again in the child, the search index leaves its connection to the parent.
+let go of what it holds; after it, on either side, it goes on. Whoever uses another one registers
+after it, and is told first before a fork: locks are taken in the order in which they always are.
+Objects that nobody uses any more are forgotten. Neighbours: the SQLite store lets go of its
+connection, the files store opens its files again in the child, the search index leaves its
+connection to the parent.
 """
 
 from __future__ import annotations
@@ -27,18 +29,18 @@ class ForkAware(Protocol):
         ...
 
 
-_WATCHED: weakref.WeakSet[ForkAware] = weakref.WeakSet()
+_WATCHED: weakref.WeakKeyDictionary[ForkAware, None] = weakref.WeakKeyDictionary()  # by age
 _HELD: list[ForkAware] = []  # from before a fork until after it
 
 
 def watch(held: ForkAware) -> None:
     """Tells the object about every fork from now on, for as long as it lives."""
-    _WATCHED.add(held)
+    _WATCHED[held] = None
 
 
 def _before() -> None:
     _HELD.extend(_WATCHED)
-    # One that fails does not keep the others from hearing.
+    # The newest hears first, and one that fails does not keep the others from hearing.
     with ExitStack() as each:
         for held in _HELD:
             each.callback(held.before_fork)

@@ -16,7 +16,7 @@ from tests.edges.cli.rooms import PROGRAM
 from tests.edges.endpoints.test_chat import CHUNKS, events
 from tests.servers import Play, serving
 
-WAIT_S = 60
+WAIT_S = 120
 
 
 def chat(*args: str, text: str = "", status: int = 0) -> subprocess.CompletedProcess[str]:

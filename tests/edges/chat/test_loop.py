@@ -34,6 +34,7 @@ from tests.edges.chat.rooms import (
 )
 from tests.edges.endpoints.test_chat import OVERFLOW
 from tests.servers import Play, serving
+from tests.waiting import is_running, until
 
 pytestmark = pytest.mark.usefixtures("alone")
 
@@ -43,10 +44,10 @@ def interrupt() -> None:
 
 
 def interrupt_once_there(file: Path) -> None:
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline and not (file.exists() and file.read_text().strip()):
-        time.sleep(0.01)
-    interrupt()
+    try:
+        until(lambda: file.exists() and file.read_text().strip())
+    finally:
+        interrupt()
 
 
 def check(chat) -> None:
@@ -164,20 +165,17 @@ def test_ctrl_c_stops_a_reply_and_keeps_what_came(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_stops_a_command_and_all_it_started(tmp_path: Path) -> None:
-    command = '{"command": "echo PARTIAL; sleep 60 & echo $! > pid; sleep 60"}'
+    command = '{"command": "echo PARTIAL; sleep 300 & echo $! > pid; sleep 300", "seconds": 300}'
     calls = [*called("run_command", command)[:1], *called("run_command", "{}", "c2")]
     calls[1]["choices"][0]["delta"]["tool_calls"][0]["index"] = 1
     chat = chat_in(tmp_path, Replies(calls, said("ok")), yes=True)
     threading.Thread(target=interrupt_once_there, args=(tmp_path / "pid",)).start()
-    began = time.monotonic()
     chat.answer("go")
-    assert time.monotonic() - began < 20
     *_, first, second = chat.context.request("openai_chat")["messages"]
     assert first["content"] == "PARTIAL\n[stopped by the user]" and second["content"] == STOPPED
     assert "PARTIAL" in seen(chat) and "Stopped. What came is kept." in seen(chat)
     pid = int((tmp_path / "pid").read_text())
-    time.sleep(0.05)
-    assert not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text()
+    until(lambda: not is_running(pid))
     check(chat)
 
 
@@ -194,7 +192,9 @@ def test_ctrl_c_at_a_question_stops_the_turn(tmp_path: Path) -> None:
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.integers(0, 8), st.booleans())
 def test_wherever_it_is_stopped_the_page_stays_valid(

@@ -20,7 +20,7 @@ from refold.edges.cli.app import commands
 from refold.stores import open_store
 
 PROGRAM = (sys.executable, "-c", "from refold.edges.cli import main; main()")
-WAIT_S = 60
+WAIT_S = 120
 
 # One of each kind that a terminal or a library could obey: CSI, OSC 52 and 8, DCS, C1, CR and
 # backspace, bidi, markup.

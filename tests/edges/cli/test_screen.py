@@ -222,7 +222,10 @@ def test_a_shell_asks_in_the_same_way(url: str) -> None:
 
 
 @pytest.mark.parametrize("columns", [20, 40, 60, 80, 100, 200])
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=20,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(
     id=st.text("abcdef0123456789-", min_size=1, max_size=64),
     title=st.text(min_size=0, max_size=80),

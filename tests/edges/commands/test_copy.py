@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from refold.errors import OUTCOMES
 from refold.stores import open_store
 from refold.stores.contract.kit import grown
 from tests.edges.cli.rooms import PROGRAM, as_json, on_terminal, program, run, seeded
+from tests.waiting import until
 
 pytestmark = pytest.mark.usefixtures("alone")
 
@@ -90,19 +89,22 @@ def test_a_bar_on_a_terminal_and_none_in_a_pipe(url: str, tmp_path: Path) -> Non
     assert piped.returncode == 0 and b"\x1b" not in piped.stdout and piped.stderr == b""
 
 
+def kill_a_copy_after(copied: int) -> None:
+    """Begins to copy, and ends it once there are so many conversations."""
+    command = (*PROGRAM, "copy", "sqlite:many.db", "files:tree")
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=quiet, stderr=quiet) as process:
+        logs = Path("tree/conversations")
+        until(lambda: process.poll() is not None or len([*logs.glob("*")]) >= copied)
+        process.kill()
+
+
 def test_a_copy_that_was_killed_is_finished_by_the_next(tmp_path: Path) -> None:
     for n in range(30):
         seeded("sqlite:many.db", f"c{n}")
     source = open_store("sqlite:many.db")
-    for delay_s in (0.25, 0.4, 0.5, 0.6):
-        process = subprocess.Popen(
-            (*PROGRAM, "copy", "sqlite:many.db", "files:tree"),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        time.sleep(delay_s)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+    for copied in (1, 6, 12, 20):
+        kill_a_copy_after(copied)
     found = json.loads(run("copy", "sqlite:many.db", "files:tree", "--json").stdout)
     assert len(found["conversations"]) == 30
     target = open_store("files:tree")

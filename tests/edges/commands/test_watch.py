@@ -18,6 +18,7 @@ from refold.edges.commands.watch import COMMAND
 from refold.edges.displays.width import width
 from refold.stores import open_store, synced_of
 from tests.edges.cli.rooms import PROGRAM, as_json, on_terminal, run
+from tests.waiting import LONG_S
 
 WRITER = """
 import sys, refold
@@ -29,11 +30,11 @@ with refold.open("fix-login", store=sys.argv[1]) as context:
 
 def test_what_another_process_writes_comes_as_updates(url: str) -> None:
     with Session(store_url=url, conversation="fix-login", read_only=True) as session:
-        arguments = COMMAND.arguments(seconds=30.0, every=0.05, last=2)
+        arguments = COMMAND.arguments(seconds=LONG_S, every=0.05, last=2)
         updates = COMMAND.run(session, arguments).updates
         first = next(updates)
         assert len(first.events) == 2 and first.compactions == 0
-        subprocess.run([sys.executable, "-c", WRITER, url], check=True, timeout=60)
+        subprocess.run([sys.executable, "-c", WRITER, url], check=True, timeout=LONG_S)
         seen: list[str] = []
         for update in updates:
             seen += [f"{one.who} {one.text}" for one in update.happened]
@@ -49,7 +50,17 @@ def test_a_sync_is_shown_though_nothing_was_written(tmp_path) -> None:
     place = f"hybrid:files:{tmp_path}/near?far=files:{tmp_path}/far"
     with refold.open("talk", store=place) as context:
         context.append({"role": "user", "content": "hello"})
-    command = [*PROGRAM, "watch", "talk", "--store", place, "--every", "0.05", "--seconds", "60"]
+    command = [
+        *PROGRAM,
+        "watch",
+        "talk",
+        "--store",
+        place,
+        "--every",
+        "0.05",
+        "--seconds",
+        str(LONG_S),
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
         assert watching.stdout is not None
         shown = iter(watching.stdout.readline, "")
@@ -119,7 +130,7 @@ def test_an_interrupt_ends_it_without_a_word(url: str) -> None:
     process.stdout.readline()
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=LONG_S)
     assert process.returncode == 130 and errors == b""
 
 

@@ -158,7 +158,10 @@ def test_in_a_pipe_it_prints_the_story_line_by_line_and_ends_with_the_table():
 def test_a_reader_that_leaves_early_leaves_nothing_behind(place):
     code = "import sys; from refold.edges.cli import main; sys.argv[1:] = ['demo']; main()"
     with subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        pipesize=4096,  # less than it says: it cannot have said all before the reader leaves
     ) as process:
         assert process.stdout is not None and process.stdout.readline()
         process.stdout.close()

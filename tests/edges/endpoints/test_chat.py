@@ -19,6 +19,7 @@ from refold.edges.endpoints.pieces import pieces
 from refold.edges.endpoints.server_events import objects
 from refold.errors import Denied, Invalid, RefoldError, Unavailable
 from tests.servers import Play, Server, serving
+from tests.waiting import LONG_S
 
 KEY = "sk-test-" + "0123456789abcdefXYZ"
 USAGE = {"prompt_tokens": 40, "completion_tokens": 2}
@@ -244,7 +245,7 @@ def test_a_stream_of_something_else_is_unavailable(body: bytes) -> None:
 
 
 def test_a_server_that_says_nothing_is_not_waited_for() -> None:
-    with serving(Play(b"", delay_s=1.0)) as server:
+    with serving(Play(b"", delay_s=LONG_S)) as server:
         named = NamedModel(spec="x", kind="openai", url=server.url, name="m")
         with pytest.raises(Unavailable) as caught:
             talked(opened(), ChatEndpoint(named, idle_s=0.1))

@@ -15,7 +15,7 @@ from tests.edges.cli.rooms import PROGRAM
 from tests.edges.hooks.inputs import SESSION, Transcript, bash, lines
 
 LARGE = lines(2_000)
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 pytestmark = pytest.mark.usefixtures("project")
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("project")
 def called(given: bytes, *more: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
     command = [*PROGRAM, "hook", "claude-code", "event", *more]
     return subprocess.run(
-        command, input=given, capture_output=True, timeout=60, env={**os.environ, **environment}
+        command, input=given, capture_output=True, timeout=WAIT_S, env={**os.environ, **environment}
     )
 
 
@@ -58,7 +58,7 @@ def test_nothing_is_loaded_for_a_small_output(project):
         [sys.executable, "-c", code],
         input=json.dumps(given).encode(),
         capture_output=True,
-        timeout=60,
+        timeout=WAIT_S,
     )
     assert done.stdout == b"[] []\n", done.stderr
 

@@ -215,7 +215,9 @@ def erase_some(store: Store, id: str, draw: Any) -> Iterator[str]:
 
 
 STORIES = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 

@@ -90,7 +90,9 @@ def test_two_who_import_a_file_at_once_tell_of_it_once(
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.data())
 def test_two_who_import_a_file_at_once_count_each_message_once(
@@ -244,7 +246,9 @@ def test_a_session_is_followed_from_wherever_it_was_cut(store: Store, tmp_path: 
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.data())
 def test_rewinds_anywhere_end_at_the_branch_of_the_last_line(tmp_path: Path, data: Any) -> None:
@@ -263,7 +267,9 @@ def test_rewinds_anywhere_end_at_the_branch_of_the_last_line(tmp_path: Path, dat
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=5), min_size=2, max_size=5))
 def test_the_branch_that_was_left_comes_back_alone(tmp_path: Path, lists: list[list[str]]) -> None:
@@ -331,7 +337,9 @@ def branch_texts(lines: list[Any], leaf: str) -> list[str]:
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.data())
 def test_each_branch_that_was_left_becomes_a_fork(tmp_path: Path, data: Any) -> None:
@@ -684,7 +692,9 @@ def test_what_is_not_understood_is_told_by_its_line_and_the_rest_is_imported(
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.data())
 def test_any_damage_leaves_a_report_and_a_readable_conversation(tmp_path: Path, data: Any) -> None:
@@ -713,7 +723,9 @@ VALUES = st.recursive(
 
 
 @settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=80,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.data())
 def test_values_of_other_types_are_told_and_never_raised(tmp_path: Path, data: Any) -> None:

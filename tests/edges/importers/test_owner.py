@@ -111,7 +111,9 @@ def test_a_side_chain_is_not_written_into_a_chat(store: Store, tmp_path: Path) -
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
     st.lists(st.sampled_from("abc"), min_size=1, max_size=4),

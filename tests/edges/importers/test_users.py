@@ -280,7 +280,9 @@ def test_after_each_act_an_unchanged_file_adds_nothing_and_a_grown_one_what_is_n
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.data())
 def test_any_story_of_a_user_and_a_file(tmp_path: Path, data: st.DataObject) -> None:

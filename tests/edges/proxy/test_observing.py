@@ -360,7 +360,7 @@ def test_a_log_that_takes_too_long_is_not_waited_for(monkeypatch: pytest.MonkeyP
     import threading
 
     late = threading.Event()
-    monkeypatch.setattr(Book, "find", lambda *_: late.wait(5))
+    monkeypatch.setattr(Book, "find", lambda *_: late.wait(60))
 
     async def work(running: Running) -> int:
         status = (await running.messages(TALK)).status_code

@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +19,7 @@ from refold.edges.proxy.agents import bases_of, start_of
 from refold.edges.proxy.serve import Given, checked, url_of
 from refold.edges.proxy.tally import KEPT, Tally, teller
 from refold.errors import Denied, Invalid, NotFound, Unavailable
+from tests.waiting import LONG_S, is_running, until
 
 URL = "http://127.0.0.1:5000"
 REFOLD = (sys.executable, "-c", "from refold.edges.cli import main; main()")
@@ -147,7 +147,7 @@ def test_a_gateway_that_is_no_address_is_said_and_the_agent_goes_on(tmp_path: Pa
     code = "import os; print(os.environ['ANTHROPIC_BASE_URL'])"
     done = subprocess.run(
         [*REFOLD, "run", sys.executable, "-c", code],
-        cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60,
+        cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=LONG_S,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "ftp://x\n")
     assert "no proxy: 'ftp://x' is not an address" in done.stderr
@@ -161,7 +161,7 @@ def test_options_that_contradict_each_other_stop_before_anything_is_started(
     program = [sys.executable, "-c", "print('started')"] if command == "run" else []
     done = subprocess.run(
         [*REFOLD, command, "--native", *program],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        cwd=tmp_path, capture_output=True, text=True, timeout=LONG_S,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (2, "")
     assert "--native needs --fold" in done.stderr and "--fold --native" in done.stderr
@@ -202,7 +202,7 @@ def test_a_port_that_is_taken_is_said() -> None:
 
 AGENT = (
     "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(9));"
-    "open('ready', 'w').close(); time.sleep(60)"
+    "open('ready', 'w').close(); time.sleep(600)"
 )
 
 
@@ -212,20 +212,12 @@ def started(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
 
 
-def wait_for(is_there: Callable[[], bool]) -> None:
-    for _ in range(300):
-        if is_there():
-            return
-        time.sleep(0.1)
-    raise AssertionError("it never came")
-
-
 def test_a_signal_that_only_refold_is_sent_is_handed_on_and_ends_the_proxy(tmp_path: Path) -> None:
     process = started(tmp_path, sys.executable, "-c", AGENT)
-    wait_for((tmp_path / "ready").exists)
+    until((tmp_path / "ready").exists)
     below = children_of(process.pid)
     process.terminate()
-    _, told = process.communicate(timeout=30)
+    _, told = process.communicate(timeout=LONG_S)
     assert process.returncode == 9 and "nothing was kept" in told
     assert len(below) == 2 and not any(map(is_running, below))
 
@@ -239,32 +231,29 @@ def test_without_a_terminal_every_signal_goes_to_the_agent_and_nothing_is_left(
     process = subprocess.Popen(
         command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    wait_for((tmp_path / "ready").exists)
+    until((tmp_path / "ready").exists)
     below = children_of(process.pid)
     process.send_signal(getattr(signal, name))
-    process.communicate(timeout=30)
+    process.communicate(timeout=LONG_S)
     assert process.returncode == 9 and not any(map(is_running, below))
 
 
 def test_a_signal_before_the_agent_is_there_ends_the_proxy(tmp_path: Path) -> None:
     process = started(tmp_path, sys.executable, "-c", AGENT)
-    wait_for(lambda: bool(children_of(process.pid)))
+    until(lambda: bool(children_of(process.pid)))
     below = children_of(process.pid)
     process.terminate()
-    process.communicate(timeout=30)
+    process.communicate(timeout=LONG_S)
     assert process.returncode in (9, 143) and not any(map(is_running, below))
 
 
 def children_of(pid: int) -> list[int]:
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(one) for task in tasks for one in task.read_text().split()]
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        # A thread may have ended since it was listed.
+        with suppress(OSError):
+            found += map(int, task.read_text().split())
+    return found
 
 
 # --- what is kept, and what is said of it ---
@@ -276,7 +265,7 @@ body = json.dumps({"model": "m", "messages": [
     {"role": "user", "content": "c"}]}).encode()
 url = os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages"
 try:
-    urllib.request.urlopen(urllib.request.Request(url, body), timeout=20)
+    urllib.request.urlopen(urllib.request.Request(url, body), timeout=100)
 except urllib.error.HTTPError:
     pass
 """
@@ -287,7 +276,13 @@ def told_by(tmp_path: Path, *options: str, code: str = CALL) -> str:
     environ = {**os.environ, "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
     command = [*REFOLD, "run", *options, sys.executable, "-c", code]
     done = subprocess.run(
-        command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=90, check=True
+        command,
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=2 * LONG_S,
+        check=True,
     )
     return done.stderr
 
@@ -317,7 +312,7 @@ def test_a_tally_counts_what_a_killed_proxy_said(tmp_path: Path) -> None:
     for reason in (KEPT, "the disk is full\nreally", KEPT):
         tell(reason)
     os.close(write)
-    tally.finish(10)
+    tally.finish(LONG_S)
     assert (tally.kept, tally.unkept, tally.why) == (2, 1, "the disk is full really")
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TypeVar
 
 import httpx
+import pytest
 
 from refold.edges.server.app import Server
 from refold.edges.server.limits import Limits
@@ -37,6 +39,12 @@ class Served:
             headers["Authorization"] = f"Bearer {secret}"
         path = path if path.startswith("/") else f"{BASE}/{path}"
         return await self.client.request(method, path, headers=headers, **given)
+
+
+def no_time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Buckets of calls are not filled again, however long the calls take."""
+    still = SimpleNamespace(monotonic=lambda: 0.0)
+    monkeypatch.setattr("refold.edges.server.limits.time", still)
 
 
 def served(

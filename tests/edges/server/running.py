@@ -15,7 +15,7 @@ from refold.edges.server.limits import Limits
 from refold.edges.server.orgs import Orgs
 from refold.settings import logins
 
-START_S = 10.0
+START_S = 120.0
 
 
 class Running:

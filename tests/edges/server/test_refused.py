@@ -3,6 +3,7 @@ JSON object a line."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import sys
@@ -23,6 +24,7 @@ from refold.stores.contract.kit import sealed
 from refold.stores.encrypted.event import encrypted
 from refold.stores.encrypted.keys import Key
 from tests.edges.server.kit import BASE, Served, served
+from tests.waiting import LONG_S, until
 
 
 @pytest.mark.parametrize("code", ["%2F", "%2f"])
@@ -188,16 +190,18 @@ def test_readiness_does_not_wait_for_a_store_that_does_not_answer(tmp_path, monk
 
         def hang(**given: int) -> object:
             asked.append(given)
-            came.wait(20)
+            came.wait(LONG_S)
             return answers(**given)
 
         monkeypatch.setattr(own, "conversations", hang)
-        for _ in range(10):
+        for number in range(10):
             answer = await it.client.get("/ready")
             assert answer.status_code == 503 and int(answer.headers["retry-after"]) > 0
+            if number == 0:
+                await asyncio.to_thread(until, lambda: asked)
         assert len(asked) == 1
         came.set()
-        monkeypatch.setattr(readiness, "ANSWER_S", 20)
+        monkeypatch.setattr(readiness, "ANSWER_S", LONG_S)
         assert (await it.client.get("/ready")).status_code == 200
 
     served(tmp_path, work)

@@ -99,7 +99,7 @@ def test_pipes_sockets_and_devices_are_refused_at_once(tmp_path):
     for name in ("pipe", "socket"):
         for command in all_commands(f"/memories/{name}"):
             assert files.call(command).is_error
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 60
     assert said(files, "view", "/memories").count("\n") == 2
 
 
@@ -141,8 +141,12 @@ def race(place, rounds):
     said(files, "create", "/memories/source.md", file_text="source")
     swapper = Swapper(tree(place) / "d", away)
     swapper.start()
-    reached = 0
-    for n in range(rounds):
+    # As many as were asked for, and more where the machine gave one of the two no time.
+    reached, n = 0, 0
+    while swapper.is_alive() and n < 50 * rounds:
+        if n >= rounds and swapper.swaps > rounds / 10 and reached > rounds:
+            break
+        n += 1
         commands = [
             {"command": "view", "path": "/memories/d"},
             {"command": "view", "path": "/memories/d/canary.txt"},

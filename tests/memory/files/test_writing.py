@@ -156,7 +156,7 @@ def test_sixteen_processes_that_insert_lose_nothing(tmp_path):
     said(files, "create", NOTES, file_text="")
     arguments = [sys.executable, "-c", INSERT, str(tmp_path / "base")]
     running = [subprocess.Popen([*arguments, f"agent{n}", "4"]) for n in range(16)]
-    assert [process.wait(120) for process in running] == [0] * 16
+    assert [process.wait(300) for process in running] == [0] * 16
     lines = contents(tree(tmp_path))["notes.md"].splitlines()
     assert sorted(lines) == sorted(f"agent{n}-{m}" for n in range(16) for m in range(4))
     assert len(files.history(NOTES)) == 65
@@ -235,8 +235,12 @@ def test_a_process_that_was_forked_goes_on_with_the_same_tool(tmp_path):
     said(files, "create", NOTES, file_text="")
     child = os.fork()
     if child == 0:
-        answer = call(files, "insert", NOTES, insert_line=0, insert_text="child")
-        os._exit(int(answer.is_error))
+        status = 2
+        try:
+            answer = call(files, "insert", NOTES, insert_line=0, insert_text="child")
+            status = int(answer.is_error)
+        finally:
+            os._exit(status)
     _, status = os.waitpid(child, 0)
     said(files, "insert", NOTES, insert_line=0, insert_text="parent")
     assert status == 0 and contents(tree(tmp_path)) == {"notes.md": "parent\nchild\n"}

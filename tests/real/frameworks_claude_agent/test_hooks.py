@@ -26,7 +26,7 @@ MODEL = "claude-opus-5-5"
 REFOLD = str(Path(sys.executable).parent / "refold")
 COMMAND = "seq 1 6000"
 OUTPUT = "\n".join(map(str, range(1, 6_001)))
-WAIT_S = 60.0
+WAIT_S = 180.0
 
 
 class Room:

@@ -9,12 +9,14 @@ import json
 import litellm
 import pytest
 from litellm.integrations.compression_interception.handler import CompressionInterceptionLogger
+from litellm.litellm_core_utils.logging_worker import GLOBAL_LOGGING_WORKER
 
 import refold
 from refold.edges.adapters.litellm import RefoldCallback
 from tests.real.answers import FIRST_RUN, SECOND_RUN, said_in
 from tests.real.guides import run_guide
 from tests.real.proxy.strict.server import serving
+from tests.waiting import LONG_S
 
 TURNS = 30
 
@@ -42,6 +44,13 @@ def callback(tmp_path):
     made.close()
 
 
+async def told() -> None:
+    """LiteLLM tells of success and of the end of a stream some time after it: first it puts down
+    that it will, then it does."""
+    await asyncio.sleep(0.5)
+    await asyncio.wait_for(GLOBAL_LOGGING_WORKER.flush(), LONG_S)
+
+
 def called(n: int) -> dict[str, object]:
     arguments = json.dumps({"path": f"file{n}.py"})
     function = {"name": "read", "arguments": arguments}
@@ -67,7 +76,7 @@ async def loop(url: str, first: str, count: int, **named: str) -> list[dict[str,
         messages.append(said.model_dump(exclude_none=True))
         for call in said.tool_calls or ():
             messages.append({"role": "tool", "tool_call_id": call.id, "content": LONG})
-    await asyncio.sleep(0.5)  # LiteLLM tells of success some time after the call
+    await told()
     return messages
 
 
@@ -134,7 +143,7 @@ def test_an_answer_is_in_the_log_when_it_comes_and_once(callback, tmp_path, stre
         answer = await litellm.acompletion(model="openai/gpt-4o", messages=messages, **given)
         if streams:
             answer = litellm.stream_chunk_builder([chunk async for chunk in answer])
-            await asyncio.sleep(0.5)  # LiteLLM tells of the end of a stream some time after it
+            await told()
         said = answer.choices[0].message
         if repeats == "by hand" and not said.tool_calls:
             return [*messages, {"role": "assistant", "content": said.content}]
@@ -190,7 +199,7 @@ def test_an_answer_of_the_responses_api_is_in_the_log_when_it_comes(callback, tm
         )
         if streams:
             [chunk async for chunk in response]
-        await asyncio.sleep(0.5)
+        await told()
 
     content = [{"type": "output_text", "text": "The clock.", "annotations": []}]
     item = {"type": "message", "role": "assistant", "content": content}

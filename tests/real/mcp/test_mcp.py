@@ -8,7 +8,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import httpx2
@@ -21,6 +20,7 @@ import refold
 from refold.edges.mcp.answers import TOKENS_MAX, Answers
 from refold.edges.mcp.server import READING, WRITING, server_of
 from refold.tokens.estimate import estimate
+from tests.waiting import LONG_S, until
 
 LINES = "\n".join(f"line {number} of the log, ERROR {number % 7}" for number in range(20_000))
 
@@ -248,14 +248,17 @@ def served(place):
     process = subprocess.Popen(
         [*command, "--port", str(port)], env=environment, stderr=subprocess.PIPE
     )
-    for _ in range(200):
+
+    def is_there() -> bool:
         with socket.socket() as trying:
-            if trying.connect_ex(("127.0.0.1", port)) == 0:
-                break
-        time.sleep(0.05)
-    yield f"http://127.0.0.1:{port}/mcp", "secret-token"
-    process.terminate()
-    said = process.communicate(timeout=10)[1]
+            return trying.connect_ex(("127.0.0.1", port)) == 0
+
+    try:
+        until(is_there)
+        yield f"http://127.0.0.1:{port}/mcp", "secret-token"
+    finally:
+        process.terminate()
+        said = process.communicate(timeout=LONG_S)[1]
     assert b"secret-token" not in said
 
 
@@ -265,7 +268,7 @@ def test_everything_works_over_http_with_the_token(served):
     async def main():
         headers = {"authorization": f"Bearer {token}"}
         async with (
-            httpx2.AsyncClient(headers=headers, timeout=30) as http,
+            httpx2.AsyncClient(headers=headers, timeout=LONG_S) as http,
             Client(streamable_http_client(url, http_client=http)) as client,
         ):
             await everything(client)
@@ -286,7 +289,7 @@ def test_nobody_is_answered_without_the_token_or_under_another_name(served):
         ({**good, "host": f"evil.example:{port}"}, 421),
         ({**good, "origin": "http://evil.example"}, 403),
     ):
-        answer = httpx2.post(url, json=PING, headers=headers)
+        answer = httpx2.post(url, json=PING, headers=headers, timeout=LONG_S)
         assert answer.status_code == status, (headers, answer.text)
         assert "fix-login" not in answer.text
 

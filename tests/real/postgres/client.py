@@ -92,8 +92,8 @@ class Client:
     def kill(self) -> None:
         """kill -9, in the middle of whatever it does."""
         self.process.kill()
-        self.process.wait(30)
-        self._listener.join(30)
+        self.process.wait(120)
+        self._listener.join(120)
         for pipe in (self.process.stdout, self.process.stderr):
             assert pipe is not None
             pipe.close()
@@ -108,7 +108,7 @@ class Client:
             raise AssertionError(f"{self.name} gave up: {self.process.stderr.read()}")
 
 
-def wait_for_more(clients: Iterable[Client], more: int = 10, wait_s: float = 60) -> float:
+def wait_for_more(clients: Iterable[Client], more: int = 10, wait_s: float = 120) -> float:
     """Returns when every client has had so many more events acknowledged; gives the seconds."""
     began = time.monotonic()
     goals = [(client, len(client.acked) + more) for client in clients]

@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-START_S = 30
+START_S = 120
 ADMIN = "postgres"
 # Small, but durable.
 SETTINGS = {
@@ -168,13 +168,13 @@ class Server:
 
     def answer(self, query: str, database: str = "work") -> str:
         done = subprocess.run(
-            self._psql(query, database), capture_output=True, text=True, timeout=60
+            self._psql(query, database), capture_output=True, text=True, timeout=START_S
         )
         return done.stdout.strip()
 
     def psql(self, query: str, database: str = "work") -> str:
         done = subprocess.run(
-            self._psql(query, database), capture_output=True, text=True, timeout=60
+            self._psql(query, database), capture_output=True, text=True, timeout=START_S
         )
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
@@ -190,7 +190,7 @@ class Server:
         """A clean stop, which ends every connection."""
         if self.process is not None:
             self.process.send_signal(signal.SIGINT)
-            self.process.wait(30)
+            self.process.wait(START_S)
             self.process = None
 
     def kill(self) -> None:
@@ -203,7 +203,7 @@ class Server:
             for pid in (*self.children(), self.process.pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            self.process.wait(30)
+            self.process.wait(START_S)
             self.process = None
 
     def children(self) -> list[int]:
@@ -274,4 +274,4 @@ class Bouncer:
 
     def stop(self) -> None:
         self.process.kill()
-        self.process.wait(30)
+        self.process.wait(START_S)

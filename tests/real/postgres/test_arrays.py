@@ -13,7 +13,9 @@ from tests.real.postgres.cluster import Bouncer, Server
 NUMBERS = st.integers(-(2**63), 2**63 - 1)
 ASK = "SELECT %(bytes)s::bytea[], %(numbers)s::bigint[]"
 QUIET = settings(
-    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=50,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 

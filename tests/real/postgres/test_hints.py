@@ -37,7 +37,7 @@ def user(url: str, direct: str = ""):
 
 def heard_of(ear, count: int) -> list[Hint]:
     found: list[Hint] = []
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while len(found) < count:
         assert time.monotonic() < end, f"heard only {len(found)}"
         found += ear.heard(1.0)

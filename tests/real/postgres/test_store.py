@@ -115,7 +115,7 @@ def test_a_server_that_was_found_to_be_away_is_not_waited_for_again(
         return connected(conninfo.replace(str(server.port), "1"), org)
 
     monkeypatch.setattr(link, "connected", counted)
-    store = open_store(f"{url}&wait_s=2")
+    store = open_store(f"{url}&wait_s=6")
     with pytest.raises(Unavailable):
         store.conversations()
     assert len(tries) > 2, "the first call waits, and tries again"
@@ -142,7 +142,7 @@ def test_a_lock_that_is_not_released_ends_in_unavailable(
         began = time.monotonic()
         with pytest.raises(Unavailable) as refusal:
             store.append("log", sealed(events[0], [b"{}"]), expect=1)
-        assert refusal.value.retry_after_s and time.monotonic() - began < 10
+        assert refusal.value.retry_after_s and time.monotonic() - began < 60
     store.append("log", sealed(events[0], [b"{}"]), expect=1)
     store.close()
 
@@ -270,7 +270,7 @@ else:
 
 def test_parent_and_child_of_a_fork_go_on_with_connections_of_their_own(url: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", FORKED, url], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", FORKED, url], capture_output=True, text=True, timeout=120
     )
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -369,7 +369,7 @@ def test_why_there_is_no_connection_is_said_at_once(change, expected, url: str) 
     store = open_store(change(url))
     with pytest.raises(expected) as refusal:
         store.conversations()
-    assert refusal.value.hint and time.monotonic() - began < 10
+    assert refusal.value.hint and time.monotonic() - began < 60
     store.close()
 
 
@@ -511,7 +511,7 @@ def test_a_commit_that_stopped_waiting_for_its_standby_is_not_acknowledged() -> 
         server.answer(
             "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
         )
-        writer.join(15)
+        writer.join(60)
         assert isinstance(told[0], Unavailable)
         server.psql("ALTER SYSTEM RESET synchronous_standby_names", "postgres")
         server.psql("SELECT pg_reload_conf()", "postgres")

@@ -65,7 +65,7 @@ class Device:
         assert self.process is not None
         assert self.process.poll() is None, self._errors.read_text()[-3_000:]
         self.process.kill()
-        self.process.wait(30)
+        self.process.wait(120)
 
     @property
     def _errors(self) -> Path:
@@ -161,7 +161,7 @@ class Village:
         for device in self.devices:
             if device.process is not None:
                 device.process.kill()
-                device.process.wait(30)
+                device.process.wait(120)
         for team in self.teams:
             with contextlib.suppress(ProcessLookupError):
                 team.kill()

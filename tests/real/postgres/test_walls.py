@@ -103,7 +103,9 @@ ORGS = ["a", "b", "c", "d"]
 
 @given(turns=st.lists(st.sampled_from(ORGS), min_size=1, max_size=30))
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_orgs_that_take_turns_on_few_connections_keep_their_own(opened, turns: list[str]) -> None:
     prefix = fresh_org()

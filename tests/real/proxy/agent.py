@@ -27,7 +27,7 @@ TOOLS = [
     {"name": name, "description": f"The tool {name}. " * 20, "input_schema": {"type": "object"}}
     for name in ("Read", "Bash", "Edit", "Grep")
 ]
-TRIES_MAX, WAIT_S = 40, 0.25
+TRIES_MAX, WAIT_S = 480, 0.25
 _QUEUES = itertools.count(1)
 
 
@@ -79,7 +79,7 @@ class Agent:
         body = json.dumps(self.request()).encode()
         self.sizes.append(len(body))
         headers = {**self.headers, "x-script": self.queue}
-        return httpx.post(f"{self.url}{self.path}", content=body, headers=headers, timeout=60)
+        return httpx.post(f"{self.url}{self.path}", content=body, headers=headers, timeout=120)
 
     def request(self) -> dict[str, Any]:
         fields = {"model": self.model, "max_tokens": 8_000, "system": SYSTEM, "tools": TOOLS}

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-START_S, STOP_S = 30.0, 20.0
+START_S, STOP_S = 120.0, 120.0
 COMMAND = [sys.executable, "-c", "from refold.edges.cli import main; main()"]
 
 
@@ -48,7 +48,7 @@ class Process:
         until = time.monotonic() + START_S
         while time.monotonic() < until:
             try:
-                if httpx.get(f"{self.url}/refold/ready", timeout=1).status_code == 200:
+                if httpx.get(f"{self.url}/refold/ready", timeout=5).status_code == 200:
                     return
             except httpx.HTTPError:
                 time.sleep(0.1)
@@ -74,7 +74,10 @@ class Process:
 def told_by(store: str, *words: str) -> Any:
     """What a command says about a store, as JSON."""
     done = subprocess.run(
-        [*COMMAND, *words, "--store", store, "--json"], capture_output=True, timeout=60, check=True
+        [*COMMAND, *words, "--store", store, "--json"],
+        capture_output=True,
+        timeout=START_S,
+        check=True,
     )
     return json.loads(done.stdout)
 

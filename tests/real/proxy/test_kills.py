@@ -22,7 +22,7 @@ import pytest
 from refold.edges.proxy.serve import Given
 from refold.edges.proxy.supervisor import RESTARTS_MAX, Supervisor
 from tests.real.proxy.agent import Agent, tool_loop, turns
-from tests.real.proxy.process import COMMAND, free_port, proxied
+from tests.real.proxy.process import COMMAND, STOP_S, free_port, proxied
 from tests.real.proxy.strict.script import Answer, Script
 from tests.real.proxy.strict.server import serving
 
@@ -68,7 +68,7 @@ def test_a_proxy_that_is_killed_at_random_costs_no_turn(
             work(agent)
         finally:
             done.set()
-            killer.join(60)
+            killer.join(STOP_S)
         verified = proxy.refold("verify")
     assert upstream.refusals == []
     assert len(agent.talk) == 2 * TURNS + 2
@@ -97,7 +97,7 @@ def test_a_client_that_leaves_in_the_middle_stops_nobody(tmp_path: Path) -> None
         agent = Agent(f"{proxy.url}/anthropic", upstream, streams=True, queue="")
         agent.talk = [{"role": "user", "content": "hi"}]
         address = f"{agent.url}/v1/messages"
-        with httpx.stream("POST", address, json=agent.request()) as response:
+        with httpx.stream("POST", address, json=agent.request(), timeout=60) as response:
             next(response.iter_raw())
         assert agent.ask() == said
         assert "failed" not in proxy.log()
@@ -174,7 +174,7 @@ def test_a_chunk_is_passed_on_before_the_next_one_is_there(tmp_path: Path) -> No
             self.end_headers()
             self.wfile.write(b"c\r\ndata: first\n\r\n")
             self.wfile.flush()
-            go_on.wait(20)
+            go_on.wait(STOP_S)
             self.wfile.write(b"d\r\ndata: second\n\r\n0\r\n\r\n")
 
         def log_message(self, format: str, *arguments: object) -> None:
@@ -185,7 +185,7 @@ def test_a_chunk_is_passed_on_before_the_next_one_is_there(tmp_path: Path) -> No
     try:
         with proxied(tmp_path, f"http://127.0.0.1:{server.server_address[1]}") as proxy:
             body = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
-            with httpx.stream("POST", f"{proxy.url}/v1/messages", json=body, timeout=30) as answer:
+            with httpx.stream("POST", f"{proxy.url}/v1/messages", json=body, timeout=60) as answer:
                 chunks = answer.iter_raw()
                 assert next(chunks) == b"data: first\n"
                 go_on.set()
@@ -200,7 +200,7 @@ def test_a_provider_that_is_away_and_comes_back(tmp_path: Path) -> None:
     with proxied(tmp_path, f"http://127.0.0.1:{port}") as proxy:
         address = f"{proxy.url}/anthropic/v1/messages"
         body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
-        assert httpx.post(address, json=body).status_code == 502
+        assert httpx.post(address, json=body, timeout=60).status_code == 502
         with serving(port=port) as upstream:
             agent = Agent(f"{proxy.url}/anthropic", upstream, queue="")
             agent.talk = [{"role": "user", "content": "hi"}]
@@ -234,7 +234,7 @@ def test_an_agent_is_run_behind_a_proxy_whatever_becomes_of_the_store(
             [*COMMAND, "run", "--store", store, *program],
             cwd=tmp_path,
             capture_output=True,
-            timeout=120,
+            timeout=2 * STOP_S,
             text=True,
         )
     assert (done.returncode, done.stdout) == (7, "said through the proxy\n"), done.stderr
@@ -248,7 +248,7 @@ def test_a_proxy_that_keeps_dying_is_replaced_by_one_that_only_passes_on(tmp_pat
             for _ in range(RESTARTS_MAX + 1):
                 assert supervisor.is_ready()
                 supervisor.process.kill()
-                supervisor.process.wait(20)
+                supervisor.process.wait(STOP_S)
             agent = Agent(f"{supervisor.url}/anthropic", upstream, queue="")
             agent.talk = [{"role": "user", "content": "hi"}]
             assert agent.ask()
@@ -283,7 +283,7 @@ def stop_until_killed(supervisor: Supervisor) -> None:
     """Freezes the proxy, and waits until somebody has noticed."""
     frozen = supervisor.process
     frozen.send_signal(signal.SIGSTOP)
-    frozen.wait(60)
+    frozen.wait(STOP_S)
 
 
 @pytest.mark.parametrize("is_waiting", [False, True])
@@ -306,7 +306,7 @@ def test_a_proxy_that_is_frozen_is_started_again_and_costs_no_turn(
             if not is_waiting:
                 time.sleep(0.5)
             assert agent.ask() == said
-            freezing.join(60)
+            freezing.join(STOP_S)
             assert supervisor.frozen == 1
         finally:
             supervisor.stop()

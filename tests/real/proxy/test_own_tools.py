@@ -15,7 +15,7 @@ import pytest
 from tests.real.proxy.agent import Agent
 from tests.real.proxy.own_tools import Model, results, work
 from tests.real.proxy.own_tools_openai import CLIENTS, OpenAIModel, work_openai
-from tests.real.proxy.process import proxied
+from tests.real.proxy.process import STOP_S, proxied
 from tests.real.proxy.strict.script import Script
 from tests.real.proxy.strict.server import serving
 from tests.real.proxy.strict.talks import MODEL, OLDER
@@ -112,6 +112,6 @@ def test_a_proxy_that_is_killed_at_random_costs_no_turn_and_no_tool(
             work(agent, model)
         finally:
             done.set()
-            killer.join(60)
+            killer.join(STOP_S)
         assert proxy.refold("verify")["ok"]
     assert upstream.refusals == []

@@ -20,7 +20,7 @@ from refold.edges.server.tokens import Scope, Token, Tokens
 from refold.settings import logins
 
 PROGRAM = (sys.executable, "-c", "from refold.edges.cli import main; main()")
-START_S = 30.0
+START_S = 120.0  # a machine that does much else may take long
 
 
 class Team:
@@ -115,6 +115,7 @@ class Team:
         """A call on a connection of its own, so that any worker may take it."""
         headers = {"Authorization": f"Bearer {secret}"}
         url = f"{self.url}/api/v1/{path}"
+        given = {"timeout": START_S, **given}
         return httpx.get(url, headers=headers, verify=False, **given)  # type: ignore[arg-type]
 
 

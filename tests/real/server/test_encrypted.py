@@ -6,14 +6,14 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import refold
 from refold.stores import make_key, open_store, synced_of
 from tests.stores.hybrid.device import LARGE
+from tests.waiting import until
 
-LIVES, LIFE_S, START_S = 3, 4.0, 20.0
+LIVES, WORDS = 3, 50
 DEVICE = (sys.executable, "-m", "tests.stores.hybrid.device")
 
 
@@ -21,13 +21,13 @@ def lived(url: str, name: str) -> list[str]:
     """What a device said that was acknowledged, through lives that end by a kill."""
     said: list[str] = []
     for life in range(LIVES):
-        command = (*DEVICE, url, f"{name}.{life}", "60")
+        command = (*DEVICE, url, f"{name}.{life}", "600")
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as device:
             assert device.stdout is not None
-            first = device.stdout.readline()
-            time.sleep(LIFE_S)
+            # It is killed in the middle of its work, once it has synced some times.
+            lines = [device.stdout.readline() for _ in range(WORDS)]
             device.send_signal(signal.SIGKILL)
-            lines = [first, *device.stdout.read().splitlines(keepends=True)]
+            lines += device.stdout.read().splitlines(keepends=True)
         said += [line.rstrip("\n") for line in lines if line.endswith("\n") and line[0] != "!"]
     return said
 
@@ -62,14 +62,11 @@ def test_killed_devices_with_a_key_lose_nothing_and_the_server_has_no_word(team,
         assert words.encode() not in kept
     # What is heard over the feed is encrypted as well, and arrives.
     word = b"one more word of mine"
-    listening = open_store(f"{urls[1]}&sync_s=60")
+    listening = open_store(f"{urls[1]}&sync_s=3600")
     listening.bookmark("talk")
     with refold.open("talk", store=urls[0], model="gpt-4o", window=10**6) as talking:
         talking.append({"role": "user", "content": word.decode()})
     synced(urls[0])
-    end = time.monotonic() + START_S
-    while word not in b"".join(event.body for event in listening.read("talk", limit=100_000)):
-        assert time.monotonic() < end, "it was not heard of"
-        time.sleep(0.1)
+    until(lambda: word in b"".join(event.body for event in listening.read("talk", limit=100_000)))
     listening.close()
     assert word not in files_of(team.root)

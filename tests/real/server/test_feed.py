@@ -22,7 +22,7 @@ from tests.real.postgres.cluster import Bouncer, Server
 from tests.real.postgres.cluster import running as running_database
 from tests.real.server.process import Team, running
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 WORKERS = 2
 LISTENING = f"SELECT count(*) FROM pg_stat_activity WHERE application_name = '{NAME}'"
 END_ALL = f"SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = '{NAME}'"

@@ -53,7 +53,7 @@ def pasted(script: str, folder: Path, environment: dict[str, str]) -> str:
             stdout=shown, stderr=shown, start_new_session=True,
         )  # fmt: skip
         try:
-            status = process.wait(90)
+            status = process.wait(300)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

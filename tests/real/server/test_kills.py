@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 
 from refold.core.codec import continues
 from refold.errors import RefoldError
 from refold.stores import open_store
 from refold.stores.contract.kit import sealed
 from tests.real.server.process import running
+from tests.waiting import LONG_S, until
 
 WRITERS = 8
 KILLS = 4
-BETWEEN_S = 1.5
+BETWEEN = 40  # events, so that every kill hits writers at work
 
 
 class Writer(threading.Thread):
@@ -46,8 +46,19 @@ class Writer(threading.Thread):
 
     def end(self) -> None:
         self._ending.set()
-        self.join(60)
+        self.join(LONG_S)
         assert not self.is_alive()
+
+
+def wait_for_more(writers: list[Writer], count: int = BETWEEN) -> None:
+    """Returns once so many events more are acknowledged."""
+
+    def acknowledged() -> int:
+        assert not any(writer.failed for writer in writers)
+        return sum(len(writer.acknowledged) for writer in writers)
+
+    goal = acknowledged() + count
+    until(lambda: acknowledged() >= goal)
 
 
 def check_all_there(place: str, writers: list[Writer]) -> int:
@@ -74,10 +85,10 @@ def test_killed_servers_lose_and_double_nothing(tmp_path):
         for writer in writers:
             writer.start()
         for _ in range(KILLS):
-            time.sleep(BETWEEN_S)
+            wait_for_more(writers)
             team.kill()
             team.start()
-        time.sleep(BETWEEN_S)
+        wait_for_more(writers)
         for writer in writers:
             writer.end()
         assert check_all_there(place, writers) > 100
@@ -90,12 +101,10 @@ def test_a_killed_worker_is_replaced_and_nothing_is_lost(tmp_path):
         for writer in writers:
             writer.start()
         for _ in range(3):
-            time.sleep(BETWEEN_S)
+            wait_for_more(writers)
+            until(lambda: len(team.workers()) == 2)
             os.kill(team.workers()[0], signal.SIGKILL)
-        end = time.monotonic() + 20
-        while len(team.workers()) < 2:
-            assert time.monotonic() < end
-            time.sleep(0.1)
+        until(lambda: len(team.workers()) == 2)
         for writer in writers:
             writer.end()
         assert check_all_there(place, writers) > 100
@@ -107,10 +116,10 @@ def test_a_server_that_is_stopped_finishes_its_appends(tmp_path):
         writers = [Writer(place, number) for number in range(WRITERS)]
         for writer in writers:
             writer.start()
-        time.sleep(BETWEEN_S)
+        wait_for_more(writers)
         team.stop()
         team.start()
-        time.sleep(BETWEEN_S)
+        wait_for_more(writers)
         for writer in writers:
             writer.end()
         assert check_all_there(place, writers) > 50

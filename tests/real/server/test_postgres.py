@@ -16,7 +16,7 @@ from refold.stores import contract, open_store
 from refold.stores.contract.kit import sealed
 from tests.real.postgres.cluster import Server, own_folder
 from tests.real.server.process import running
-from tests.real.server.test_kills import Writer, check_all_there
+from tests.real.server.test_kills import Writer, check_all_there, wait_for_more
 from tests.stores.test_remote import NOT_VERIFIED
 
 LOGS = [clause for clause in contract.logs.CLAUSES if clause.__name__ != NOT_VERIFIED]
@@ -56,13 +56,13 @@ def test_search_works_through_the_server_and_finds_nothing_of_others(on_postgres
     secret = logins.token_for(place, os.environ)
     assert secret
     path = "orgs/finding/context/search"
-    hits = on_postgres.get(path, secret, params={"q": "exit code"}, timeout=30).json()["hits"]
+    hits = on_postgres.get(path, secret, params={"q": "exit code"}).json()["hits"]
     assert [hit["conversation"] for hit in hits] == ["c"]
     other = on_postgres.place("other")
     foreign = logins.token_for(other, os.environ)
     assert foreign
     path = "orgs/other/context/search"
-    answer = on_postgres.get(path, foreign, params={"q": "exit code"}, timeout=30)
+    answer = on_postgres.get(path, foreign, params={"q": "exit code"})
     assert answer.json()["hits"] == []
 
 
@@ -74,9 +74,9 @@ def test_the_feed_hears_of_what_another_server_wrote(on_postgres):
     cursor = on_postgres.get(path, secret, params={"wait": 0}).json()["cursor"]
     open_store(place).append("c", sealed(None, [b"{}"], kind="note"), expect=0)
     began = time.monotonic()
-    answer = on_postgres.get(path, secret, params={"after": cursor, "wait": 10}, timeout=30).json()
+    answer = on_postgres.get(path, secret, params={"after": cursor, "wait": 25}).json()
     assert answer["rescan"] or answer["changes"]
-    assert time.monotonic() - began < 3.0
+    assert time.monotonic() - began < 20.0, "it was told, and not only waited for"
 
 
 def test_killed_servers_on_postgres_lose_and_double_nothing(database, tmp_path):
@@ -86,10 +86,10 @@ def test_killed_servers_on_postgres_lose_and_double_nothing(database, tmp_path):
         for writer in writers:
             writer.start()
         for _ in range(2):
-            time.sleep(1.5)
+            wait_for_more(writers, 20)
             team.kill()
             team.start()
-        time.sleep(1.0)
+        wait_for_more(writers, 20)
         for writer in writers:
             writer.end()
         assert check_all_there(place, writers) > 50

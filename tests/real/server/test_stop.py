@@ -11,26 +11,13 @@ import time
 import httpx
 import pytest
 
+from refold.edges.server.http_settings import STOP_S
 from tests.real.server.process import START_S, Team, running
+from tests.waiting import is_running, until
 
 
 def text(team: Team) -> str:
     return (team.root / "log").read_text()
-
-
-def is_there(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def until(is_so, within_s: float = START_S) -> None:
-    end = time.monotonic() + within_s
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda one: one.name)
@@ -50,12 +37,12 @@ def test_whoever_listens_does_not_delay_the_end(tmp_path, workers):
         team.wait_for("acme", secret)
         url = f"{team.url}/api/v1/orgs/acme/context/feed"
         headers = {"Authorization": f"Bearer {secret}", "Accept": "text/event-stream"}
-        with httpx.stream("GET", url, headers=headers, timeout=30) as stream:
+        with httpx.stream("GET", url, headers=headers, timeout=START_S) as stream:
             parts = stream.iter_text()
             assert "rescan" in next(parts)
             began = time.monotonic()
             assert team.stop() == 0
-            assert time.monotonic() - began < 5.0
+            assert time.monotonic() - began < STOP_S, "nobody was waited for"
             assert "".join(parts) == "", "the stream ends as it should"
 
 
@@ -66,7 +53,7 @@ def test_workers_end_with_the_process_that_started_them(tmp_path):
     assert len(workers) == 2
     os.kill(team.process.pid, signal.SIGKILL)
     team.process.wait(START_S)
-    until(lambda: not any(map(is_there, workers)))
+    until(lambda: not any(map(is_running, workers)))
     team.start()  # the port is free again
     assert team.stop() == 0
 

@@ -14,14 +14,17 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-WAIT_S = 60.0
+WAIT_S = 180.0
 PAUSE_S = 0.05
 CHAT = (sys.executable, "-c", "from refold.edges.cli import main; main()", "chat")
-KEPT_OUT = re.compile(r"(REFOLD_|LC_|TMUX|OPENAI_|ANTHROPIC_|GEMINI_|.*_proxy$|.*_PROXY$|NO_COLOR)")
+KEPT_OUT = re.compile(
+    r"(REFOLD_|LC_|COLUMNS|TMUX|OPENAI_|ANTHROPIC_|GEMINI_|.*_proxy$|.*_PROXY$|NO_COLOR)"
+)
 # A line that waits for input, with nothing typed, above it anything, below it at most the numbers.
 PROMPT = re.compile(r"^>\s*(\n\s*)*([\d,]+ / [\d,]+ tokens.*)?\s*\Z", re.MULTILINE)
 QUESTION = re.compile(r"(\[y\]es, \[n\]o.*:|q ends:)\s*(\n\s*)*\Z")
@@ -47,7 +50,7 @@ class Terminal:
         self._run(
             "new-session", "-d", "-x", str(columns), "-y", str(rows), "-s", "t", "-c", str(folder),
             # The screen stays when the program ends.
-            f"{shlex.join(words)}; echo ENDED $?; sleep 600",
+            f"{shlex.join(words)}; echo ENDED $?; sleep 3600",
             environ=outer,
         )  # fmt: skip
         self._run("set-option", "-g", "history-limit", "20000")
@@ -73,7 +76,12 @@ class Terminal:
     def pid(self) -> int:
         """The process of the program."""
         shell = self._run("display-message", "-p", "-t", "t", "#{pane_pid}").strip()
-        return int(Path(f"/proc/{shell}/task/{shell}/children").read_text().split()[0])
+        return _children(int(shell))[0]
+
+    def runs(self, *command: str) -> bool:
+        """Whether the program runs a command now, in a shell."""
+        below = [pid for child in _children(self.pid()) for pid in (child, *_children(child))]
+        return any(_words(pid) == [*command] for pid in below)
 
     # --- what is typed ---
 
@@ -118,6 +126,10 @@ class Terminal:
         """Waits until the text stands on the screen."""
         return self.until(lambda screen: text in screen)
 
+    def came(self, text: str) -> None:
+        """Waits until the text was printed, also where it has left the screen since."""
+        self.until(lambda _: text in self.all())
+
     def prompt(self) -> str:
         """Waits until a line is asked for."""
         return self.until(lambda screen: PROMPT.search(screen) is not None)
@@ -135,6 +147,21 @@ class Terminal:
                 return screen
             time.sleep(PAUSE_S)
         raise AssertionError(f"it did not come:\n{self.screen()}")
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += map(int, task.read_text().split())
+    return found
+
+
+def _words(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
+    except OSError:
+        return []
 
 
 def chat(folder: Path, *args: str, **given: Any) -> Terminal:

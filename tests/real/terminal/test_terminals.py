@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from refold.edges.chat.scripted import HELP
-from tests.real.terminal.screens import CHAT, Terminal, chat
+from tests.real.terminal.screens import CHAT, WAIT_S, Terminal, chat
 
 HOSTILE = "\x1b[31mred\x1b[2J \x1b]0;title\x07 \u202egnp.exe \u9f8d \u2713\n"
 
@@ -64,7 +64,7 @@ def test_a_resize_while_a_reply_comes(folder: Path) -> None:
     with chat(folder, columns=100, rows=30) as terminal:
         terminal.type("count to 1500")
         terminal.key("Enter")
-        terminal.wait(" 105 ")
+        terminal.came(" 105 ")
         terminal.resize(40, 20)
         terminal.resize(70, 24)
         terminal.until(lambda screen: re.search(r"1499\s+1500", screen) is not None)
@@ -123,7 +123,7 @@ def test_input_from_a_pipe(folder: Path) -> None:
         input=b"count to 3\n\xff\xfe\n/context\n",
         capture_output=True,
         cwd=folder,
-        timeout=60,
+        timeout=WAIT_S,
     )
     assert done.returncode == 0 and done.stdout.startswith(b"1 2 3\n")
     assert b"Traceback" not in done.stderr

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,19 +19,17 @@ from refold.stores.contract.kit import grown
 from refold.stores.hybrid.worker import Worker
 from refold.stores.protocol import NewHeads
 from tests.edges.server.running import Running
+from tests.waiting import LONG_S, until
 
-WAIT_S = 30.0
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A close waits for its last sync, however busy the machine is."""
+    monkeypatch.setattr("refold.stores.hybrid.worker.CLOSE_S", LONG_S)
 
 
 def threads() -> set[str]:
     return {thread.name for thread in threading.enumerate()} & {"refold-sync", "refold-feed"}
-
-
-def wait_for(is_so: Callable[[], object]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_a_store_syncs_by_itself_only_where_that_was_asked_for(tmp_path: Path) -> None:
@@ -58,8 +56,7 @@ def test_changes_are_sent_soon(tmp_path: Path) -> None:
     store = open_store(f"hybrid:{tmp_path}/b.db?far=files:{tmp_path}/far&sync_s=3600")
     grown(store, "c", 3)
     far = open_store(f"files:{tmp_path}/far")
-    wait_for(far.conversations)
-    assert [about.id for about in conversations_in(far)] == ["c"]
+    until(lambda: [about.id for about in conversations_in(far)] == ["c"])
     far.close()
     store.close()
 
@@ -73,20 +70,26 @@ class Work:
     def __init__(self) -> None:
         self.asked: list[tuple[str, ...]] = []
         self.answers: list[bool] = []
+        self.may_end = threading.Event()
+        self.may_end.set()
 
     def __call__(self, ids) -> bool:
         self.asked.append(tuple(ids))
+        assert self.may_end.wait(LONG_S)
         return self.answers.pop(0) if self.answers else True
 
 
 def test_what_changed_is_synced_alone_and_everything_at_the_beginning() -> None:
     work = Work()
+    work.may_end.clear()
     worker = Worker(work, 3_600.0)
     worker.begin()
-    wait_for(lambda: work.asked == [()])
+    until(lambda: work.asked == [()])
+    # All of them come while the first sync is under way.
     for id in ("a", "b", "a"):
         worker.wake(id)
-    wait_for(lambda: len(work.asked) == 2)
+    work.may_end.set()
+    until(lambda: len(work.asked) == 2)
     assert work.asked[1] == ("a", "b")
     worker.close()
     # Nothing waits, so closing syncs nothing.
@@ -98,11 +101,35 @@ def test_a_sync_that_did_not_end_is_followed_by_one_of_everything() -> None:
     work.answers = [True, False]
     worker = Worker(work, 0.2)
     worker.begin()
-    wait_for(lambda: len(work.asked) == 1)
+    until(lambda: work.asked)
     worker.wake("a")
-    wait_for(lambda: len(work.asked) >= 3)
+    until(lambda: len(work.asked) >= 3)
     worker.close()
     assert work.asked[2] == ()
+
+
+def test_two_threads_that_wake_it_first_begin_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = Work()
+    worker = Worker(work, 3_600.0)
+    begun: list[str] = []
+
+    def made(**given) -> threading.Thread:
+        begun.append(given["name"])
+        if len(begun) == 1:
+            other = threading.Thread(target=worker.wake, args=("b",))
+            other.start()
+            # It comes to its end only where it may begin the worker a second time.
+            other.join(0.2)
+        return threading.Thread(**given)
+
+    monkeypatch.setattr(
+        "refold.stores.hybrid.worker.threading",
+        SimpleNamespace(Thread=made, Event=threading.Event, Lock=threading.Lock),
+    )
+    worker.wake("a")
+    worker.close()
+    assert begun == ["refold-sync"]
+    assert not threads()
 
 
 def test_a_closed_worker_does_not_begin_again() -> None:
@@ -119,9 +146,13 @@ def test_a_forked_process_syncs_by_itself_too(tmp_path: Path) -> None:
     grown(store, "parent", 1)
     child = os.fork()
     if not child:
-        grown(store, "child", 1)
-        store.close()
-        os._exit(0)
+        status = 1
+        try:
+            grown(store, "child", 1)
+            store.close()
+            status = 0
+        finally:
+            os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
     store.close()
     far = open_store(f"files:{tmp_path}/far")
@@ -129,7 +160,11 @@ def test_a_forked_process_syncs_by_itself_too(tmp_path: Path) -> None:
     far.close()
 
 
-def test_a_store_that_was_only_opened_syncs_nothing_when_it_closes() -> None:
+def test_a_store_that_was_only_opened_syncs_nothing_when_it_closes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The close comes before the first sync, however long it takes to come.
+    monkeypatch.setattr("refold.stores.hybrid.worker.SOON_S", LONG_S)
     work = Work()
     worker = Worker(work, 3_600.0)
     worker.begin()
@@ -145,9 +180,9 @@ class Told:
         self._hint, self._work, self._ended = hint, work, threading.Event()
 
     def __iter__(self) -> Iterator[NewHeads]:
-        wait_for(lambda: self._work.asked)
+        until(lambda: self._work.asked)
         yield self._hint
-        self._ended.wait(WAIT_S)
+        self._ended.wait(LONG_S)
 
     def end(self) -> None:
         self._ended.set()
@@ -164,7 +199,7 @@ def test_only_what_is_not_here_yet_is_news() -> None:
         is_news=lambda id, head: heads.get(id) != head,
     )
     worker.begin()
-    wait_for(lambda: len(work.asked) == 2)
+    until(lambda: len(work.asked) == 2)
     worker.close()
     assert work.asked == [(), ("new", "longer")]
     assert not threads()
@@ -189,9 +224,9 @@ def test_what_another_device_says_arrives_without_asking(place: str, tmp_path: P
     stores = [open_store(url) for url in urls]
     contexts = [refold.open("talk", store=store, model="gpt-4o") for store in stores]
     contexts[0].append({"role": "user", "content": "hello"})
-    wait_for(lambda: contexts[1].view.slots)
+    until(lambda: contexts[1].view.slots)
     contexts[1].append({"role": "assistant", "content": "hello you"})
-    wait_for(lambda: len(contexts[0].view.slots) == 2)
+    until(lambda: len(contexts[0].view.slots) == 2)
     assert contexts[0].view.slots[1].message.blocks[0].text == "hello you"
     assert threads() == {"refold-sync", "refold-feed"}
     for context, store in zip(contexts, stores):
@@ -205,11 +240,11 @@ def test_what_was_deleted_here_is_not_fetched_by_a_hint(place: str, tmp_path: Pa
     other = open_store(place)
     events = grown(other, "gone", 2)
     one.bookmark("begin")
-    wait_for(lambda: "gone" in {about.id for about in one.conversations()})
+    until(lambda: "gone" in {about.id for about in one.conversations()})
     one.delete("gone")
     grown(other, "gone", 1, before=events[-1])
     grown(other, "later", 1)
-    wait_for(lambda: "later" in {about.id for about in one.conversations()})
+    until(lambda: "later" in {about.id for about in one.conversations()})
     assert [about.id for about in one.conversations()] == ["later"]
     one.close()
     other.close()
@@ -220,11 +255,13 @@ def test_listening_goes_on_after_the_server_was_away(tmp_path: Path, place: str)
     one.bookmark("begin")
     other = open_store(place)
     grown(other, "first", 1)
-    wait_for(one.conversations)
+    until(one.conversations)
+    follower = one._worker._follower
+    until(lambda: follower._hints is not None)
     # The connection ends as it does when a server goes away.
-    one._worker._follower._hints.end()
+    follower._hints.end()
     grown(other, "second", 1)
-    wait_for(lambda: len(one.conversations()) == 2)
+    until(lambda: len(one.conversations()) == 2)
     one.close()
     other.close()
 
@@ -239,8 +276,10 @@ def test_closing_does_not_wait_for_a_server_that_does_not_answer(
         logins.keep(place, "rft_" + "x" * 40, dict(os.environ))
         store = open_store(f"hybrid:sqlite:{tmp_path}/one.db?far={place}&sync_s=3600")
         events = grown(store, "c", 2)
-        wait_for(lambda: "refold-feed" in threads())
+        until(lambda: "refold-feed" in threads())
         store.close()
+    # What was not waited for ends once nobody listens there any more.
+    until(lambda: not threads())
     near = open_store(f"sqlite:{tmp_path}/one.db")
     assert near.read("c") == events
     near.close()

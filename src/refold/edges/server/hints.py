@@ -97,4 +97,6 @@ class Exchange:
             self.is_hearing = True
             while not self._ending.is_set():
                 for hint in ear.heard(STEP_S):
-                    loop.call_soon_threadsafe(self._hear, hint)
+                    # A stop does not wait long, and ends the loop.
+                    if not self._ending.is_set():
+                        loop.call_soon_threadsafe(self._hear, hint)

@@ -42,6 +42,7 @@ class Worker:
         self._work, self._every_s = work, every_s
         self._listen, self._is_news = listen, is_news
         self._woken, self._ended = threading.Event(), threading.Event()
+        self._beginning = threading.Lock()  # two threads may both be the first
         self._changed: deque[str] = deque()
         self._thread: threading.Thread | None = None
         self._follower: Follower | None = None
@@ -61,14 +62,15 @@ class Worker:
             self._start()
 
     def _start(self) -> None:
-        if self._ended.is_set():
-            return
-        self._changed.append(ALL)
-        self._woken.set()
-        self._thread = threading.Thread(target=self._run, name="refold-sync", daemon=True)
-        self._thread.start()
-        if self._listen is not None:
-            self._follower = Follower(self._listen, self._heard)
+        with self._beginning:
+            if self._thread is not None or self._ended.is_set():
+                return
+            self._changed.append(ALL)
+            self._woken.set()
+            self._thread = threading.Thread(target=self._run, name="refold-sync", daemon=True)
+            self._thread.start()
+            if self._listen is not None:
+                self._follower = Follower(self._listen, self._heard)
 
     def _heard(self, hint: NewHeads) -> None:
         news = [id for id, head in hint.heads.items() if self._is_news(id, head)]
@@ -114,12 +116,14 @@ class Worker:
         """Leaves the threads to the parent; the child begins its own."""
         if in_child:
             self._woken, self._ended = threading.Event(), threading.Event()
+            self._beginning = threading.Lock()
             self._thread = self._follower = None
 
     def close(self) -> None:
         """Syncs what waits, and ends; a far store that does not answer is not waited for."""
-        thread, self._thread = self._thread, None
-        self._ended.set()
+        with self._beginning:
+            thread, self._thread = self._thread, None
+            self._ended.set()
         if thread is None:
             return
         deadline = time.monotonic() + CLOSE_S

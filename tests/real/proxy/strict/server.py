@@ -39,7 +39,7 @@ ROUTES: dict[str, tuple[Service, ErrorBody]] = {
     "/v1/responses/input_tokens": (responses_service.count, chat_service.error_body),
 }
 _BODY_BYTES_MAX = 64 * 1024 * 1024
-_STOP_S_MAX = 5.0
+_STOP_S_MAX = 60.0
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ def post(upstream, body=BODY, path="/v1/messages", **headers):
     sent = {**HEADERS, "content-type": "application/json", **headers}
     request = urllib.request.Request(upstream.url + path, data, sent)
     try:
-        with urllib.request.urlopen(request, timeout=10) as response:
+        with urllib.request.urlopen(request, timeout=60) as response:
             return response.status, response.headers, response.read()
     except urllib.error.HTTPError as error:
         return error.code, error.headers, error.read()
@@ -106,7 +106,7 @@ def test_slow_answers_do_not_hold_up_others():
         time.sleep(0.05)
         post(upstream)
         assert slow.is_alive()
-        slow.join(5)
+        slow.join(60)
 
 
 def test_queues_are_named_by_a_header():
@@ -135,7 +135,7 @@ def test_what_is_not_json_is_refused():
     with serving() as upstream:
         request = urllib.request.Request(upstream.url + "/v1/messages", b"{", HEADERS)
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(request, timeout=10)
+            urllib.request.urlopen(request, timeout=60)
         refused.value.close()
     assert refused.value.code == 400
 
@@ -150,7 +150,7 @@ def test_half_a_request_is_no_request():
     """The one who sent it was killed: what came is neither judged nor remembered."""
     with serving() as upstream:
         address = upstream.url.removeprefix("http://")
-        connection = http.client.HTTPConnection(address, timeout=10)
+        connection = http.client.HTTPConnection(address, timeout=60)
         connection.putrequest("POST", "/v1/messages")
         for name, value in {**HEADERS, "content-length": "1000"}.items():
             connection.putheader(name, value)
