@@ -64,11 +64,13 @@ class Batch:
     def is_full(self) -> bool:
         return self._run.is_full
 
-    def message(self, message: Any, stamp: Stamp, *, continues: bool = False) -> bool:
-        """Takes a message in any provider's shape, or the rest of the reply that was said before.
-        False if there is nothing in it."""
+    def message(
+        self, message: Any, stamp: Stamp, *, ids: tuple[str, ...] = (), continues: bool = False
+    ) -> bool:
+        """Takes a message in any provider's shape, or the rest of the reply that was said before;
+        `ids` are those of its lines. False if there is nothing in it."""
         parsed = self._recorder.parse(message, self._ahead)
-        parsed = [replace(one, key=stamp.key) for one in parsed]
+        parsed = [replace(one, key=stamp.key, ids=ids) for one in parsed]
         if continues:
             parsed = [replace(one, metadata={**one.metadata, CONTINUES: True}) for one in parsed]
         before = len(self._ahead)
@@ -93,9 +95,9 @@ class Batch:
         """The size up to which a result stays whole in its message."""
         return self._recorder.whole_tokens_max
 
-    def note(self, kind: str, data: Any, by: str, stamp: Stamp) -> None:
+    def note(self, kind: str, data: Any, by: str, stamp: Stamp, ids: tuple[str, ...] = ()) -> None:
         """Takes something that is no message; `data` is plain JSON."""
-        note = Note(kind=kind, data=data, key=stamp.key)
+        note = Note(kind=kind, data=data, key=stamp.key, ids=ids)
         self._take([self._log.draft(note, by=by, at_ms=stamp.at_ms)])
 
     def usage(self, usage: Usage, at_ms: int | None, before: Usage | None = None) -> Usage:
