@@ -68,7 +68,7 @@ def erase(store: Store, id: str, seqs: Sequence[int] | None) -> Erased:
     events = {event.seq: event for event in events_of(store, about)}
     chosen = _chosen(about, events, seqs)
     ids = {id for seq in chosen for id in _ids(events[seq])}
-    chosen += _copies(events, chosen)
+    chosen += _of_same_lines(events, chosen)
     named = {
         artifact.digest: event.at_ms
         for event in _with_artifacts(events, chosen)
@@ -130,22 +130,25 @@ def _chosen(about: Conversation, events: dict[int, Event], seqs: Sequence[int] |
         if seq not in events:
             said = f"{about.id!r} has no event {seq}"
             raise NotFound(said, hint=f"its events are 1 to {about.head}")
-    return [seq for seq in dict.fromkeys(seqs) if not events[seq].erased]
+    chosen = [seq for seq in dict.fromkeys(seqs) if not events[seq].erased]
+    return [*chosen, *_copies(events, chosen)]
 
 
 def _copies(events: dict[int, Event], chosen: Sequence[int]) -> list[int]:
-    """The messages that were taken off the page, and the notes, that say what the chosen ones say,
-    or a part of it: a session that an import follows may have been written again from some place
-    on, and what was said in a branch that it left is in notes."""
+    """The messages that were taken off the page and say what the chosen ones say: a session that
+    an import follows may have been written again from some place on."""
     said = {words for seq in chosen if (words := _words(events[seq])) is not None}
+    off = switches(events.values()).off if said else ()
+    return [seq for seq in sorted(off) if seq not in chosen and _words(events[seq]) in said]
+
+
+def _of_same_lines(events: dict[int, Event], chosen: Sequence[int]) -> list[int]:
+    """What came from the lines of the chosen ones and says a part of it: messages that were taken
+    off the page, and the notes of a branch that was left."""
     lines = {id: events[seq] for seq in chosen for id in _ids(events[seq], MOMENT)}
-    off = switches(events.values()).off if said or lines else ()
+    off = switches(events.values()).off if lines else ()
     others = (event for event in events.values() if event.kind == "note" or event.seq in off)
-    return [
-        event.seq
-        for event in others
-        if event.seq not in chosen and (_words(event) in said or _is_of_lines(event, lines))
-    ]
+    return [one.seq for one in others if one.seq not in chosen and _is_of_lines(one, lines)]
 
 
 def _is_of_lines(event: Event, lines: dict[str, Event]) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from random import Random
 
-from tests.edges.importers.transcripts import SESSION, Line, block, call, result, text, user
+from tests.edges.importers.transcripts import Line, block, call, result, text, user
 
 BEGAN_MS = 1_780_000_000_000
 MINUTE_MS = 60_000
@@ -20,14 +20,13 @@ MINUTE_MS = 60_000
 class Story:
     """A session's file. `whole` is what was ever written to it, `lines` is what it has now."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, *, is_timed: bool) -> None:
         self.random = random
         self.count = 0
-        self.step_ms = random.choice([MINUTE_MS, MINUTE_MS, 1, 0])
+        self.step_ms = random.choice([MINUTE_MS, MINUTE_MS, 1, 1 if is_timed else 0])
         self.sizes = random.choice([(1,), (1, 2), (1, 3, 9, 27)])
         self.whole = [self._timed(user("u0", None, self.words()))]
         self.lines = list(self.whole)
-        self.rewritten: set[str] = set()  # words that came under the uuid of others
         for _ in range(random.randint(2, 5)):
             grow(self)
 
@@ -151,9 +150,12 @@ def move(story: Story) -> None:
 
 
 def changed(story: Story) -> Line:
-    """A copy of a line, in its place, that may be changed."""
+    """A copy of a line, in its place, that may be changed; once, so that something is left."""
     at = story.place()
-    line = story.lines[at] = deepcopy(story.lines[at])
+    line = deepcopy(story.lines[at])
+    if not line.get("changed"):
+        line["changed"] = True
+        story.lines[at] = line
     return line
 
 
@@ -162,7 +164,6 @@ def rewrite(story: Story) -> None:
     line = changed(story)
     if isinstance(line["message"]["content"], str):
         line["message"]["content"] = story.words()
-        story.rewritten.add(f"word-{story.count}")
 
 
 def rename(story: Story) -> None:
@@ -186,28 +187,17 @@ def split(story: Story) -> None:
     at = story.place()
     line = deepcopy(story.lines[at])
     blocks = line["message"]["content"]
-    if line["type"] != "assistant" or len(blocks) < 2:
+    if line["type"] != "assistant" or len(blocks) < 2 or line.get("changed"):
         return
+    line["changed"] = True
     other = deepcopy(line)
     line["message"]["content"], other["message"]["content"] = blocks[:1], blocks[1:]
     other["uuid"], other["parentUuid"] = f"n{story.number()}", line.get("uuid")
     story.lines[at : at + 1] = [line, other]
 
 
-def join(story: Story) -> None:
-    """Two lines of a response stand in one."""
-    at = story.place()
-    pair = deepcopy(story.lines[at : at + 2])
-    ids = {line["message"].get("id") for line in pair if line["type"] == "assistant"}
-    if len(pair) < 2 or len(ids) != 1 or any(line["type"] == "user" for line in pair):
-        return
-    pair[0]["message"]["content"] += pair[1]["message"]["content"]
-    story.lines[at : at + 2] = pair[:1]
-
-
 Edit = Callable[[Story], None]
 KEEPING: list[Edit] = [
     grow, go_on, rewind, branch_back, mend, delete, delete, gap, cut, repeat, repeat, move,
 ]  # fmt: skip
-LOSING: list[Edit] = [rewrite, rename, lose_uuid, lose_response, lose_time, split, join]
-__all__ = ["KEEPING", "LOSING", "SESSION", "Edit", "Story"]
+LOSING: list[Edit] = [rewrite, rename, lose_uuid, lose_response, lose_time, split]

@@ -57,7 +57,7 @@ class Erased:
         held: Known,
     ) -> None:
         traces, notes, standing = held.traces, held.erased_notes, held.standing()
-        self.gone = Gone(traces, standing)
+        self.gone = Gone(held)
         self._batch, self._notes, self._open_notes = batch, frozenset(notes), notes
         told = [framing_for(model_info(model)) for model in held.models]
         framings = FRAMINGS if held.was_erased else told
@@ -197,10 +197,19 @@ class Erased:
         if self.gone.has(entry) or self.gone.stands(entry):
             return False
         if isinstance(entry, Said) and entry.parts:
-            return trace in self.gone.of(entry)
+            return trace in self.gone.of(entry) or self._is_renamed(entry, trace)
         if entry.at_ms is not None and trace not in self.gone.at(entry):
-            return False
+            return self._is_renamed(entry, trace)
         return self._is_unnamed(entry, trace)
+
+    def _is_renamed(self, entry: Entry, trace: Trace) -> bool:
+        """Whether what was erased may stand in the file under another id, where its moment says
+        little since others have it too: the file has not had it so far, and it has the size."""
+        is_here = entry.at_ms in trace.moments and self.gone.seen.isdisjoint(trace.ids)
+        if not is_here or not isinstance(entry, Said | Summed):
+            return False
+        messages = self._parsed(entry)
+        return bool(messages) and self._is_whole(messages[0], trace, self._framings)
 
     def _is_unnamed(self, entry: Entry, trace: Trace) -> bool:
         match entry:

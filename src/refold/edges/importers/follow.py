@@ -75,7 +75,6 @@ class Follower:
         self._left_out = 0  # of those, without a stand-in
         self._at = 0  # how many of the places the file has had so far
         self._seen: dict[str, int] = {}  # what the file has had, and a seq that it is not before
-        self._seen_ids: set[str] = set()
         self._found: Place | None = None  # the place of what was read last
         self._is_new = False  # whether the message that was read last is
         self._left: set[str] = set()
@@ -201,7 +200,8 @@ class Follower:
         """What the log does not have of a message, and never had; None if it has all of it."""
         ids = place.ids or (place.trace.ids if place.trace else ())
         if ids and has_names(said):
-            return self._lacking(said, self._more_ids.union(ids))
+            is_renamed = place.trace is not None and not self._erased.gone.of(said)
+            return None if is_renamed else self._lacking(said, self._more_ids.union(ids))
         held = self._held_parts(said, place)
         return cut(said, held, said.parts) if held < said.parts else None
 
@@ -230,8 +230,8 @@ class Follower:
         """Whether the log has an entry, or had it before it was erased. Where the log went another
         way, that is taken off."""
         self.messages += not isinstance(entry, Rewound)
-        self._seen_ids.update(entry.ids)
         self._found = place = self._place_of(entry)
+        self._erased.gone.seen.update(entry.ids)
         if place is not None:
             self._seen[entry.key] = place.seqs[0]
             self._teller.pass_over()
@@ -294,7 +294,7 @@ class Follower:
 
     def _rest_of(self, entry: Placed) -> Said | None:
         """What of an entry the log does not have, and never had, where parts of it were erased."""
-        if not isinstance(entry, Said) or not has_names(entry):
+        if not isinstance(entry, Said) or not has_names(entry) or not self._erased.gone.of(entry):
             return None
         return self._lacking(entry, self._more_ids)
 
@@ -364,7 +364,7 @@ class Follower:
             left = [
                 one
                 for one in ones
-                if not (is_seen if not one.ids else not self._seen_ids.isdisjoint(one.ids))
+                if not (is_seen if not one.ids else not self._erased.gone.seen.isdisjoint(one.ids))
             ]
             unseen += left
             self._more[key] = [one for one in ones if one not in left]
@@ -427,6 +427,7 @@ class Follower:
     def _note(self, noted: Noted) -> None:
         if noted.kind == LEFT_BRANCH:
             self._left.add(noted.message)
+            self._erased.gone.seen.update(noted.ids)
         is_behind = self._at == len(self._places) and not self._is_back
         if noted.key in self._notes or self._erased.was_note(noted, is_behind=is_behind):
             self._teller.pass_over()

@@ -2,40 +2,45 @@
 
 An id decides, wherever its line stands now and whatever stands around it: a line whose id was
 erased is gone, one whose id the log still has is not. A line with another id, or none, that was
-written at the moment of one that is gone, and of none that stands, may be it. The parts of a
-response are lines of their own, so what came after an erasure is told from what was erased.
+written at the moment of one that is gone, and of no other, may be it. The parts of a response are
+lines of their own, so what came after an erasure is told from what was erased.
 Neighbours: `trace` is what is left, `erased` asks this first.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 from typing import Any
 
 from refold.core.model import MOMENT
 from refold.edges.importers.entry import Entry, Said
-from refold.edges.importers.known import Place
+from refold.edges.importers.known import Known
 from refold.edges.importers.parts import chosen
 from refold.edges.importers.trace import Trace
 
 
 class Gone:
-    """The lines that were erased; `standing` are places of those that were not."""
+    """The lines that were erased from a log that has `held` of the file."""
 
-    def __init__(self, traces: Iterable[Trace], standing: Iterable[Place]) -> None:
+    def __init__(self, held: Known) -> None:
+        traces = held.traces
         named = [trace for trace in traces if trace.ids]
         by_id = {id: trace for trace in named for id in trace.ids if not id.startswith(MOMENT)}
-        live = {id for place in standing for id in place.ids}
-        shared = {moment for place in standing for moment in place.moments}
+        live = {id for place in held.standing() for id in place.ids}
         self._live = live
         self._named = named
+        self.seen: set[str] = set()  # the ids that the file has had so far
         self._standing = live - by_id.keys()
         self._by_id = {id: trace for id, trace in by_id.items() if id not in live}
+        self._by_call = {
+            call: trace for trace in named if trace.shape for call in trace.shape.calls
+        }
         self._by_moment: defaultdict[int, list[Trace]] = defaultdict(list)
         for trace in named:
-            for moment in trace.moments - shared:
+            for moment in trace.moments - held.moments:
                 self._by_moment[moment].append(trace)
+        for moment in [one for one, near in self._by_moment.items() if not _is_one(near)]:
+            del self._by_moment[moment]
 
     def of(self, entry: Entry) -> list[Trace]:
         """What of the entry was erased; each trace once."""
@@ -54,8 +59,10 @@ class Gone:
     def _near(self, said: Said, at: int) -> Trace | None:
         moment = said.times[at] if said.times else None
         near = self._by_moment.get(moment, ()) if moment is not None else ()
-        block = said.message["content"][at]
-        return next((one for one in near if _may_be(block, one)), None)
+        call = _call_of(said.message["content"][at])
+        if call in self._by_call:
+            return self._by_call[call]
+        return next((one for one in near if _may_be(call, one)), None)
 
     def is_guess(self, said: Said) -> bool:
         """Whether a part of a message is taken for one that was erased by its moment alone."""
@@ -90,10 +97,20 @@ class Gone:
         return self._by_moment.get(entry.at_ms, []) if entry.at_ms is not None else []
 
 
-def _may_be(block: Any, trace: Trace) -> bool:
+def _is_one(traces: list[Trace]) -> bool:
+    """Whether all that was erased at a moment may be one message, which was written again."""
+    ids = (frozenset(id for id in trace.ids if not id.startswith(MOMENT)) for trace in traces)
+    return bool(frozenset.intersection(*ids))
+
+
+def _call_of(block: Any) -> str:
+    """The id of the call that a block is; empty if it is none."""
+    is_call = isinstance(block, dict) and block.get("type") == "tool_use"
+    return str(block.get("id") or "") if is_call else ""
+
+
+def _may_be(call: str, trace: Trace) -> bool:
     """Whether a block of a response may be one of what was erased: no other call is."""
     if trace.kind == "note" or trace.shape is None:
         return trace.kind in ("note", "message")
-    call = block.get("id") if isinstance(block, dict) and block.get("type") == "tool_use" else None
-    is_spoken = trace.kind == "message" and trace.shape.role == "assistant"
-    return is_spoken and (call is None or call in trace.shape.calls)
+    return not call and trace.kind == "message" and trace.shape.role == "assistant"

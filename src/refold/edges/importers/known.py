@@ -47,14 +47,13 @@ _PAGE_EVENTS = 500
 
 class Place(Struct):
     """One thing of the file that the log has: its key (empty if it was erased), the events by
-    which it is there, what is left of it if it, or what it told, was erased, and the ids and the
-    moments of its lines."""
+    which it is there, what is left of it if it, or what it told, was erased, and the ids of its
+    lines."""
 
     key: str
     seqs: list[int]
     trace: Trace | None = None
     ids: tuple[str, ...] = ()
-    moments: frozenset[int] = frozenset()
 
 
 class Known(Struct):
@@ -70,6 +69,7 @@ class Known(Struct):
     more: dict[str, list[Place]]  # what continues messages, by the keys that these have in the file
     billed: dict[str, Usage]  # by response
     models: set[str]  # for which messages were counted
+    moments: set[int]  # of the lines of messages that were not erased, also of those taken off
     was_erased: bool = False
 
     def has_said(self, field: str, value: Any) -> bool:
@@ -128,6 +128,7 @@ class _Walk:
         self._named: list[tuple[Name, Place]] = []
         self._erased: list[tuple[str, Event]] = []  # with what they were
         self._shapes: dict[int, Erase] = {}
+        self._moments: set[int] = set()
         self._erased_notes: list[Event] = []
         self._said: set[tuple[str, bytes]] = set()
         self._billed: dict[str, Usage] = {}
@@ -165,10 +166,11 @@ class _Walk:
     def _take_named(self, event: Event, name: Name, made: list[Event]) -> None:
         if name.kind == ADOPTED and any(one.erased for one in made):
             self._erased.append((ADOPTED, event))  # what it told is gone, and it stays taken over
-        seqs, moments = [*(one.seq for one in made), event.seq], moments_of(name.ids, event.at_ms)
-        place = Place(name.key, seqs, ids=name.ids, moments=moments)
+        place = Place(name.key, [*(one.seq for one in made), event.seq], ids=name.ids)
         if name.key == STAND_IN and isinstance(message := decode(event), Message):
             place.key, place.trace = "", trace_of(event, "message", name.ids, shape_of(message))
+        elif name.kind in PLACED:
+            self._moments |= moments_of(name.ids, event.at_ms)
         self._named.append((name, place))
 
     # --- what was erased ---
@@ -223,7 +225,7 @@ class _Walk:
         nameless = Counter(one.at_ms for one in self._erased_notes if not self._ids_of(one))
         return Known(
             list(places.values()), list(traces.values()), notes, nameless, self._said,
-            more, self._billed, self._models, self._was_erased,
+            more, self._billed, self._models, self._moments, self._was_erased,
         )  # fmt: skip
 
 
