@@ -18,7 +18,7 @@ from typing import Any, assert_never
 from msgspec.structs import replace
 
 from refold.core.codec import decode
-from refold.core.model import Revert, Summarize, Usage
+from refold.core.model import Note, Revert, Summarize, Usage
 from refold.edges.importers.entry import (
     ADOPTED,
     LEFT_BRANCH,
@@ -34,20 +34,12 @@ from refold.edges.importers.entry import (
     Unread,
 )
 from refold.edges.importers.erased import Erased, spoken
+from refold.edges.importers.growth import Growth
 from refold.edges.importers.known import TAKEN, Known, Place, events_of, is_touched, known
-from refold.edges.importers.parts import (
-    chosen,
-    continuing,
-    cut,
-    has_names,
-    is_of,
-    named,
-    parts_in,
-    written,
-)
+from refold.edges.importers.parts import continuing, is_of, named, written
 from refold.edges.importers.tally import Tally
 from refold.edges.importers.tell import Teller
-from refold.edges.importers.trace import Trace, ids_of, moment_of, stand_in
+from refold.edges.importers.trace import Trace, ids_of, stand_in
 from refold.engine.batch import Batch
 from refold.engine.context import Context
 from refold.errors import Invalid
@@ -68,9 +60,9 @@ class Follower:
         self._teller = Teller(context, self._batch, held, self.unread)
         self._places, self._notes = held.places, held.notes
         self._was_erased = held.was_erased
-        self._more, self._billed = held.more, held.billed
-        self._more_ids = {id for ones in self._more.values() for one in ones for id in one.ids}
+        self._billed = held.billed
         self._erased = Erased(self._batch, held)
+        self._growth = Growth(held.more, self._erased)
         self._passed: list[tuple[Placed, list[Trace]]] = []  # may be erased, since the last place
         self._left_out = 0  # of those, without a stand-in
         self._at = 0  # how many of the places the file has had so far
@@ -175,7 +167,7 @@ class Follower:
 
     def _go_on(self, said: Said, place: Place) -> None:
         """Writes what the file has more of a message than the log."""
-        rest = self._rest(said, place)
+        rest = self._growth.rest(said, place, self._places[self._at :])
         if rest is None:
             return
         self._batch.write()
@@ -194,37 +186,7 @@ class Follower:
 
     def _continue(self, said: Said, rest: Said) -> None:
         self._write(rest, continuing(said), continues=True)
-        self._more_ids.update(ids_of(rest))
-
-    def _rest(self, said: Said, place: Place) -> Said | None:
-        """What the log does not have of a message, and never had; None if it has all of it."""
-        ids = place.ids or (place.trace.ids if place.trace else ())
-        if ids and has_names(said):
-            is_renamed = place.trace is not None and not self._erased.gone.of(said)
-            return None if is_renamed else self._lacking(said, self._more_ids.union(ids))
-        held = self._held_parts(said, place)
-        return cut(said, held, said.parts) if held < said.parts else None
-
-    def _lacking(self, said: Said, held: set[str]) -> Said | None:
-        rest = self._erased.gone.rest(said)
-        names = [id or moment_of(at_ms) for id, at_ms in zip(rest.ids, rest.times)]
-        lacking = [at for at, name in enumerate(names) if name not in held]
-        return chosen(rest, lacking) if lacking else None
-
-    def _held_parts(self, said: Said, place: Place) -> int:
-        """The same where the file has no ids: how many parts of a message the log has, or had
-        before they were erased."""
-        held = parts_in(place.key) if place.key else self._erased_parts(said, 0, place)
-        for more in self._more.get(said.key, ()):
-            held = max(held, parts_in(more.key))
-        for place in self._places[self._at :]:
-            if not place.key and place.trace:
-                whole = self._erased.beginning(said, 0, place.trace)  # it was written again since
-                held = max(self._erased_parts(said, held, place), whole)
-        return held
-
-    def _erased_parts(self, said: Said, first: int, place: Place) -> int:
-        return self._erased.parts_of(said, first, place.trace) if place.trace else first
+        self._growth.take(rest)
 
     def _is_known(self, entry: Placed) -> bool:
         """Whether the log has an entry, or had it before it was erased. Where the log went another
@@ -288,15 +250,9 @@ class Follower:
         if self._at == len(self._places):
             self._tell()
             self._stand_in()
-        elif self._rest_of(entry) is not None:
+        elif self._growth.rest_of(entry) is not None:
             self._turn()  # it has something that is new
         return True
-
-    def _rest_of(self, entry: Placed) -> Said | None:
-        """What of an entry the log does not have, and never had, where parts of it were erased."""
-        if not isinstance(entry, Said) or not has_names(entry) or not self._erased.gone.of(entry):
-            return None
-        return self._lacking(entry, self._more_ids)
 
     def _pass(self) -> None:
         """The log goes on behind what may be erased, or nothing follows it in the file."""
@@ -311,12 +267,13 @@ class Follower:
             self._left_out += not shown
             for trace in shown:
                 self._stand_in_for(entry, trace)
-            if isinstance(entry, Said) and (rest := self._rest_of(entry)) is not None:
+            if isinstance(entry, Said) and (rest := self._growth.rest_of(entry)) is not None:
                 self._continue(entry, rest)
 
     def _stand_in_for(self, entry: Placed, trace: Trace) -> None:
         if trace.kind == ADOPTED:
-            self._adopted(entry)
+            note = _adopted(entry)
+            self._batch.note(ADOPTED, note.data, self._by, _stamp(entry), note.ids)
         else:
             self._batch.stand_in(stand_in(trace), trace.tokens, trace.counter, trace.at_ms)
             place = Place("", [self._batch.head + 1], trace)
@@ -324,10 +281,6 @@ class Follower:
             self._at = len(self._places)
             self._found = None if trace.ids else place
         self.tally.leave_out(self._batch.written)
-
-    def _adopted(self, entry: Placed) -> None:
-        ids = tuple(filter(None, entry.ids))
-        self._batch.note(ADOPTED, {"line": entry.line}, self._by, _stamp(entry), ids)
 
     def _turn(self) -> None:
         """The file says something else than the log from here on."""
@@ -349,27 +302,12 @@ class Follower:
 
     def _take_off(self, left: Sequence[Place]) -> int:
         """Takes places off, with the summaries that tell of them; gives how many events do it."""
-        more = self._unseen()
+        more = self._growth.leave(self._seen)
         seqs = [seq for place in (*left, *more) for seq in place.seqs]
         told = [Revert(batch=batch) for batch in self._summaries_of(min(seqs))]
         reverts = [*told, *(Revert(seq=seq) for seq in seqs)]
         self._batch.take_off(reverts, self._by)
         return len(reverts)
-
-    def _unseen(self) -> list[Place]:
-        """What continues messages that the file has not had so far; they continue nothing now."""
-        unseen: list[Place] = []
-        for key, ones in self._more.items():
-            is_seen = key in self._seen
-            left = [
-                one
-                for one in ones
-                if not (is_seen if not one.ids else not self._erased.gone.seen.isdisjoint(one.ids))
-            ]
-            unseen += left
-            self._more[key] = [one for one in ones if one not in left]
-        self._more_ids -= {id for one in unseen for id in one.ids}
-        return unseen
 
     def _summaries_of(self, first: int) -> Iterator[str]:
         """The batches that stand and whose summaries tell of messages from this seq on."""
@@ -444,16 +382,17 @@ class Follower:
         if summed.key in self._seen or self._is_known(summed):
             return
         self._batch.write()
-        slots = self.context.view.slots
+        note = _adopted(summed)
         try:
-            span = (slots[0].seq, slots[-1].last) if slots else (0, 0)
-            self.context.adopt(span, summed.text, by=self._by)
+            self._batch.adopt(summed.text, note, self._by, summed.at_ms)
         except Invalid:
-            ids = tuple(filter(None, summed.ids))
-            self._batch.message(spoken(summed), _stamp(summed), ids=ids)
-        else:
-            self._adopted(summed)
+            self._batch.message(spoken(summed), _stamp(summed), ids=note.ids)
         self.tally.count(summed.key, self._batch.written)
+
+
+def _adopted(entry: Entry) -> Note:
+    ids = tuple(filter(None, entry.ids))
+    return Note(kind=ADOPTED, data={"line": entry.line}, key=entry.key, ids=ids)
 
 
 def _stamp(entry: Entry) -> Stamp:
