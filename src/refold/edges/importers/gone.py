@@ -60,8 +60,9 @@ class Gone:
         moment = said.times[at] if said.times else None
         near = self._by_moment.get(moment, ()) if moment is not None else ()
         call = _call_of(said.message["content"][at])
-        if call in self._by_call:
-            return self._by_call[call]
+        called = self._by_call.get(call)
+        if called is not None and (moment is None or moment in called.moments):
+            return called
         return next((one for one in near if _may_be(call, one)), None)
 
     def is_guess(self, said: Said) -> bool:
