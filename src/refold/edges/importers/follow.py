@@ -147,7 +147,6 @@ class Follower:
         if not is_known:
             self._write(said, written(said))
         elif said.parts and self._found is not None:
-            self._left_out += self._erased.gone.is_guess(said)
             self._go_on(said, self._found)
         if said.usage is not None:
             self._record(said.usage, said.at_ms)
@@ -196,6 +195,7 @@ class Follower:
         self._erased.gone.seen.update(entry.ids)
         if place is not None:
             self._seen[entry.key] = place.seqs[0]
+            self._left_out += self._erased.gone.is_guess(entry, place.trace)
             self._teller.pass_over()
             return True
         self._seen[entry.key] = self._batch.head + 1

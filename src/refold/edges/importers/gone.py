@@ -65,12 +65,18 @@ class Gone:
             return called
         return next((one for one in near if _may_be(call, one)), None)
 
-    def is_guess(self, said: Said) -> bool:
-        """Whether a part of a message is taken for one that was erased by its moment alone."""
-        unknown = (
-            at for at, id in enumerate(said.ids) if id not in self._live | self._by_id.keys()
-        )
-        return any(self._near(said, at) for at in unknown)
+    def is_guess(self, entry: Entry, trace: Trace | None) -> bool:
+        """Whether an entry in the place of what was erased, or a part of it, is taken for that
+        under another id."""
+        if not any(entry.ids):
+            return False
+        if trace is not None and trace.ids and set(trace.ids).isdisjoint(entry.ids):
+            return True
+        if not isinstance(entry, Said) or not entry.parts:
+            return False
+        known = self._live | self._by_id.keys()
+        unknown = (at for at, id in enumerate(entry.ids) if id not in known)
+        return any(self._near(entry, at) for at in unknown)
 
     def rest(self, said: Said) -> Said:
         """The parts of a message that were not erased."""
