@@ -103,9 +103,14 @@ class Compactor:
                     return receipt
         return Receipt(reason=EDITED)
 
-    def take_over(self, span: Span, text: str, by: str) -> Receipt:
-        """Applies a compaction that was made elsewhere, as one batch."""
+    def take_over(
+        self, span: Span, text: str, by: str, beside: Sequence[Draft] = (), head: int = 0
+    ) -> Receipt:
+        """Applies a compaction that was made elsewhere, as one batch, and writes what goes with
+        it `beside` it; nothing of both if the log has grown beyond `head`."""
         with self._log.reading() as state:
+            if head and state.head != head:
+                return Receipt(reason=EDITED)
             job = replace(self.job(), purpose=ADOPTED)
             plan = adopted(state, job, span, self._redact(text), by)
             before = state.view()
@@ -113,8 +118,9 @@ class Compactor:
                 plan=replace(plan, target=self._model.current),
                 before=before,
                 after=before,
-                fresh=self._fresh(state, plan),
+                fresh=(lambda _: False) if head else self._fresh(state, plan),
                 measured=False,
+                beside=beside,
             )
             return self._apply(drawn, job) or Receipt(reason=EDITED)
 
@@ -231,7 +237,7 @@ class Compactor:
         announcements.failed_steps(self._log, plan)
         if not plan.proposals:
             return self._skip(plan)
-        if not self._log.append(self._drafts(plan, job), fresh=drawn.fresh):
+        if not self._log.append([*self._drafts(plan, job), *drawn.beside], fresh=drawn.fresh):
             return None
         self._log.log.keep_bookmark()
         after = drawn.after

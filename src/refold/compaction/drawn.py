@@ -19,18 +19,21 @@ from refold.core.budget import Budget
 from refold.core.fold import Fold
 from refold.core.model import View
 from refold.core.plan import Plan
+from refold.log.draft import Draft
 from refold.writer.asker import Outcome, Question
 
 
 class Drawn(Struct, frozen=True, kw_only=True):
     """A plan, the pages before and after it, and what must not have changed when it is carried
-    out. `measured` is False where the page that it leaves is another than `after`."""
+    out. `measured` is False where the page that it leaves is another than `after`; `beside` is
+    what is written with it."""
 
     plan: Plan
     before: View
     after: View
     fresh: Callable[[Fold], bool]
     measured: bool = True
+    beside: Sequence[Draft] = ()
 
 
 class Prepared(Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from refold.core.codec import decode
 from refold.core.laws import calls_of, results_of
 from refold.core.model import (
     ERASED_NOTE,
+    MOMENT,
     Artifact,
     Conversation,
     Erase,
@@ -66,6 +67,8 @@ def erase(store: Store, id: str, seqs: Sequence[int] | None) -> Erased:
     about = store.conversation(id)
     events = {event.seq: event for event in events_of(store, about)}
     chosen = _chosen(about, events, seqs)
+    ids = {id for seq in chosen for id in _ids(events[seq])}
+    chosen += _of_same_lines(events, chosen)
     named = {
         artifact.digest: event.at_ms
         for event in _with_artifacts(events, chosen)
@@ -79,7 +82,7 @@ def erase(store: Store, id: str, seqs: Sequence[int] | None) -> Erased:
     ]
     # Every log that reads them says so before the bytes go: no page is without an explanation.
     for other, own, made in going:
-        _announce(store, other, [*own, *made])
+        _announce(store, other, [*own, *made], ids)
     for other, own, made in going:
         erase_events(store, other, [event.seq for event in (*own, *made)])
     derived = sum(len(made) for _, _, made in going)
@@ -139,6 +142,35 @@ def _copies(events: dict[int, Event], chosen: Sequence[int]) -> list[int]:
     return [seq for seq in sorted(off) if seq not in chosen and _words(events[seq]) in said]
 
 
+def _of_same_lines(events: dict[int, Event], chosen: Sequence[int]) -> list[int]:
+    """What came from the lines of the chosen ones and says a part of it: messages that were taken
+    off the page, and the notes of a branch that was left."""
+    lines = {id: events[seq] for seq in chosen for id in _ids(events[seq], MOMENT)}
+    off = switches(events.values()).off if lines else ()
+    others = (event for event in events.values() if event.kind == "note" or event.seq in off)
+    return [one.seq for one in others if one.seq not in chosen and _is_of_lines(one, lines)]
+
+
+def _is_of_lines(event: Event, lines: dict[str, Event]) -> bool:
+    """Whether a message or note came from the line of a chosen one, and is the same part of it: a
+    line may be results and a message of the user."""
+    body = _body(event)
+    same = (_body(lines[id]) for id in _ids(event, MOMENT) if id in lines)
+    return any(
+        not isinstance(one, Message)
+        or not isinstance(body, Message)
+        or (one.role, results_of(one)) == (body.role, results_of(body))
+        for one in same
+    )
+
+
+def _ids(event: Event, without: str = "\0") -> list[str]:
+    """The ids of the lines that a message or note came from, but for those that begin so."""
+    body = _body(event) if event.kind in ("message", "note") else None
+    ids = body.ids if isinstance(body, Message | Note) else ()
+    return [id for id in ids if not id.startswith(without)]
+
+
 def _words(event: Event) -> bytes | None:
     """What a message says, under whatever key; None for what is no message, or erased."""
     body = _body(event) if event.kind == "message" else None
@@ -187,9 +219,9 @@ def _going(store: Store, id: str, targets: Sequence[int]) -> tuple[list[Event], 
     return own, made
 
 
-def _announce(store: Store, id: str, events: Sequence[Event]) -> None:
+def _announce(store: Store, id: str, events: Sequence[Event], ids: set[str]) -> None:
     if events:
-        Log(store, id).append([Draft(body=_erase_of(event), by=BY) for event in events])
+        Log(store, id).append([Draft(body=_erase_of(event, ids), by=BY) for event in events])
 
 
 def _covers(body: object, targets: Sequence[int]) -> bool:
@@ -203,16 +235,18 @@ def _covers(body: object, targets: Sequence[int]) -> bool:
             return False
 
 
-def _erase_of(event: Event) -> Erase:
-    """The event that says it, with the shape that the page keeps."""
-    body = _body(event)
+def _erase_of(event: Event, ids: set[str]) -> Erase:
+    """The event that says it, with the shape that the page keeps, and those of these ids by which
+    an import knows it again. Whatever else a copy had was not chosen."""
+    body, own = _body(event), tuple(id for id in _ids(event) if id in ids)
     if not isinstance(body, Message):
-        return Erase(seq=event.seq)
+        return Erase(seq=event.seq, ids=own)
     return Erase(
         seq=event.seq,
         role=body.role,
         calls=tuple(calls_of(body)),
         results=tuple(results_of(body)),
+        ids=own,
     )
 
 

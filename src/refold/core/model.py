@@ -145,7 +145,8 @@ Block = Text | Thinking | ToolCall | ToolResult | Media | Opaque
 class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A role and its blocks. `dialect` is the wire format it came in; `form` is kept only where
     that dialect's usual form of these blocks would not give the original back exactly. `key` is
-    the caller's own name for it: a message whose key the log holds is not appended again."""
+    the caller's own name for it: a message whose key the log holds is not appended again. `ids`
+    are those of the lines of a file that it came from; they stay when it is erased."""
 
     role: Role
     blocks: tuple[Block, ...] = ()
@@ -153,6 +154,7 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
     form: Any = None
     metadata: dict[str, Any] = field(default_factory=dict)
     key: str = ""
+    ids: tuple[str, ...] = ()
 
 
 # In the metadata of thinking that came late: the head that its request showed; 0 if others spoke
@@ -176,13 +178,17 @@ def is_shown(message: Message) -> bool:
     return ADDED in message.metadata or shows_memories(message)
 
 
+MOMENT = "@"  # what an id of a line begins with that is the time at which it was written
+
+
 class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something that is no message and never on the page: a guest's own state, progress, a
-    snapshot. `kind` is the guest's name for it, `key` as in a message."""
+    snapshot. `kind` is the guest's name for it, `key` and `ids` as in a message."""
 
     kind: str
     data: Any = None
     key: str = ""
+    ids: tuple[str, ...] = ()
 
 
 ERASED_NOTE = "refold.erased"  # by which a device says that it erased what another asked for
@@ -444,12 +450,13 @@ class Pin(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Erase(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The body of `seq` is gone for good; its role and tool ids stay, so that the page keeps its
-    shape."""
+    shape, and the ids of its lines in a file, so that it is known there again."""
 
     seq: int
     role: Role = "user"
     calls: tuple[str, ...] = ()
     results: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
 
 
 Body = (

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from refold.artifacts.intake import author
 from refold.core.laws import CONTINUES
-from refold.core.model import Event, Message, Note, Revert, Usage
+from refold.core.model import Event, Message, Note, Revert, Span, Usage
 from refold.engine.context import Context
 from refold.errors import Invalid
 from refold.log.draft import Draft, Run
@@ -33,7 +33,7 @@ class Batch:
 
     def __init__(self, context: Context) -> None:
         self._log, self._model = context._open, context._model
-        self._recorder = context._recorder
+        self._recorder, self._compactor = context._recorder, context._compactor
         self._held = 0
         self.written = 0  # events
         self._is_single = bool(context.config.checkpoint_every)
@@ -64,11 +64,13 @@ class Batch:
     def is_full(self) -> bool:
         return self._run.is_full
 
-    def message(self, message: Any, stamp: Stamp, *, continues: bool = False) -> bool:
-        """Takes a message in any provider's shape, or the rest of the reply that was said before.
-        False if there is nothing in it."""
+    def message(
+        self, message: Any, stamp: Stamp, *, ids: tuple[str, ...] = (), continues: bool = False
+    ) -> bool:
+        """Takes a message in any provider's shape, or the rest of the reply that was said before;
+        `ids` are those of its lines. False if there is nothing in it."""
         parsed = self._recorder.parse(message, self._ahead)
-        parsed = [replace(one, key=stamp.key) for one in parsed]
+        parsed = [replace(one, key=stamp.key, ids=ids) for one in parsed]
         if continues:
             parsed = [replace(one, metadata={**one.metadata, CONTINUES: True}) for one in parsed]
         before = len(self._ahead)
@@ -93,10 +95,22 @@ class Batch:
         """The size up to which a result stays whole in its message."""
         return self._recorder.whole_tokens_max
 
-    def note(self, kind: str, data: Any, by: str, stamp: Stamp) -> None:
+    def note(self, kind: str, data: Any, by: str, stamp: Stamp, ids: tuple[str, ...] = ()) -> None:
         """Takes something that is no message; `data` is plain JSON."""
-        note = Note(kind=kind, data=data, key=stamp.key)
+        note = Note(kind=kind, data=data, key=stamp.key, ids=ids)
         self._take([self._log.draft(note, by=by, at_ms=stamp.at_ms)])
+
+    def adopt(self, text: str, note: Note, by: str, at_ms: int | None) -> None:
+        """Lets a text stand for the page as it is, and notes it, in one write. Overtaken, and
+        nothing written, if the log has grown; Invalid if the text cannot stand for it."""
+        self.write()
+        head, draft = self.head, self._log.draft(note, by=by, at_ms=at_ms)
+        with self._log.reading() as state:
+            slots = state.slots
+            span = Span(slots[0].seq, slots[-1].last) if slots else Span(0, 0)
+        if not self._compactor.take_over(span, text, by, [draft], head).batch:
+            raise self._overtaken()
+        self.written += 2
 
     def usage(self, usage: Usage, at_ms: int | None, before: Usage | None = None) -> Usage:
         """Takes what a response was billed, for a page that was not ours: no size follows from it.
@@ -139,8 +153,7 @@ class Batch:
             if not events:
                 self._log.pending = []  # what was to be told is made again as well
         if not events:
-            said = f"{self._log.id}: somebody else wrote to it meanwhile"
-            raise Overtaken(said, hint="begin again")
+            raise self._overtaken()
         self.written += len(events)
         self._held += self._run.size_bytes
         if self._held > HELD_BYTES_MAX:
@@ -148,6 +161,9 @@ class Batch:
             self._held = 0
         self._forget()
         return events
+
+    def _overtaken(self) -> Overtaken:
+        return Overtaken(f"{self._log.id}: somebody else wrote to it meanwhile", hint="begin again")
 
     def _at_their_time(self, pending: list[Draft]) -> list[Draft]:
         """What is to be said before this, at the time of what it is said of: a conversation begins

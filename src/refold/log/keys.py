@@ -65,10 +65,11 @@ class Keys:
 
 
 class Name(Struct, frozen=True):
-    """The key of a message or note, and the kind of a note."""
+    """The key of a message or note, the kind of a note, and the ids of its lines in a file."""
 
     key: str = ""
     kind: str = ""
+    ids: tuple[str, ...] = ()
 
 
 _NAMES = decoding.decoder(Name)

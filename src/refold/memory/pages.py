@@ -147,6 +147,7 @@ def _look_at(
             role=message.role,
             calls=tuple(calls_of(message)),
             results=tuple(results_of(message)),
+            ids=message.ids,
         )
         place.artifacts += [name for block in message.blocks if (name := _artifact(block))]
     elif _says("\n".join(map(_block_text, message.blocks)), spoken):

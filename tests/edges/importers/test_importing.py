@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import refold
 from refold.config import Config
 from refold.core.model import Text, ToolCall, ToolResult
 from refold.edges.importers.importer import import_file
+from refold.edges.importers.recognition import SNIFFED_LINES
 from refold.edges.importers.report import Report
 from refold.engine import batch
 from refold.engine.context import Context
@@ -847,3 +850,32 @@ def test_what_was_left_before_a_summary_stays_off_without_it(store: Store, tmp_p
         file.write_text(json.dumps(said))
         [session] = imported(store, file).sessions
     assert texts(store, session.conversation) == ["One.", "Four."]
+
+
+@pytest.mark.parametrize("theirs", ["import", "note"])
+def test_a_summary_is_adopted_once_whoever_writes_meanwhile(theirs: str, tmp_path: Path) -> None:
+    """Between any two lines that are read, another import may come, or a user who notes
+    something. The first lines are read before anything is written."""
+    lines = transcripts.rollout()
+    lines[1:1] = [lines[1]] * SNIFFED_LINES
+    path, alone = write(tmp_path / "a.jsonl", lines), open_store("memory:")
+    [session] = imported(alone, path).sessions
+    id = session.conversation
+    for place in range(SNIFFED_LINES, len(lines)):
+        store, left = open_store("memory:"), iter(range(place, -1, -1))
+        act = partial(imported, store, path) if theirs == "import" else partial(_note, store, id)
+        import_file(store, Config(), path, advance=partial(_at_zero, left, act))
+        kinds = [event.kind for event in Context(store, id).log.events()]
+        assert next(left, None) is None and kinds.count("edit") == 1, place
+        assert texts(store, id) == texts(alone, id)
+
+
+def _at_zero(left: Iterator[int], act: Callable[[], object], done: int) -> None:
+    if next(left, None) == 0:
+        act()
+
+
+def _note(store: Store, id: str) -> None:
+    with suppress(NotFound):
+        store.conversation(id)
+        Context(store, id).note("theirs", None)

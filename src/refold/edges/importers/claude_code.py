@@ -83,9 +83,10 @@ def _walk(lines: Lines, live: set[str]) -> Iterator[Entry]:
         if session not in placed and isinstance(line.get(FOLDER), str):
             placed.add(session)
             yield About(metadata={FOLDER: line[FOLDER]}, **where)
-        key = str(line.get("uuid") or f"{number}:{digest(raw)}")
+        uuid = str(line.get("uuid") or "")
+        key = uuid or f"{number}:{digest(raw)}"
         if not _is_spoken(line):
-            yield from told(_beside(line, key, where), where)
+            yield from told(_beside(line, key, (uuid,), where), where)
             continue
         answer = answers.setdefault(session, _Answer())
         if key in answer.read:
@@ -94,12 +95,11 @@ def _walk(lines: Lines, live: set[str]) -> Iterator[Entry]:
         where["within_ms"] = answer.within(line, where["at_ms"])
         if not session and key not in live:
             of = str(line["message"].get("id") or key)
-            yield Noted(kind=LEFT_BRANCH, data=line, key=f"left:{key}", message=of, **where)
+            left = f"left:{key}"
+            yield Noted(kind=LEFT_BRANCH, data=line, key=left, message=of, ids=(uuid,), **where)
             continue
-        if line["type"] == "assistant":
-            yield from told(answer.take(line, key, where), where)
-        else:
-            yield from told(answer.ask(line, key, where), where)
+        read = answer.take if line["type"] == "assistant" else answer.ask
+        yield from told(read(line, uuid, key, where), where)
     for answer in answers.values():
         yield from answer.end()
 
@@ -111,7 +111,7 @@ def _is_spoken(line: dict[str, Any]) -> bool:
     return message.get("model") != SYNTHETIC
 
 
-def _beside(line: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:
+def _beside(line: dict[str, Any], key: str, ids: tuple[str, ...], where: Where) -> Iterator[Entry]:
     """A line that is no message."""
     kind = line.get("type")
     title = line.get(_TITLES.get(str(kind), ""))
@@ -119,7 +119,7 @@ def _beside(line: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:
         yield About(title=title.strip()[:200], **where)
     if not isinstance(kind, str):
         yield Unread(reason="a line without a type", **where)
-    yield Noted(kind=str(kind or "line"), data=line, key=key, **where)
+    yield Noted(kind=str(kind or "line"), data=line, key=key, ids=ids, **where)
 
 
 def _chain_of(line: dict[str, Any], chains: dict[str, str]) -> str:
@@ -139,6 +139,8 @@ class _Answer:
     def __init__(self) -> None:
         self.id, self.key, self.model = "", "", ""
         self.blocks: list[Any] = []
+        self.ids: list[str] = []  # of their lines
+        self.times: list[int | None] = []
         self.first = Where()
         self.usage: Usage | None = None
         self.billed: Any = None  # the usage as it stood in the line before
@@ -159,7 +161,7 @@ class _Answer:
         since = self.since_ms.setdefault(str(message.get("id")), before)
         return (min(since + 1, at_ms), at_ms)
 
-    def take(self, line: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:
+    def take(self, line: dict[str, Any], id: str, key: str, where: Where) -> Iterator[Entry]:
         message = line["message"]
         response = str(message.get("id") or key)
         if response != self.id:
@@ -172,7 +174,10 @@ class _Answer:
         elif (one := self.first["within_ms"]) and (other := where["within_ms"]):
             self.first["within_ms"] = (min(*one, *other), max(*one, *other))
         content = message.get("content")
-        self.blocks += content if isinstance(content, list) else [{"type": "text", "text": content}]
+        blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
+        self.blocks += blocks
+        self.ids += [id] * len(blocks)
+        self.times += [where["at_ms"]] * len(blocks)
         billed = message.get("usage")
         if isinstance(billed, dict) and billed != self.billed:  # mostly, each line has the same
             try:
@@ -182,13 +187,13 @@ class _Answer:
             except Invalid as error:
                 yield Unread(reason=error.message, **where)
 
-    def ask(self, line: dict[str, Any], key: str, where: Where) -> Iterator[Entry]:
+    def ask(self, line: dict[str, Any], id: str, key: str, where: Where) -> Iterator[Entry]:
         content = line["message"].get("content")
         message = {"role": "user", "content": content}
-        said = Said(message=message, key=key, **where)
+        said = Said(message=message, key=key, ids=(id,), **where)
         if line.get("isCompactSummary"):
             yield from self.end()
-            yield Summed(text=_text_of(content), key=key, **where)
+            yield Summed(text=_text_of(content), key=key, ids=(id,), **where)
         elif self.blocks and _results_of(content):
             self.results.append(said)
         else:
@@ -198,10 +203,18 @@ class _Answer:
     def end(self) -> Iterator[Entry]:
         """The whole response, then the results that came while it was written."""
         if self.blocks:
-            message, parts = {"role": "assistant", "content": self.blocks}, len(self.blocks)
-            yield Said(message=message, key=self.key, parts=parts, usage=self.usage, **self.first)
+            yield Said(
+                message={"role": "assistant", "content": self.blocks},
+                key=self.key,
+                parts=len(self.blocks),
+                ids=tuple(self.ids),
+                times=tuple(self.times),
+                usage=self.usage,
+                **self.first,
+            )
         yield from self.results
         self.id, self.blocks, self.results = "", [], []
+        self.ids, self.times = [], []
         self.usage = self.billed = None
 
 

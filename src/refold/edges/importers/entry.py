@@ -27,13 +27,15 @@ STAND_IN = "erased:"  # the key of what stands for a message that was left out
 
 class Entry(Struct, frozen=True, kw_only=True):
     """What all of them have. `at_ms` is when it happened, if the file says so; `within_ms`, of a
-    response in several lines, from when to when, also if its first ones are not in the file."""
+    response in several lines, from when to when, also if its first ones are not in the file. `ids`
+    are those that the file itself gives it: nobody can tell its words from them."""
 
     line: int = 0
     session: str = ""
     key: str = ""
     at_ms: int | None = None
     within_ms: tuple[int, int] | None = None
+    ids: tuple[str, ...] = ()
 
 
 class Where(TypedDict, total=False):
@@ -57,11 +59,13 @@ class About(Entry, frozen=True, kw_only=True):
 
 class Said(Entry, frozen=True, kw_only=True):
     """A message, in any provider's shape, and what it was billed if that stands with it. Where the
-    file may bring more of it later, `parts` says how many parts its content has so far."""
+    file may bring more of it later, `parts` says how many parts its content has so far; then `ids`
+    and `times` are those of the lines of its parts, one for each (empty and None: it has none)."""
 
     message: Any
     usage: Usage | None = None
     parts: int = 0
+    times: tuple[int | None, ...] = ()
 
 
 class Billed(Entry, frozen=True, kw_only=True):

@@ -1,39 +1,40 @@
 """What was erased from a log stays erased, however the file that it came from changes.
 
-Of a message that was erased, the log keeps its place, its time, its size, its role and the ids of
-its calls and results; none of its words, and nothing by which a guess of them could be tested. A
-message of the file in that place that has all of these is the one. One that stands elsewhere, since
-something before it changed, may be it: it is left out, a stand-in says so in its place, and the
-report counts it. Neighbours: `known` finds the traces, `follow` asks.
+Of a message that was erased, the log keeps its place, its time, its size, its role, the ids of its
+calls and results, and those that the file gives to its lines; none of its words, and nothing by
+which a guess of them could be tested. The ids of lines decide (`gone`). Where a file has none, a
+message in that place that has all the rest is the one; one that stands elsewhere, since something
+before it changed, may be it: it is left out, a stand-in says so in its place, and the report counts
+it. Neighbours: `trace` is what is left, `known` finds it, `follow` asks.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.core.laws import calls_of, results_of
-from refold.core.model import Erase, Event, Media, Message, ToolResult
-from refold.core.shortened import skeleton
+from refold.core.model import Erase, Media, Message, ToolResult
 from refold.dialects.gemini.fields import is_made
 from refold.edges.importers.entry import (
     ADOPTED,
     LEFT_BRANCH,
     REWOUND,
-    STAND_IN,
     Entry,
     Noted,
     Rewound,
     Said,
     Summed,
 )
-from refold.edges.importers.parts import cut
+from refold.edges.importers.gone import Gone
+from refold.edges.importers.known import Known
+from refold.edges.importers.parts import MORE, cut
+from refold.edges.importers.trace import Trace, stand_in
 from refold.engine.batch import Batch
 from refold.errors import Invalid
 from refold.tokens.choice import counter_for
@@ -44,58 +45,28 @@ from refold.tokens.models import model_info
 Framings = tuple[Framing, ...]
 
 
-class Trace(Struct, frozen=True, kw_only=True):
-    """What is left of something that was erased: the kind of its event, or of the note that it
-    was, its time, its size and who counted it, and the shape of a message if anybody said it."""
-
-    kind: str
-    at_ms: int
-    tokens: int = 0
-    counter: str = ""
-    shape: Erase | None = None
-
-
-def trace_of(event: Event, kind: str, shape: Erase | None) -> Trace:
-    """What is left of something, by the event that it was, or that stands for it."""
-    tokens, counter = event.tokens, event.counter
-    return Trace(kind=kind, at_ms=event.at_ms, tokens=tokens, counter=counter, shape=shape)
-
-
-def shape_of(message: Message) -> Erase:
-    """The shape of a message, whatever its seq."""
-    calls, results = tuple(calls_of(message)), tuple(results_of(message))
-    return Erase(seq=0, role=message.role, calls=calls, results=results)
-
-
-def stand_in(trace: Trace) -> Message:
-    """What takes the place of a message that was left out: its shape without its words. Whoever
-    appends it gives it the time and the size of the trace, so it leaves the same trace."""
-    return replace(skeleton(trace.shape), key=STAND_IN)
-
-
 # --- what of the file is gone ---
 
 
 class Erased:
-    """What was erased from one log. `keys` are those of everything that is in it; `models` are
-    those for which its messages were counted, None if that was erased."""
+    """What was erased from a log that has `held` of a file."""
 
     def __init__(
         self,
         batch: Batch,
-        traces: Sequence[Trace],
-        notes: Counter[int],
-        keys: Iterable[str],
-        models: Iterable[str] | None,
+        held: Known,
     ) -> None:
+        traces, notes, standing = held.traces, held.erased_notes, held.standing()
+        self.gone = Gone(held)
         self._batch, self._notes, self._open_notes = batch, frozenset(notes), notes
-        told = [framing_for(model_info(model)) for model in models or ()]
-        framings = FRAMINGS if models is None else told
+        told = [framing_for(model_info(model)) for model in held.models]
+        framings = FRAMINGS if held.was_erased else told
         self._framings = tuple(dict.fromkeys([batch.counter.framing, *framings]))
         self._left: set[str] = set()  # messages of branches that were left, which were erased
         self._traces, self._open = traces, list(traces)
         self._read: tuple[Entry | None, list[Message]] = (None, [])  # what was parsed last
         self._counted: tuple[object, set[int]] = (None, set())  # what was counted last
+        keys = [place.key for place in standing if not place.key.startswith(MORE)]
         self._kept = Counter(map(_words, keys)) if traces or notes else Counter[str]()
 
     def see(self, trace: Trace) -> None:
@@ -108,21 +79,29 @@ class Erased:
         if self._kept:
             self._kept[_words(key)] -= 1
 
-    def of(self, entry: Entry, *, is_back: bool) -> Trace | None:
-        """What the entry may be that was erased and had another place; None if it is nothing of
-        that, or in the log with the same words. `is_back` says that the file went another way than
-        the log: then it may be anything that was erased, also a note that became a message."""
+    def of(self, entry: Entry, *, is_back: bool) -> list[Trace]:
+        """What the entry may be, or have in it, that was erased and had another place; nothing if
+        it is none of that, or in the log with the same words. `is_back` says that the file went
+        another way than the log: then it may be anything that was erased, also a note that became
+        a message."""
         if isinstance(entry, Rewound) or not (self._traces or self._notes):
-            return None  # what takes others back has no words
+            return []  # what takes others back has no words
+        if (found := self.gone.of(entry)) and not self._is_partly(entry):
+            return found
+        if found or self.gone.stands(entry):
+            return []
         if self._kept[_words(entry.key)] > 0:
             self.pass_over(entry.key)
-            return None
+            return []
+        trace = self._trace_of(entry, is_back) or self._note_of(entry, is_back=is_back)
+        return [trace] if trace else []
+
+    def _trace_of(self, entry: Entry, is_back: bool) -> Trace | None:
         is_timed = entry.at_ms is not None  # then it may also stand twice in the file
         traces = self._at(entry) if is_back or is_timed else self._open
         if isinstance(entry, Summed):
             traces = sorted(traces, key=lambda trace: trace.kind != ADOPTED)
-        found = next((trace for trace in traces if self.is_it(entry, trace)), None)
-        return found or self._note_of(entry, is_back=is_back)
+        return next((trace for trace in traces if self.is_it(entry, trace)), None)
 
     def _at(self, entry: Entry) -> Sequence[Trace]:
         """What was erased of the time of an entry; of any time, each of its kind once."""
@@ -149,6 +128,8 @@ class Erased:
     def was_note(self, noted: Noted, *, is_behind: bool) -> bool:
         """Whether a note was erased, as far as its time tells; one without a time may be any that
         was. `is_behind` all that the log has, each that was erased stands for one."""
+        if self.gone.has(noted):
+            return True
         if noted.kind == LEFT_BRANCH and self._was_message(noted):
             return True
         if noted.at_ms is None:
@@ -163,10 +144,18 @@ class Erased:
 
     def _was_message(self, noted: Noted) -> bool:
         """Whether the message of a branch that was left was erased while it was on the page."""
-        if noted.message not in self._left and not self._at(noted):
+        traces = (trace for trace in self._at(noted) if not (trace.ids and any(noted.ids)))
+        if noted.message not in self._left and next(traces, None) is None:
             return False
         self._left.add(noted.message)
         return True
+
+    def may_be(self, noted: Noted) -> bool:
+        """Whether a line of a branch that was left has an id of its own, and the moment of one that
+        was erased."""
+        if noted.kind != LEFT_BRANCH or not any(noted.ids) or self.gone.stands(noted):
+            return False
+        return bool(self.gone.at(noted)) and not self.gone.has(noted)
 
     def without(self, said: Said) -> list[Any]:
         """The message as it may be written: where it is several, each that may be erased gives
@@ -177,17 +166,52 @@ class Erased:
         return [self._or_stand_in(one, said) for one in parsed]
 
     def _or_stand_in(self, message: Message, said: Said) -> Message:
+        for trace in self.gone.named(said):
+            if _is_shaped(message, trace):
+                return stand_in(trace)
         for trace in self._at(said):
             if self.is_message(message, trace, said.at_ms):
                 return stand_in(trace)
         return message
 
+    def _is_partly(self, entry: Entry) -> bool:
+        """Whether an entry is several messages, of which some were erased and some not."""
+        if not isinstance(entry, Said) or entry.parts or len(messages := self._parsed(entry)) < 2:
+            return False
+        traces = self.gone.named(entry)
+        are = [any(_is_shaped(message, trace) for trace in traces) for message in messages]
+        return any(are) and not all(are)
+
     def is_it(self, entry: Entry, trace: Trace) -> bool:
         """Whether what was erased may be the entry, or the beginning of it."""
+        if trace.ids and any(entry.ids):
+            return self._is_named(entry, trace)
         if isinstance(entry, Said) and entry.parts:
             return self.parts_of(entry, 0, trace) > 0
-        if not _is_of_time(entry, trace):
+        return _is_of_time(entry, trace) and self._is_unnamed(entry, trace)
+
+    def _is_named(self, entry: Entry, trace: Trace) -> bool:
+        """The same, where both have ids; one that came under others is known by its moment."""
+        if not set(trace.ids).isdisjoint(filter(None, entry.ids)):
+            return not self._is_partly(entry)
+        if self.gone.has(entry) or self.gone.stands(entry):
             return False
+        if isinstance(entry, Said) and entry.parts:
+            return trace in self.gone.of(entry) or self._is_renamed(entry, trace)
+        if entry.at_ms is not None and trace not in self.gone.at(entry):
+            return self._is_renamed(entry, trace)
+        return self._is_unnamed(entry, trace)
+
+    def _is_renamed(self, entry: Entry, trace: Trace) -> bool:
+        """Whether what was erased may stand in the file under another id, where its moment says
+        little since others have it too: the file has not had it so far, and it has the size."""
+        is_here = entry.at_ms in trace.moments and self.gone.seen.isdisjoint(trace.ids)
+        if not is_here or not isinstance(entry, Said | Summed):
+            return False
+        messages = self._parsed(entry)
+        return bool(messages) and self._is_whole(messages[0], trace, self._framings)
+
+    def _is_unnamed(self, entry: Entry, trace: Trace) -> bool:
         match entry:
             case Rewound():
                 return trace.kind == REWOUND
@@ -302,6 +326,14 @@ def _time(trace: Trace) -> int:
 def spoken(summed: Summed) -> dict[str, str]:
     """A summary as a message, where it cannot stand for what came before it."""
     return {"role": "user", "content": summed.text or "(an empty summary)"}
+
+
+def _is_shaped(message: Message, trace: Trace) -> bool:
+    """Whether a message has the shape of what was erased under the id of its line."""
+    shape = trace.shape
+    if trace.kind != "message" or shape is None or shape.role != message.role:
+        return False
+    return not shape.results or not {*shape.results}.isdisjoint(results_of(message))
 
 
 def _has_same_ids(message: Message, shape: Erase) -> bool:

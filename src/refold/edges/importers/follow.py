@@ -18,7 +18,7 @@ from typing import Any, assert_never
 from msgspec.structs import replace
 
 from refold.core.codec import decode
-from refold.core.model import Revert, Summarize, Usage
+from refold.core.model import Note, Revert, Summarize, Usage
 from refold.edges.importers.entry import (
     ADOPTED,
     LEFT_BRANCH,
@@ -33,11 +33,13 @@ from refold.edges.importers.entry import (
     Summed,
     Unread,
 )
-from refold.edges.importers.erased import Erased, Trace, spoken, stand_in
+from refold.edges.importers.erased import Erased, spoken
+from refold.edges.importers.growth import Growth
 from refold.edges.importers.known import TAKEN, Known, Place, events_of, is_touched, known
-from refold.edges.importers.parts import continuing, cut, is_of, named, parts_in, written
+from refold.edges.importers.parts import continuing, is_of, named, written
 from refold.edges.importers.tally import Tally
 from refold.edges.importers.tell import Teller
+from refold.edges.importers.trace import Trace, ids_of, stand_in
 from refold.engine.batch import Batch
 from refold.engine.context import Context
 from refold.errors import Invalid
@@ -58,14 +60,14 @@ class Follower:
         self._teller = Teller(context, self._batch, held, self.unread)
         self._places, self._notes = held.places, held.notes
         self._was_erased = held.was_erased
-        self._more, self._billed = held.more, held.billed
-        keys = (place.key for place in held.places if place.key and not place.trace)
-        models = None if held.was_erased else held.models
-        self._erased = Erased(self._batch, held.traces, held.erased_notes, keys, models)
-        self._passed: list[tuple[Placed, Trace]] = []  # what may be erased, since the last place
+        self._billed = held.billed
+        self._erased = Erased(self._batch, held)
+        self._growth = Growth(held.more, self._erased)
+        self._passed: list[tuple[Placed, list[Trace]]] = []  # may be erased, since the last place
         self._left_out = 0  # of those, without a stand-in
         self._at = 0  # how many of the places the file has had so far
         self._seen: dict[str, int] = {}  # what the file has had, and a seq that it is not before
+        self._found: Place | None = None  # the place of what was read last
         self._is_new = False  # whether the message that was read last is
         self._left: set[str] = set()
         self._is_back = False  # whether the file was ever not where the log is
@@ -144,33 +146,35 @@ class Follower:
         self._is_new = not is_known or may_lack
         if not is_known:
             self._write(said, written(said))
-        elif said.parts and not self._passed:
-            self._go_on(said)
+        elif said.parts and self._found is not None:
+            self._go_on(said, self._found)
         if said.usage is not None:
             self._record(said.usage, said.at_ms)
 
     def _write(self, said: Said, key: str, *, continues: bool = False) -> None:
         stamp, is_said = Stamp(said.at_ms, key), False
+        said = self._erased.gone.rest(said)
+        ids = ids_of(said)
         try:
             for message in self._erased.without(said):
-                is_said |= self._batch.message(message, stamp, continues=continues)
+                is_said |= self._batch.message(message, stamp, ids=ids, continues=continues)
         except Invalid as error:
             self._tell_of(said, error)
         if not is_said:
-            self._keep(said, stamp)
+            self._keep(said, stamp, ids)
         self.tally.count(said.key, self._batch.written)
 
-    def _go_on(self, said: Said) -> None:
+    def _go_on(self, said: Said, place: Place) -> None:
         """Writes what the file has more of a message than the log."""
-        held = self._held_parts(said)
-        if held >= said.parts:
+        rest = self._growth.rest(said, place, self._places[self._at :])
+        if rest is None:
             return
         self._batch.write()
         self._tell()
         grown = self._places[self._at - 1 :]
         if is_touched(self.context, self._by, grown):
             self.tally.again.add(said.key)
-            self._write(cut(said, held, said.parts), continuing(said), continues=True)
+            self._continue(said, rest)
             return
         del self._places[self._at - 1 :]
         self._at -= 1
@@ -179,28 +183,19 @@ class Follower:
         self._batch.take_off([Revert(seq=seq) for place in grown for seq in place.seqs], self._by)
         self._write(said, written(said))
 
-    def _held_parts(self, said: Said) -> int:
-        """How many parts of a message the log has, or had before they were erased."""
-        place = self._places[self._at - 1]
-        held = parts_in(place.key) if place.key else self._erased_parts(said, 0, place)
-        for more in self._more.get(said.key, ()):
-            held = max(held, parts_in(more.key))
-        for place in self._places[self._at :]:
-            if not place.key and place.trace:
-                whole = self._erased.beginning(said, 0, place.trace)  # it was written again since
-                held = max(self._erased_parts(said, held, place), whole)
-        return held
-
-    def _erased_parts(self, said: Said, first: int, place: Place) -> int:
-        return self._erased.parts_of(said, first, place.trace) if place.trace else first
+    def _continue(self, said: Said, rest: Said) -> None:
+        self._write(rest, continuing(said), continues=True)
+        self._growth.take(rest)
 
     def _is_known(self, entry: Placed) -> bool:
         """Whether the log has an entry, or had it before it was erased. Where the log went another
         way, that is taken off."""
         self.messages += not isinstance(entry, Rewound)
-        place = self._place_of(entry)
+        self._found = place = self._place_of(entry)
+        self._erased.gone.seen.update(entry.ids)
         if place is not None:
             self._seen[entry.key] = place.seqs[0]
+            self._left_out += self._erased.gone.is_guess(entry, place.trace)
             self._teller.pass_over()
             return True
         self._seen[entry.key] = self._batch.head + 1
@@ -248,13 +243,15 @@ class Follower:
     def _is_erased_elsewhere(self, entry: Placed) -> bool:
         """Whether the entry may be something that was erased in another place. What comes next in
         the file says whether the log went the same way all the same."""
-        trace = self._erased.of(entry, is_back=self._is_back)
-        if trace is None:
+        traces = self._erased.of(entry, is_back=self._is_back)
+        if not traces:
             return False
-        self._passed.append((entry, trace))
+        self._passed.append((entry, traces))
         if self._at == len(self._places):
             self._tell()
             self._stand_in()
+        elif self._growth.rest_of(entry) is not None:
+            self._turn()  # it has something that is new
         return True
 
     def _pass(self) -> None:
@@ -265,18 +262,25 @@ class Follower:
     def _stand_in(self) -> None:
         """Writes what stands for those that may be erased, in their places."""
         passed, self._passed = self._passed, []
-        for entry, trace in passed:
-            if trace.kind == ADOPTED:
-                self._batch.note(ADOPTED, {"line": entry.line}, self._by, _stamp(entry))
-            elif trace.kind == "message":
-                size = (trace.tokens, trace.counter)
-                self._batch.stand_in(stand_in(trace), *size, trace.at_ms)
-                self._places.append(Place("", [self._batch.head + 1], trace))
-                self._at = len(self._places)
-            else:
-                self._left_out += 1
-                continue
-            self.tally.leave_out(self._batch.written)
+        for entry, traces in passed:
+            shown = [trace for trace in traces if trace.kind in (ADOPTED, "message")]
+            self._left_out += not shown
+            for trace in shown:
+                self._stand_in_for(entry, trace)
+            if isinstance(entry, Said) and (rest := self._growth.rest_of(entry)) is not None:
+                self._continue(entry, rest)
+
+    def _stand_in_for(self, entry: Placed, trace: Trace) -> None:
+        if trace.kind == ADOPTED:
+            note = _adopted(entry)
+            self._batch.note(ADOPTED, note.data, self._by, _stamp(entry), note.ids)
+        else:
+            self._batch.stand_in(stand_in(trace), trace.tokens, trace.counter, trace.at_ms)
+            place = Place("", [self._batch.head + 1], trace)
+            self._places.append(place)
+            self._at = len(self._places)
+            self._found = None if trace.ids else place
+        self.tally.leave_out(self._batch.written)
 
     def _turn(self) -> None:
         """The file says something else than the log from here on."""
@@ -298,7 +302,7 @@ class Follower:
 
     def _take_off(self, left: Sequence[Place]) -> int:
         """Takes places off, with the summaries that tell of them; gives how many events do it."""
-        more = [one for key, ones in self._more.items() if key not in self._seen for one in ones]
+        more = self._growth.leave(self._seen)
         seqs = [seq for place in (*left, *more) for seq in place.seqs]
         told = [Revert(batch=batch) for batch in self._summaries_of(min(seqs))]
         reverts = [*told, *(Revert(seq=seq) for seq in seqs)]
@@ -347,13 +351,13 @@ class Follower:
     def _tell_of(self, entry: Entry, error: Invalid) -> None:
         self.unread.append(Unread(line=entry.line, reason=f"{error.message}; {error.hint}"))
 
-    def _keep(self, said: Said, stamp: Stamp) -> None:
+    def _keep(self, said: Said, stamp: Stamp, ids: tuple[str, ...]) -> None:
         """A message that is none, as a note in its place; a place without content, if that cannot
         be one either. What is in the file has a place in the log, so that it is known again."""
         try:
-            self._batch.note(UNREAD, said.message, self._by, stamp)
+            self._batch.note(UNREAD, said.message, self._by, stamp, ids)
         except Invalid as error:
-            self._batch.note(UNREAD, None, self._by, stamp)
+            self._batch.note(UNREAD, None, self._by, stamp, ids)
             self.unread.append(Unread(line=said.line, reason=f"not kept: {error.message}"))
 
     # --- what is no message ---
@@ -361,27 +365,34 @@ class Follower:
     def _note(self, noted: Noted) -> None:
         if noted.kind == LEFT_BRANCH:
             self._left.add(noted.message)
+            self._erased.gone.seen.update(noted.ids)
         is_behind = self._at == len(self._places) and not self._is_back
         if noted.key in self._notes or self._erased.was_note(noted, is_behind=is_behind):
             self._teller.pass_over()
             return
+        if self._erased.may_be(noted):
+            self._left_out += 1
+            return
         self._tell()
-        self._batch.note(noted.kind, noted.data, self._by, _stamp(noted))
+        ids = tuple(filter(None, noted.ids))
+        self._batch.note(noted.kind, noted.data, self._by, _stamp(noted), ids)
 
     def _sum(self, summed: Summed) -> None:
         """Lets the text stand for the page as it is; where it cannot, it is a message."""
         if summed.key in self._seen or self._is_known(summed):
             return
         self._batch.write()
-        slots = self.context.view.slots
+        note = _adopted(summed)
         try:
-            span = (slots[0].seq, slots[-1].last) if slots else (0, 0)
-            self.context.adopt(span, summed.text, by=self._by)
+            self._batch.adopt(summed.text, note, self._by, summed.at_ms)
         except Invalid:
-            self._batch.message(spoken(summed), _stamp(summed))
-        else:
-            self._batch.note(ADOPTED, {"line": summed.line}, self._by, _stamp(summed))
+            self._batch.message(spoken(summed), _stamp(summed), ids=note.ids)
         self.tally.count(summed.key, self._batch.written)
+
+
+def _adopted(entry: Entry) -> Note:
+    ids = tuple(filter(None, entry.ids))
+    return Note(kind=ADOPTED, data={"line": entry.line}, key=entry.key, ids=ids)
 
 
 def _stamp(entry: Entry) -> Stamp:

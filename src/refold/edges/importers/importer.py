@@ -25,7 +25,6 @@ from refold.conversations.importer import import_document, read_document
 from refold.conversations.listing import preview
 from refold.edges.importers import REFOLD
 from refold.edges.importers.entry import About, Branch, Said, Summed
-from refold.edges.importers.erased import Trace
 from refold.edges.importers.follow import Follower
 from refold.edges.importers.intake import Intake
 from refold.edges.importers.known import known
@@ -42,6 +41,7 @@ from refold.edges.importers.parts import is_of, named
 from refold.edges.importers.recognition import Recognised, recognised
 from refold.edges.importers.report import Report, Session, printable
 from refold.edges.importers.tally import Tally
+from refold.edges.importers.trace import Trace
 from refold.edges.importers.unchanged import Unchanged
 from refold.engine.context import Context
 from refold.log.reading import is_taken

@@ -33,8 +33,8 @@ from refold.core.model import (
 )
 from refold.core.switches import switches
 from refold.edges.importers.entry import ADOPTED, REWOUND, STAND_IN, UNREAD
-from refold.edges.importers.erased import Trace, shape_of, trace_of
 from refold.edges.importers.parts import MORE, continued
+from refold.edges.importers.trace import Trace, moments_of, shape_of, trace_of
 from refold.engine.context import Context
 from refold.log.keys import Name, name_of
 from refold.tokens.billed import together
@@ -47,31 +47,39 @@ _PAGE_EVENTS = 500
 
 class Place(Struct):
     """One thing of the file that the log has: its key (empty if it was erased), the events by
-    which it is there, and what is left of it if it, or what it told, was erased."""
+    which it is there, what is left of it if it, or what it told, was erased, and the ids of its
+    lines."""
 
     key: str
     seqs: list[int]
     trace: Trace | None = None
+    ids: tuple[str, ...] = ()
 
 
 class Known(Struct):
     """What a log has of a file. `said` are the values that it was ever told of the session;
     `was_erased` says that some of them, or of what was billed, were erased. `traces` are of all
-    that was erased and had a place, also of what an import took off."""
+    that was erased and had a place, or ids, also of what an import took off."""
 
     places: list[Place]
     traces: list[Trace]
     notes: set[str]
-    erased_notes: Counter[int]  # by their times; nothing else is left of them
+    erased_notes: Counter[int]  # by their times; nothing else is left of these
     said: set[tuple[str, bytes]]
     more: dict[str, list[Place]]  # what continues messages, by the keys that these have in the file
     billed: dict[str, Usage]  # by response
     models: set[str]  # for which messages were counted
+    moments: set[int]  # of the lines of messages that were not erased, also of those taken off
     was_erased: bool = False
 
     def has_said(self, field: str, value: Any) -> bool:
         """Whether the log was ever told this, or may have been."""
         return self.was_erased or self.says(field, value)
+
+    def standing(self) -> list[Place]:
+        """What of the file stands in the log."""
+        more = (one for ones in self.more.values() for one in ones)
+        return [*(place for place in self.places if place.key and not place.trace), *more]
 
     def says(self, field: str, value: Any) -> bool:
         """Whether the log was ever told this, and it was not erased."""
@@ -120,7 +128,8 @@ class _Walk:
         self._named: list[tuple[Name, Place]] = []
         self._erased: list[tuple[str, Event]] = []  # with what they were
         self._shapes: dict[int, Erase] = {}
-        self._erased_notes: Counter[int] = Counter()
+        self._moments: set[int] = set()
+        self._erased_notes: list[Event] = []
         self._said: set[tuple[str, bytes]] = set()
         self._billed: dict[str, Usage] = {}
         self._models = {""}
@@ -157,9 +166,11 @@ class _Walk:
     def _take_named(self, event: Event, name: Name, made: list[Event]) -> None:
         if name.kind == ADOPTED and any(one.erased for one in made):
             self._erased.append((ADOPTED, event))  # what it told is gone, and it stays taken over
-        place = Place(name.key, [*(one.seq for one in made), event.seq])
+        place = Place(name.key, [*(one.seq for one in made), event.seq], ids=name.ids)
         if name.key == STAND_IN and isinstance(message := decode(event), Message):
-            place.key, place.trace = "", trace_of(event, "message", shape_of(message))
+            place.key, place.trace = "", trace_of(event, "message", name.ids, shape_of(message))
+        elif name.kind in PLACED:
+            self._moments |= moments_of(name.ids, event.at_ms)
         self._named.append((name, place))
 
     # --- what was erased ---
@@ -176,13 +187,19 @@ class _Walk:
             self._named.append((name, Place("", [event.seq])))
             self._erased.append((name.kind or event.kind, event))
         elif event.kind == "note" and event.by == self._source:
-            self._erased_notes[event.at_ms] += 1
+            self._erased_notes.append(event)
 
     def _traces(self) -> dict[int, Trace]:
-        shapes = self._shapes
-        return {
-            event.seq: trace_of(event, kind, shapes.get(event.seq)) for kind, event in self._erased
-        }
+        named = [("note", event) for event in self._erased_notes if self._ids_of(event)]
+        return {event.seq: self._trace_of(kind, event) for kind, event in (*self._erased, *named)}
+
+    def _trace_of(self, kind: str, event: Event) -> Trace:
+        return trace_of(event, kind, self._ids_of(event), self._shapes.get(event.seq))
+
+    def _ids_of(self, event: Event) -> tuple[str, ...]:
+        """The ids of something that was erased, or whose words were."""
+        shape = self._shapes.get(event.seq)
+        return shape.ids if shape else name_of(event).ids
 
     def found(self) -> Known:
         left = [one for one in self._run if one.kind == "revert"]
@@ -205,9 +222,10 @@ class _Walk:
                     first.seqs += place.seqs
             else:
                 places[place.seqs[-1]] = place
+        nameless = Counter(one.at_ms for one in self._erased_notes if not self._ids_of(one))
         return Known(
-            list(places.values()), list(traces.values()), notes, self._erased_notes, self._said,
-            more, self._billed, self._models, self._was_erased,
+            list(places.values()), list(traces.values()), notes, nameless, self._said,
+            more, self._billed, self._models, self._moments, self._was_erased,
         )  # fmt: skip
 
 

@@ -7,10 +7,12 @@ continues it. Neighbours: `follow` asks and writes, `known` finds what there is.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 from msgspec.structs import replace
 
+from refold.core.model import MOMENT
 from refold.edges.importers.entry import STAND_IN, Entry, Said
 from refold.edges.importers.lines import digest
 from refold.log.keys import KEY_CHARS_MAX
@@ -26,10 +28,19 @@ SomeEntry = TypeVar("SomeEntry", bound=Entry)
 
 def named(entry: SomeEntry) -> SomeEntry:
     """An entry under a key that a log can have."""
-    is_short = len(entry.key) <= KEY_CHARS_MAX - ROOM_CHARS
-    if is_short and entry.key.isprintable() and not entry.key.startswith((MORE, STAND_IN)):
-        return entry
-    return replace(entry, key=digest(entry.key.encode("utf-8", "replace")))
+    if not all(map(_is_plain, entry.ids)):
+        ids = (id if _is_plain(id) else _digest(id) for id in entry.ids)
+        entry = replace(entry, ids=tuple(ids))
+    return entry if _is_plain(entry.key) else replace(entry, key=_digest(entry.key))
+
+
+def _is_plain(name: str) -> bool:
+    is_short = len(name) <= KEY_CHARS_MAX - ROOM_CHARS
+    return is_short and name.isprintable() and not name.startswith((MORE, STAND_IN, MOMENT))
+
+
+def _digest(name: str) -> str:
+    return digest(name.encode("utf-8", "replace"))
 
 
 def written(said: Said) -> str:
@@ -63,7 +74,22 @@ def parts_in(key: str) -> int:
 # --- parts ---
 
 
+def has_names(said: Said) -> bool:
+    """Whether every part of a message can be told from others, by the id of its line or by its
+    moment, and some by an id."""
+    if not said.parts or not any(said.ids):
+        return False
+    return all(id or at_ms is not None for id, at_ms in zip(said.ids, said.times))
+
+
 def cut(said: Said, first: int, last: int) -> Said:
+    """The parts of a message from one to another."""
+    return chosen(said, range(first, last))
+
+
+def chosen(said: Said, places: Sequence[int]) -> Said:
     """Some of the parts of a message."""
-    content = said.message["content"][first:last]
-    return replace(said, message={**said.message, "content": content})
+    content = [said.message["content"][at] for at in places]
+    ids = tuple(said.ids[at] for at in places) if said.ids else ()
+    times = tuple(said.times[at] for at in places) if said.times else ()
+    return replace(said, message={**said.message, "content": content}, ids=ids, times=times)
