@@ -33,7 +33,7 @@ REAL = ROOT / "tests" / "real"
 ENVIRONMENTS = ROOT / ".venv-real"
 COMMON = ("requirements.txt", "requirements-pytest.txt")
 INSTALL_S_MAX = 900
-TESTS_S_MAX = float(os.environ.get("REFOLD_TESTS_S", "3600"))  # `make soak` takes longer
+TESTS_S_MAX = float(os.environ.get("REFOLD_TESTS_S", "2400"))  # `make soak` takes longer
 ABSENT_LINE = re.compile(r"(?P<part>\S+)\s+(?P<date>\d{4}-\d{2}-\d{2})\s+(?P<reason>\S.*)")
 
 
