@@ -85,4 +85,4 @@ def names_words(how_many: str) -> str:
 def faults_words(outcomes: Iterable[Outcome]) -> str:
     """For which policies no fault is counted, and why."""
     free = dict.fromkeys(f'"{one.policy}"' for one in outcomes if one.faulty is None)
-    return f"Faults are not counted (-) for {' and '.join(free)}: no window limits their prompts."
+    return f"Faults are not counted (-) for {' and '.join(free)}: no window limits these prompts."

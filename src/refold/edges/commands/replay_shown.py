@@ -33,9 +33,9 @@ LONG_HEADS = ("policy", "tokens sent", "from cache", "cost", "page changes", "na
 ROW_HEADS = ("AS", "SESSION", ">TURNS", ">SIZE", ">REFOLD", "BEST OTHER", ">FAULTS")
 TITLE_AT = ROW_HEADS.index("SESSION")
 ROW_WORDS = (
-    "A row has the tokens of a session, the costs and the names kept of refold and of the best "
-    "other policy, by its first word, and the faults of both. Best is, within the window, what "
-    "kept most names; then what had fewer faults; then what cost less."
+    "Each row shows cost and names kept for refold and for the best other policy (its first word), "
+    "and the faults of both. The best policy is the one that kept the most names within the "
+    "window; if several did, the one with the fewest faults, then the cheapest."
 )
 
 
