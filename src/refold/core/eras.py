@@ -11,7 +11,7 @@ the eras, `switches` says what is live, `laws` leaves thinking out.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -132,15 +132,20 @@ def after(eras: Sequence[Era], newest: Change | None, change: Change) -> list[Er
 def _cut(era: Era, change: Change) -> Era:
     """An era that was without this change, or with it, where it is not so now."""
     native = era.until_native if change.is_native else min(era.until_native, change.first)
+    if era.until <= change.first and era.until_native == native:
+        return era
     return Era(since=era.since, until=min(era.until, change.first), until_native=native)
 
 
 def _merged(eras: Iterable[Era]) -> list[Era]:
     """The eras without those that are as the one before."""
     merged: list[Era] = []
+    last = (-1, -1)
     for era in eras:
-        if not merged or era != replace(merged[-1], since=era.since):
+        until = (era.until, era.until_native)
+        if until != last:
             merged.append(era)
+        last = until
     return merged
 
 
@@ -149,9 +154,11 @@ def _merged(eras: Iterable[Era]) -> list[Era]:
 
 def eras_of(controls: Controls) -> tuple[list[Era], Change | None]:
     """The eras of a log, and the newest change."""
-    walk = _Walk()
+    walk = _Walk({seq for seq, _ in controls})
     for at, (seq, body) in enumerate(controls):
         match body:
+            case Revert() | Restore() if walk.is_plain(seq, body):
+                walk.go_back(seq, body)
             case Revert() | Restore():
                 walk.switch(seq, body, switched(controls[: at + 1]))
             case Pin():
@@ -174,13 +181,14 @@ class _Step(Struct):
 class _Walk:
     """A walk over a log, as it was at each head."""
 
-    def __init__(self) -> None:
+    def __init__(self, controls: Collection[int]) -> None:
+        self.controls = controls
         self.steps: list[_Step] = []
         self.known: dict[int, Change] = {}
         self.newest: Change | None = None
         self.live: set[int] = set()
         self.erases: set[int] = set()  # never off again
-        self.off: frozenset[int] = frozenset()
+        self.off: set[int] = set()
         self.pins: set[int] = set()
 
     def change(self, change: Change | None) -> None:
@@ -205,15 +213,35 @@ class _Walk:
         if firsts:
             self.change(Change(seq, min(firsts)))
 
+    def is_plain(self, seq: int, body: Revert | Restore) -> bool:
+        """Whether nothing else goes on or off with what this names: a batch, or a message. Owners
+        of lists take messages back at every call, so these must cost little."""
+        if isinstance(body, Restore):
+            return is_idle(seq, body)
+        return bool(body.batch) or body.seq not in self.controls
+
+    def go_back(self, seq: int, body: Revert | Restore) -> None:
+        """What a plain revert or restore switches off."""
+        if isinstance(body, Revert) and body.batch:
+            edits = {at for at in self.live if self.known[at].batch == body.batch}
+            self.live -= edits
+            self.steps.append(_Step(seq, edits))
+            self.newest = None
+            return
+        if isinstance(body, Revert) and body.seq < seq:
+            self.off.add(body.seq)
+            self.pins.discard(body.seq)
+        self.change(change_of(seq, body))
+
     def switch(self, seq: int, body: Revert | Restore, found: Switches) -> None:
-        """A revert or a restore: what is live now may be quite another set."""
+        """One after which quite another set may be live."""
         change = change_of(seq, body)
         target = self.known.get(body.seq) if isinstance(body, Revert) else None
         if target is not None and not target.first:
             change = Change(seq)  # what ended all thinking does not bring it back by going
         if change is not None:
             self.known[seq] = change
-        self.off, self.pins = found.off, set(found.pins)
+        self.off, self.pins = set(found.off), set(found.pins)
         # What was erased does not come back.
         live = {at for at in self.known if at not in found.off or at in self.erases}
         self.steps.append(_Step(seq, self.live ^ live))
