@@ -38,6 +38,37 @@ def test_a_restore_brings_the_model_and_its_limits_back():
     assert context.request() == before
 
 
+def test_undoing_a_restore_takes_off_what_was_written_again_since():
+    context = opened_in_characters()
+    said = [{"role": "user", "content": f"message {n}"} for n in range(6)]
+    context.mirror(said[:5])
+    point = context.view.slots[1].seq
+    whole = context.view.slots
+    context.restore(point)
+    context.mirror(said)  # its owner has them all, and one more
+    assert len(context.view.slots) == 6
+    written = context.view.slots
+    assert context.undo().kind == "restore"
+    assert context.view.slots[:5] == whole
+    assert [slot.message.blocks[0].text for slot in context.view.slots] == [
+        one["content"] for one in said
+    ]
+    assert context.redo().kind == "restore"
+    assert context.view.slots == written
+
+
+def test_room_from_before_a_compaction_stays_when_that_is_undone():
+    context = opened_in_characters(window=2_000)
+    talk(context, 60)
+    context.compact()
+    assert context.undo().made_room
+    talk(context, 2)
+    before = context.request()
+    assert context.compact("hide", target=400).batch
+    context.undo()
+    assert context.request() == before
+
+
 def test_an_undo_passes_over_a_restore_to_where_the_log_is():
     context = opened_in_characters()
     talk(context, 30)

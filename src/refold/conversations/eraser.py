@@ -98,7 +98,7 @@ def erase(store: Store, id: str, seqs: Sequence[int] | None) -> Erased:
         contents=contents,
         confirmed=found.confirmed,
         said_at=found.said_at,
-        notes=tuple(notes),
+        notes=(*_still_said(events, chosen), *notes),
     )
 
 
@@ -149,6 +149,15 @@ def _of_same_lines(events: dict[int, Event], chosen: Sequence[int]) -> list[int]
     off = switches(events.values()).off if lines else ()
     others = (event for event in events.values() if event.kind == "note" or event.seq in off)
     return [one.seq for one in others if one.seq not in chosen and _is_of_lines(one, lines)]
+
+
+def _still_said(events: dict[int, Event], chosen: Sequence[int]) -> Iterator[str]:
+    """What else of the log came from the same lines: it may say more than was chosen, so whoever
+    erases decides."""
+    lines = {id: events[seq] for seq in chosen for id in _ids(events[seq], MOMENT)}
+    for event in events.values() if lines else ():
+        if event.seq not in chosen and event.kind == "message" and _is_of_lines(event, lines):
+            yield f"#{event.seq} has the same lines of a file and still says them: erase it too"
 
 
 def _is_of_lines(event: Event, lines: dict[str, Event]) -> bool:

@@ -9,16 +9,19 @@ again if others compacted or went back meanwhile. Neighbours: `log.undo` says wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from msgspec.structs import replace
 
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.compactor import Compactor
+from refold.core.codec import decode
 from refold.core.fold import Fold
-from refold.core.model import Revert
+from refold.core.model import Event, Revert
+from refold.core.switches import CONTROLS, switched
 from refold.errors import Conflict
+from refold.log.keys import keyed
 from refold.log.log import TRIES_MAX
 from refold.log.open_log import OpenLog
 from refold.log.undo import Change, History, Undone, history, redoing, undoing
@@ -53,16 +56,31 @@ def _to_redo(past: History) -> tuple[Change, list[Revert]]:
 
 def _switched(log: OpenLog, model: ActiveModel, choose: Choose) -> Undone:
     for _ in range(TRIES_MAX):
-        past = history(log.log.read() if log.state.head else ())
-        change, reverts = choose(past)
+        events = list(log.log.read()) if log.state.head else []
+        change, reverts = choose(history(events))
         if not reverts:
             return Undone()
+        if change.kind == "restore" and reverts[-1].seq == change.seq:
+            reverts = [*_written_again(events, change.seq, reverts), *reverts]
         before, changes = model.current, list(log.state.undoable)
         drafts = [log.draft(revert) for revert in reverts]
         if log.append(drafts, fresh=partial(_is_unchanged, changes)):
             return _undone(change, before, model.current)
     said = f"{log.id}: others compacted it or went back {TRIES_MAX} times meanwhile"
     raise Conflict(said, head=log.state.head, hint="try again")
+
+
+def _written_again(
+    events: Sequence[Event], restore: int, reverts: Sequence[Revert]
+) -> list[Revert]:
+    """Takes off what was written again under its key after a restore, and comes back because that
+    is undone: otherwise the page would have it twice."""
+    head = events[-1].seq
+    controls = [(event.seq, decode(event)) for event in events if event.kind in CONTROLS]
+    off = switched([*controls, *enumerate(reverts, head + 1)]).off
+    said = [one for one in keyed(e for e in events if e.kind == "message") if one[0] not in off]
+    before = {key for seq, key in said if seq < restore}
+    return [Revert(seq=seq) for seq, key in said if seq > restore and key in before]
 
 
 def _is_unchanged(changes: list[tuple[int, str]], state: Fold) -> bool:

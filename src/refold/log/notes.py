@@ -46,10 +46,11 @@ def write_note(
         return append_once(log, keys, stamp, lambda: [draft])
 
 
-def notes_of(log: Log, kind: str, after: int = 0) -> list[Noted]:
-    """The notes after a seq that stand, oldest first; of one kind, if it is named."""
+def notes_of(log: Log, kind: str, after: int = 0, *, also_off: bool = False) -> list[Noted]:
+    """The notes after a seq that stand, oldest first; of one kind, if it is named, and also those
+    that are switched off, if that is asked."""
     events = [event for event in log.read(after) if event.kind in _LOOKED_AT]
-    reached = any(event.kind in REACHING for event in events)
+    reached = not also_off and any(event.kind in REACHING for event in events)
     off = switches(log.read()).off if reached else ()
     return [
         _noted(event, note)

@@ -71,12 +71,13 @@ class Change(Struct, frozen=True, kw_only=True):
 
 class History(Struct, frozen=True, kw_only=True):
     """What stands, oldest first, and what was undone, in the order in which it was. The batches
-    that made room are kept apart."""
+    that made room are kept apart. `taken_off` are the reverts of single messages."""
 
     standing: list[Change]
     undone: list[Change]
     rooms: list[Change]
     rooms_undone: list[Change]
+    taken_off: frozenset[int] = frozenset()
 
 
 class Undone(Struct, frozen=True, kw_only=True):
@@ -119,9 +120,13 @@ def history(events: Iterable[Event]) -> History:
     changes: dict[str | int, Change] = {}
     undone: dict[str | int, Change] = {}
     standing: set[str | int] = set()
+    taken_off: set[int] = set()
+    seqs = {event.seq for event in controls}
     for event in controls:
         body = decode(event)
         if isinstance(body, Revert):
+            if not body.batch and body.seq not in seqs:
+                taken_off.add(event.seq)
             target = changes.get(body.batch or body.seq)
             if target is not None and event.seq not in off:
                 undone[body.batch or body.seq] = replace(target, undone_at=event.seq)
@@ -135,7 +140,8 @@ def history(events: Iterable[Event]) -> History:
         changes.setdefault(batch or event.seq, change)
         if event.seq not in off:
             standing.add(batch or event.seq)
-    return _sorted_out([changes[key] for key in standing], list(undone.values()))
+    found = _sorted_out([changes[key] for key in standing], list(undone.values()))
+    return replace(found, taken_off=frozenset(taken_off))
 
 
 def _sorted_out(standing: Sequence[Change], undone: Sequence[Change]) -> History:
@@ -150,13 +156,14 @@ def _sorted_out(standing: Sequence[Change], undone: Sequence[Change]) -> History
 
 
 def undoing(past: History) -> list[Revert]:
-    """Switches the newest change that stands off, and the room that was made after an earlier
-    undo; nothing if there is none."""
+    """Switches the newest change that stands off, and the room that was made since by an earlier
+    undo; nothing if there is none. Room from before it was there when it came, and stays."""
     if not past.standing:
         return []
     newest = past.standing[-1]
     off = Revert(batch=newest.batch) if newest.batch else Revert(seq=newest.seq)
-    return [*(Revert(batch=room.batch) for room in past.rooms), off]
+    since = [room for room in past.rooms if room.seq > newest.seq]
+    return [*(Revert(batch=room.batch) for room in since), off]
 
 
 def redoing(past: History) -> list[Revert]:
@@ -168,6 +175,8 @@ def redoing(past: History) -> list[Revert]:
     for room in reversed(past.rooms_undone):
         if room.undone_at == first - 1:  # written in one append with the step
             first -= 1
+    while first - 1 in past.taken_off:
+        first -= 1
     made = [Revert(batch=room.batch) for room in past.rooms if room.seq > last]
     return [*made, *(Revert(seq=seq) for seq in range(first, last + 1))]
 

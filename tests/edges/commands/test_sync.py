@@ -66,7 +66,7 @@ def test_erasing_asks_first_and_says_what_went(tmp_path: Path) -> None:
     assert run("erase", "talk", "9", "--yes", "--store", store).exit_code == 3
     erased = run("erase", "talk", "2", "--yes", "--store", store)
     assert erased.exit_code == 0
-    assert "1 event of talk erased" in erased.output
+    assert "1 event of talk is erased" in erased.output
     assert "swordfish" not in run("show", "talk", "--store", store).output
 
 

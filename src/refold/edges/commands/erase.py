@@ -104,7 +104,10 @@ def show(result: EraseResult, screen: Screen) -> None:
     if not result.seqs:
         screen.line(f"Nothing of {result.conversation} is erased.")
         return
-    screen.line(f"{number(len(result.seqs), 'event')} of {result.conversation} erased.")
+    count = len(result.seqs)
+    screen.line(
+        f"{number(count, 'event')} of {result.conversation} {'is' if count == 1 else 'are'} erased."
+    )
     if result.derived or result.contents:
         made = number(result.derived, "text")
         screen.line(

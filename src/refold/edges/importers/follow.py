@@ -192,7 +192,7 @@ class Follower:
         way, that is taken off."""
         self.messages += not isinstance(entry, Rewound)
         self._found = place = self._place_of(entry)
-        self._erased.gone.seen.update(entry.ids)
+        self._erased.gone.see(entry)
         if place is not None:
             self._seen[entry.key] = place.seqs[0]
             self._left_out += self._erased.gone.is_guess(entry, place.trace)
@@ -365,7 +365,7 @@ class Follower:
     def _note(self, noted: Noted) -> None:
         if noted.kind == LEFT_BRANCH:
             self._left.add(noted.message)
-            self._erased.gone.seen.update(noted.ids)
+            self._erased.gone.see(noted)
         is_behind = self._at == len(self._places) and not self._is_back
         if noted.key in self._notes or self._erased.was_note(noted, is_behind=is_behind):
             self._teller.pass_over()

@@ -29,7 +29,8 @@ class Gone:
         live = {id for place in held.standing() for id in place.ids}
         self._live = live
         self._named = named
-        self.seen: set[str] = set()  # the ids that the file has had so far
+        self.seen: set[str] = set()  # the ids that the file has had so far, if anybody will ask
+        self._asks = bool(traces or held.more)
         self._standing = live - by_id.keys()
         self._by_id = {id: trace for id, trace in by_id.items() if id not in live}
         self._by_call = {
@@ -41,6 +42,11 @@ class Gone:
                 self._by_moment[moment].append(trace)
         for moment in [one for one, near in self._by_moment.items() if not _is_one(near)]:
             del self._by_moment[moment]
+
+    def see(self, entry: Entry) -> None:
+        """The file has this entry."""
+        if self._asks:
+            self.seen.update(entry.ids)
 
     def of(self, entry: Entry) -> list[Trace]:
         """What of the entry was erased; each trace once."""

@@ -46,7 +46,8 @@ def sums(store: Store) -> Iterator[Sum]:
 
 
 def _lines(store: Store, about: Conversation) -> Iterator[CallLine]:
-    for note in notes_of(Log(store, about.id), NOTE):
+    # What was billed stays billed, whatever a restore takes off the page.
+    for note in notes_of(Log(store, about.id), NOTE, also_off=True):
         line = line_of(note.data) if note.seq > about.parent_seq else None
         if line is not None:
             yield line
