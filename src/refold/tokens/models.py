@@ -237,5 +237,7 @@ def input_price(model: Model) -> float | None:
 
 def dollars(value: float | None) -> str:
     """`$0.0512`, or `n/a` where nothing is known: an unknown price is not zero."""
-    # Rounded first, and zero added: no "-0.0000".
-    return "n/a" if value is None else f"${round(value, 4) + 0.0:.4f}"
+    if value is None:
+        return "n/a"
+    amount = round(value, 4)  # first, so that nothing is "-$0.0000"
+    return f"-${-amount:.4f}" if amount < 0 else f"${amount + 0.0:.4f}"

@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import refold
+from refold.dialects.anthropic.check import check
 from refold.errors import RefoldError
 from tests.edges.proxy.kit import MODEL, Message, Provider, Running, user, with_proxy
 
@@ -100,6 +101,10 @@ def faults_of(body: Message) -> list[str]:
     messages = body["messages"]
     faults = [] if messages[0]["role"] == "user" else ["it begins with the assistant"]
     waiting: list[str] = []
+    ids = [one["id"] for message in messages for one in blocks_of(message) if "id" in one]
+    faults += ["a call is said twice"] if len(ids) > len(set(ids)) else []
+    if body.get("thinking", {}).get("type") == "enabled":
+        faults += [one for one in check(body) if "expected thinking" in one]
     for at, message in enumerate(messages):
         blocks = blocks_of(message)
         results = [one["tool_use_id"] for one in blocks if one["type"] == "tool_result"]
@@ -115,8 +120,8 @@ def faults_of(body: Message) -> list[str]:
 class Agent:
     """A client with its own list, and somebody at a shell beside it."""
 
-    def __init__(self, running: Running, provider: Strict) -> None:
-        self.running, self.provider = running, provider
+    def __init__(self, running: Running, provider: Strict, **fields: Any) -> None:
+        self.running, self.provider, self.fields = running, provider, fields
         self.messages = [user("Find out why the login fails.")]
         self.system = "You are careful."
 
@@ -125,7 +130,7 @@ class Agent:
         back."""
         self.provider.calls = calls
         self.provider.during = (lambda: self.do(during)) if during else None
-        answered = await self.running.messages(self.messages, system=self.system)
+        answered = await self.running.messages(self.messages, system=self.system, **self.fields)
         assert answered.status_code == 200, self.provider.faults
         content = answered.json()["content"]
         self.messages = [*self.messages, {"role": "assistant", "content": content}]
@@ -187,11 +192,11 @@ Steps = list[tuple[int, list[str], list[str]]]
 AFTERWARDS: Steps = [(CALLS, [], []), (0, [], []), (0, [], [])]
 
 
-def play(steps: Steps, begins: int = 9) -> Strict:
+def play(steps: Steps, begins: int = 9, **fields: Any) -> Strict:
     provider = Strict()
 
     async def work(running: Running) -> None:
-        agent = Agent(running, provider)
+        agent = Agent(running, provider, **fields)
         for _ in range(begins):
             await agent.step(CALLS, [], [])
         for one in [*steps, *AFTERWARDS]:
@@ -210,6 +215,12 @@ def test_an_edit_before_an_answer_is_brought_back_leaves_a_request_that_is_taken
 
 
 @pytest.mark.parametrize("deed", DEEDS)
+def test_a_client_that_thinks_by_a_budget_sends_no_open_loop_without_thinking(deed: str) -> None:
+    by_budget = {"type": "enabled", "budget_tokens": 1_024}
+    assert play([(CALLS, [deed], []), (CALLS, [], [])], thinking=by_budget).faults == []
+
+
+@pytest.mark.parametrize("deed", DEEDS)
 def test_an_edit_while_the_model_thinks_leaves_a_request_that_is_taken(deed: str) -> None:
     assert play([(CALLS, [], [deed])]).faults == []
 
@@ -217,6 +228,7 @@ def test_an_edit_while_the_model_thinks_leaves_a_request_that_is_taken(deed: str
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps, st.integers(0, 10))
 @example([(0, ["clear"], []), (1, ["undo"], []), (2, ["clear", "undo", "redo"], [])], 9)
+@example([(2, ["compact"], []), (2, ["restore back"], []), (2, ["undo"], []), (2, [], [])], 9)
 def test_any_edits_leave_requests_that_are_taken(steps: Steps, begins: int) -> None:
     assert play(steps, begins).faults == []
 

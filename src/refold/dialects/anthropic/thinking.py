@@ -67,7 +67,7 @@ def ready_to_think(request: Wire) -> Wire:
         return request
     if not all(isinstance(message, dict) for message in messages):
         return request
-    said = ended_by_user(_with_loop_said(messages))
+    said = ended_by_user(with_loops_said(messages))
     return request if said is messages else {**request, "messages": said}
 
 
@@ -92,7 +92,7 @@ def _is_thinking_on(request: Wire) -> bool:
     return isinstance(thinking, dict) and thinking.get("type") != "disabled"
 
 
-def _with_loop_said(messages: list[Wire]) -> list[Wire]:
+def with_loops_said(messages: list[Wire]) -> list[Wire]:
     """The messages; of every tool loop those up to the last call without thinking, and the results
     of that, as text, where thinking needs it."""
     starts = [0, *(at + 1 for at, message in enumerate(messages) if _is_request(message))]

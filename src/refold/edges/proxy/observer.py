@@ -45,7 +45,7 @@ from refold.edges.proxy.reply import Copy, reply_of
 from refold.edges.proxy.roles import as_the_client_has_them
 from refold.edges.proxy.route import Target, is_retry, session_of
 from refold.edges.proxy.savings import NOTE, CallLine, line_text
-from refold.edges.proxy.thinking import is_refused
+from refold.edges.proxy.thinking import is_refused, with_loops_taken
 from refold.engine.mirror import Unchanging
 
 
@@ -205,6 +205,7 @@ class Observer:
         else:
             count_large(held)
             head = held.context.view.head
+        wires = None if wires is None else with_loops_taken(asked, wires)
         sent = None if wires is None else held.encoded.encode(wires, asked.marks)
         held.headers = headers_for(asked.dialect, wires or ())
         if sent is None and held.tools:
