@@ -94,7 +94,7 @@ def write(path: Path, page: str, mark: str) -> None:
     begin = (DOCTYPE + mark).encode()
     try:
         if path.exists() and not _begins_with(path, begin):
-            reason = f"{quoted(str(path))} exists already, and is not such a page"
+            reason = f"{quoted(str(path))} exists already, and refold did not write it"
             raise Conflict(reason, hint="choose another name")
         opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
         with open(opened, "w", encoding="utf-8") as file:

@@ -302,6 +302,12 @@ def test_rows_that_are_not_shown_are_counted_and_the_sums_are_over_all(
     assert len(as_json("replay", "--all", "--limit", "1")["sessions"]) == 3
 
 
+def test_a_fork_of_a_session_is_not_played_beside_it(url: str, tmp_path: Path) -> None:
+    [newest, *_] = ids = imported(tmp_path, 2)
+    as_json("fork", newest, "copy")
+    assert {one["session"] for one in as_json("replay", "--all")["sessions"]} == {*ids}
+
+
 def test_the_best_other_policy_keeps_to_the_window_and_kept_most(url: str, tmp_path: Path) -> None:
     [played] = as_json("replay", session(tmp_path), "--window", "3000")["sessions"]
     others = [one for one in played["replayed"]["outcomes"] if one["policy"] != "refold"]

@@ -114,9 +114,10 @@ def _stored(session: Session, name: str) -> str:
 
 
 def _imported(store: Store) -> Iterator[tuple[int, str]]:
-    """The imported sessions, each with its place among all conversations, newest first."""
+    """The imported sessions, each with its place among all conversations, newest first. A fork of
+    one is no session of its own: its turns would count twice."""
     for position, about in enumerate(newest(store), start=1):
-        if "imported" in (meta_of(store, about).metadata or {}):
+        if not about.parent and "imported" in (meta_of(store, about).metadata or {}):
             yield position, about.id
 
 
