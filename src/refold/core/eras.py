@@ -117,10 +117,9 @@ def is_in(spans: Sequence[Span], seq: int) -> bool:
 
 def goes_on(newest: Change | None, change: Change) -> bool:
     """Whether a change was written with the one before: nobody saw a page between them."""
-    return newest is not None and (newest.seq + 1, newest.batch) == (
-        change.seq,
-        change.batch or "-",
-    )
+    if newest is None or not change.batch:
+        return False
+    return (newest.seq + 1, newest.batch) == (change.seq, change.batch)
 
 
 def after(eras: Sequence[Era], newest: Change | None, change: Change) -> list[Era]:
