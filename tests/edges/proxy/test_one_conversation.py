@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from refold.edges.proxy.report import sums
+from refold.edges.proxy.upstream import Answer
 from tests.edges.proxy.kit import (
     MODEL,
     TOOLS,
@@ -309,6 +310,29 @@ def test_agents_of_one_session_that_ask_the_same_at_the_same_time_are_two() -> N
 
 def test_programs_that_say_nothing_of_themselves_and_ask_the_same_are_two() -> None:
     assert begun({}, together=False) == [["hi", "One."], ["hi", "Two."]]
+
+
+def test_a_call_is_billed_even_if_its_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that has read the whole answer may leave before the connection is closed."""
+
+    async def work(running: Running) -> int:
+        usage = {"input_tokens": 60, "output_tokens": 2}
+        content = [{"type": "text", "text": "Yes."}]
+        whole = {"type": "message", "role": "assistant", "stop_reason": "end_turn", "usage": usage}
+        answered = json.dumps({**whole, "content": content}).encode()
+        running.provider.answers += [(200, JSON, answered)] * 2
+        talk = [user("hi"), {"role": "assistant", "content": content}, user("Go on.")]
+        await running.messages(talk[:1])
+        monkeypatch.setattr(Answer, "close", cut_off)
+        await running.messages(talk)
+        [line] = sums(running.book.store)
+        return line.calls
+
+    assert with_proxy(work) == 2
+
+
+async def cut_off(answer: Answer) -> None:
+    raise asyncio.CancelledError
 
 
 def test_what_an_answer_that_came_late_was_billed_is_in_the_report() -> None:

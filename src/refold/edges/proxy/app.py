@@ -233,8 +233,8 @@ class Proxy:
             # Whoever serves this application cuts the client's stream off as well.
             raise CutOff(type(error).__name__) from None
         finally:
+            finish()  # first: a client that leaves may end this before the rest is done
             await response.close()
-            finish()
 
     async def _relay_inside(
         self, call: Call, sent: list[bytes], response: Answer, send: Send
