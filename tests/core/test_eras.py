@@ -31,7 +31,7 @@ from refold.core.model import (
     Thinking,
     View,
 )
-from tests.core.logs import bodies, logs, sealed, user
+from tests.core.logs import logs, sealed, user
 from tests.core.test_fold import appended
 
 THOUGHT = Message(role="assistant", blocks=(Thinking("hm", "sig"), Text("yes")))
@@ -82,9 +82,9 @@ def test_undoing_a_restore_brings_back_what_stood(log: list[Event], to: int) -> 
     assert standing(fold(undone)) == standing(fold(log))
 
 
-@given(logs, spans, bodies(max_size=4))
+@given(logs, spans)
 def test_what_was_thought_before_the_first_message_of_an_edit_stands(
-    log: list[Event], span: Span, later: list[Body]
+    log: list[Event], span: Span
 ) -> None:
     before = [seq for seq in standing(fold(log)) if seq < span.first]
     after = standing(fold(appended(log, Summarize(batch="new", span=span, text="s"))))
