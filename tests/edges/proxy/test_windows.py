@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 import refold
 from refold.core.budget import Budget
-from refold.edges.proxy.folding import SAID, WISH_FROM, WISHED
+from refold.edges.proxy.folding import WISH_FROM, WISHED
+from refold.settings.noted import NAMES
 from tests.edges.proxy.kit import MODEL, Provider, Running, call, loop, result, with_proxy
 
 
@@ -48,7 +49,7 @@ def test_a_window_that_is_a_limit_keeps_room_for_the_answer(window: int | None, 
     assert budget.target_ratio == 0.5
 
 
-@pytest.mark.parametrize("name", sorted(SAID))
+@pytest.mark.parametrize("name", sorted(NAMES))
 def test_what_the_user_says_of_it_stands_alone(name: str) -> None:
     ratios = {"warn_ratio": 0.7, "compact_ratio": 0.85, "critical_ratio": 0.97}
     value = {**WISHED, **ratios, "tokens_cap": 30_000}[name]

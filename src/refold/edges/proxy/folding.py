@@ -19,7 +19,7 @@ from refold.config import NUMBER_MAX
 from refold.core.budget import RESERVE_MAX
 from refold.core.model import NATIVE
 from refold.edges.proxy.body import Asked
-from refold.settings.noted import NAMES, are_said
+from refold.settings.noted import are_said
 from refold.settings.sources import loaded
 from refold.tokens.models import model_info
 
@@ -30,7 +30,6 @@ WISHED: dict[str, Any] = {
     "compact_every": 28,
     "compact_share": 0.5,
 }
-SAID = NAMES
 
 
 class Folding(Struct, frozen=True, kw_only=True):
