@@ -32,7 +32,7 @@ from bench.sessions import (
     tokens_of_text,
 )
 from bench.tables import Table, verdict
-from refold.replay.ours import plain, simple
+from refold.replay.policies import plain, simple
 
 HORIZON = 60
 GOAL = 2.0

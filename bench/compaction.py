@@ -23,7 +23,7 @@ from bench import environment
 from bench.sessions import Message, data_folder, family_of, session_of, session_paths
 from bench.tables import Table, text_of_tables
 from bench.workload import RESULT_CHARS_MAX, Workload
-from refold.replay.ours import simple
+from refold.replay.policies import simple
 
 SIZES = (50_000, 100_000, 200_000, 400_000)
 GOAL_MS, GOAL_SIZE = 200.0, 200_000

@@ -16,8 +16,7 @@ from functools import partial
 
 import refold
 from bench.sessions import Message
-from refold.replay.ours import Refold
-from refold.replay.policies import BASELINES, Policy
+from refold.replay.policies import BASELINES, Policy, Refold
 from refold.strategies.gist.names import Needs
 from refold.strategies.registry import strategy
 

@@ -31,7 +31,7 @@ from refold.dialects.page import Page
 from refold.errors import RefoldError
 from refold.log.log import Log
 from refold.log.reading import conversations
-from refold.replay.ours import simple
+from refold.replay.policies import simple
 from refold.stores import open_store
 from refold.stores.protocol import Store
 

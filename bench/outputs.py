@@ -26,8 +26,7 @@ from typing import Any
 import refold
 from bench import environment
 from bench.tables import Table, text_of_tables
-from refold.artifacts.artifacts import Artifacts, artifacts_of
-from refold.artifacts.reader import ArtifactReader
+from refold.artifacts.artifacts import ArtifactReader, Artifacts, artifacts_of
 from refold.config import Config
 from refold.core.codec import SALT_BYTES, ZERO, artifact_id, content_hasher, encode, seal, uuid7
 from refold.core.model import Artifact, Event, Origin

@@ -29,8 +29,7 @@ from bench.sessions import (
     tokens_of_text,
 )
 from refold.replay.needs import History, Need
-from refold.replay.ours import Refold
-from refold.replay.policies import Everything, Policy, SlidingWindow
+from refold.replay.policies import Everything, Policy, Refold, SlidingWindow
 
 TOKENS_MIN, TOKENS_MAX = 3_000, 4_200  # of all that came before a point; four characters each
 TEXT_CHARS_MAX = 800

@@ -22,7 +22,7 @@ from bench.sessions import text_of, tokens_of_all, tokens_of_text
 from bench.tables import Table
 from bench.workload import RESULT_CHARS, Workload
 from refold.replay.needs import piece_of
-from refold.replay.ours import plain
+from refold.replay.policies import plain
 
 WINDOW, ROUNDS, SEEDS = 100_000, 3, 3
 FILLED = 0.8  # of the window: how full it is with the facts in it

@@ -19,9 +19,9 @@ from bench.talks import MessagesTalk, Talk, spoken
 from refold.core.model import Usage
 from refold.edges.proxy.book import Book
 from refold.edges.proxy.folding import WISH_FROM, Folding
+from refold.edges.proxy.gate import target_of
 from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.observer import Observer, Taken
-from refold.edges.proxy.route import target_of
 
 
 class Passage:

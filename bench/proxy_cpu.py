@@ -36,7 +36,7 @@ from tests.real.proxy.strict.settings import Settings
 from bench.proxy_pages import WINDOW
 from bench.sessions import data_folder
 from bench.tables import Table, cell_of, text_of_tables, verdict
-from refold.edges.proxy.serve import Given
+from refold.edges.proxy.serve import ProxySettings
 from refold.edges.proxy.supervisor import Supervisor
 
 CALL_MS, DECODINGS = 5.0, 3.0
@@ -159,7 +159,7 @@ def spent_ms(calls: Calls, given: dict[str, Any]) -> float:
     """What one call takes on average, in a process of its own."""
     _, base, caller = KINDS[calls.kind]
     with tempfile.TemporaryDirectory() as place, answering() as server:
-        told = Given(store=f"sqlite:{place}/x.db", bases={base: server.url}, **given)
+        told = ProxySettings(store=f"sqlite:{place}/x.db", bases={base: server.url}, **given)
         supervisor = Supervisor(told)
         try:
             assert supervisor.is_ready()

@@ -21,8 +21,7 @@ from bench.replay import OVERFLOW, Score, budget_of, replay
 from bench.sessions import Message, session_of, session_paths, tokens_of_all
 from bench.tables import Table, verdict
 from bench.talks import ItemsTalk, MessagesTalk, Talk
-from refold.replay.ours import Refold
-from refold.replay.policies import Policy
+from refold.replay.policies import Policy, Refold
 
 WINDOW = 60_000
 BYTES_A_TOKEN = 4

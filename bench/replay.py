@@ -29,9 +29,9 @@ from bench.sessions import (
     tokens_of_all,
     tokens_of_text,
 )
-from refold.replay.faults import faults_of, same_prefix
 from refold.replay.needs import History, Need, Prompt, Recall
 from refold.replay.policies import Policy
+from refold.replay.run import faults_of, same_prefix
 
 READ, WRITE = 0.1, 1.25
 BUDGET_MIN = 4_000

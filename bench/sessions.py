@@ -1,5 +1,5 @@
 """Recorded agent sessions on disk, for the measures; what they see of a message is in
-`refold.replay.texts`.
+`refold.replay.needs`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 from bench import GIVEN
-from refold.replay.texts import (
+from refold.replay.needs import (
     EXTENSIONS,
     MESSAGE_TOKENS,
     Message,

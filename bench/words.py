@@ -32,8 +32,7 @@ from bench.sessions import (
     tokens_of_all,
 )
 from bench.tables import Table, text_of_tables
-from refold.replay.ours import Refold
-from refold.replay.policies import Policy
+from refold.replay.policies import Policy, Refold
 
 SHARES = (0.3, 0.15)
 EVERY = 5  # turns

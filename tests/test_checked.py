@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold import aio, conversations, register
-from refold.artifacts import describe
+from refold.artifacts import stub
 from refold.checked import NUMBER_MAX, _hint, checked, is_of
 from refold.errors import Invalid, RefoldError
 from refold.stores.memory import MemoryStore
@@ -206,7 +206,7 @@ WITH_STORE = {"Context", *(name for name in SURFACE if name.startswith("refold.c
 @pytest.fixture(autouse=True)
 def registers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a test registers is forgotten after it."""
-    for place in (registry, describe, choice, models):
+    for place in (registry, stub, choice, models):
         monkeypatch.setattr(place, "_registered", dict(place._registered))
     yield
     models._model_named.cache_clear()

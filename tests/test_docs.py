@@ -15,8 +15,7 @@ import pytest
 
 from refold.artifacts.kinds.registry import KINDS
 from refold.config import Config
-from refold.core.codec import check
-from refold.core.lines import from_line, to_line
+from refold.core.codec import check, from_line, to_line
 from refold.edges.commands import COMMANDS
 from refold.log.notices import NAMES
 

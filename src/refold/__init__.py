@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from refold.artifacts.cleanup import Cleanup as Cleanup
     from refold.artifacts.cleanup import CleanupItem as CleanupItem
     from refold.artifacts.listing import StoredArtifact as StoredArtifact
-    from refold.artifacts.word_ranking import Selected as Selected
-    from refold.compaction.hooks import Veto as Veto
+    from refold.artifacts.select import Selected as Selected
+    from refold.compaction.compactor import Veto as Veto
     from refold.config import Config as Config
     from refold.core.budget import Budget as Budget
     from refold.core.model import Artifact as Artifact
@@ -47,16 +47,16 @@ if TYPE_CHECKING:
     from refold.core.plan import Plan as Plan
     from refold.core.plan import Receipt as Receipt
     from refold.dialects import tool_calls as tool_calls
-    from refold.dialects.messages import PageMessage as PageMessage
+    from refold.dialects.page import PageMessage as PageMessage
     from refold.dialects.page import Rendered as Rendered
     from refold.edges.endpoints.writer import endpoint as endpoint
     from refold.engine.context import Context as Context
-    from refold.engine.counting import count_messages as count_messages
     from refold.engine.file_versions import FileVersions as FileVersions
     from refold.engine.log_reader import LogReader as LogReader
     from refold.engine.mirror import Mirrored as Mirrored
     from refold.engine.opening import open as open
     from refold.engine.stats import Stats as Stats
+    from refold.engine.stats import count_messages as count_messages
     from refold.engine.toolbox import Toolbox as Toolbox
     from refold.errors import Conflict as Conflict
     from refold.errors import Corrupt as Corrupt
@@ -66,24 +66,24 @@ if TYPE_CHECKING:
     from refold.errors import OverBudget as OverBudget
     from refold.errors import RefoldError as RefoldError
     from refold.errors import Unavailable as Unavailable
-    from refold.log.batches import Batch as Batch
-    from refold.log.file_versions import FileChange as FileChange
-    from refold.log.file_versions import FileVersion as FileVersion
     from refold.log.notes import Noted as Noted
     from refold.log.notices import Notice as Notice
+    from refold.log.points import Batch as Batch
     from refold.log.points import Difference as Difference
     from refold.log.points import Point as Point
     from refold.log.points import Restored as Restored
     from refold.log.trace import Trace as Trace
+    from refold.log.undo import FileChange as FileChange
+    from refold.log.undo import FileVersion as FileVersion
     from refold.log.undo import Undone as Undone
     from refold.log.unfold import Part as Part
     from refold.log.unfold import Unfolded as Unfolded
-    from refold.memory.changes import MemoryChange as MemoryChange
     from refold.memory.entry import Forgotten as Forgotten
     from refold.memory.entry import MemoryEntry as MemoryEntry
     from refold.memory.extraction import Taken as Taken
-    from refold.memory.opening import open_memory as open_memory
+    from refold.memory.journal import MemoryChange as MemoryChange
     from refold.memory.semantic import SemanticMemory as SemanticMemory
+    from refold.memory.semantic import open_memory as open_memory
     from refold.memory.transfer import ImportedMemories as ImportedMemories
     from refold.search.hits import Hit as Hit
     from refold.stores import open_store as open_store
@@ -97,7 +97,7 @@ _MODULES = ("aio", "conversations", "memory", "register", "testing", "types")
 _HOMES = {
     "Artifact": "refold.core.model",
     "Artifacts": "refold.artifacts.artifacts",
-    "Batch": "refold.log.batches",
+    "Batch": "refold.log.points",
     "Budget": "refold.core.budget",
     "Cleanup": "refold.artifacts.cleanup",
     "CleanupItem": "refold.artifacts.cleanup",
@@ -108,8 +108,8 @@ _HOMES = {
     "Denied": "refold.errors",
     "Difference": "refold.log.points",
     "Event": "refold.core.model",
-    "FileChange": "refold.log.file_versions",
-    "FileVersion": "refold.log.file_versions",
+    "FileChange": "refold.log.undo",
+    "FileVersion": "refold.log.undo",
     "FileVersions": "refold.engine.file_versions",
     "Forgotten": "refold.memory.entry",
     "Hit": "refold.search.hits",
@@ -117,7 +117,7 @@ _HOMES = {
     "Invalid": "refold.errors",
     "LogReader": "refold.engine.log_reader",
     "Matches": "refold.artifacts.artifacts",
-    "MemoryChange": "refold.memory.changes",
+    "MemoryChange": "refold.memory.journal",
     "MemoryEntry": "refold.memory.entry",
     "Message": "refold.core.model",
     "Mirrored": "refold.engine.mirror",
@@ -127,7 +127,7 @@ _HOMES = {
     "Notice": "refold.log.notices",
     "Origin": "refold.core.model",
     "OverBudget": "refold.errors",
-    "PageMessage": "refold.dialects.messages",
+    "PageMessage": "refold.dialects.page",
     "Part": "refold.log.unfold",
     "Plan": "refold.core.plan",
     "Point": "refold.log.points",
@@ -136,7 +136,7 @@ _HOMES = {
     "Rendered": "refold.dialects.page",
     "Restored": "refold.log.points",
     "Score": "refold.strategies.importance",
-    "Selected": "refold.artifacts.word_ranking",
+    "Selected": "refold.artifacts.select",
     "SemanticMemory": "refold.memory.semantic",
     "Slot": "refold.core.model",
     "Span": "refold.core.model",
@@ -149,13 +149,13 @@ _HOMES = {
     "Undone": "refold.log.undo",
     "Unfolded": "refold.log.unfold",
     "Usage": "refold.core.model",
-    "Veto": "refold.compaction.hooks",
+    "Veto": "refold.compaction.compactor",
     "View": "refold.core.model",
-    "count_messages": "refold.engine.counting",
+    "count_messages": "refold.engine.stats",
     "endpoint": "refold.edges.endpoints.writer",
     "model_info": "refold.tokens.models",
     "open": "refold.engine.opening",
-    "open_memory": "refold.memory.opening",
+    "open_memory": "refold.memory.semantic",
     "open_store": "refold.stores",
     "tool_calls": "refold.dialects",
 }

@@ -26,13 +26,13 @@ from refold.core.budget import Budget
 from refold.core.model import View
 from refold.dialects.streams import awaited
 from refold.engine import opening
-from refold.engine.asked import CALLER
 from refold.engine.context import Context
 from refold.engine.file_versions import FileVersions
 from refold.engine.log_reader import LogReader
+from refold.engine.replies import CALLER
 from refold.engine.toolbox import Toolbox
-from refold.memory.opening import open_memory as _open_memory
 from refold.memory.semantic import SemanticMemory
+from refold.memory.semantic import open_memory as _open_memory
 
 __all__ = [
     "AsyncArtifacts",

@@ -29,7 +29,7 @@ def _renew() -> None:
 os.register_at_fork(after_in_child=_renew)
 
 
-def known(kind: Any) -> Any:
+def resolved_type(kind: Any) -> Any:
     """The type itself, once msgspec knows all of it."""
     if kind not in _read:
         with _lock:
@@ -48,7 +48,7 @@ def convert(value: Any, kind: Any, *, strict: bool = True) -> Any: ...
 
 def convert(value: Any, kind: Any, *, strict: bool = True) -> Any:
     """A value of this type, from plain data."""
-    return msgspec.convert(value, known(kind), strict=strict)
+    return msgspec.convert(value, resolved_type(kind), strict=strict)
 
 
 @overload
@@ -61,14 +61,14 @@ def decode(data: bytes | str | msgspec.Raw, kind: Any) -> Any: ...
 
 def decode(data: bytes | str | msgspec.Raw, kind: Any) -> Any:
     """A value of this type, from JSON."""
-    return msgspec.json.decode(data, type=known(kind))
+    return msgspec.json.decode(data, type=resolved_type(kind))
 
 
 def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
     """What decodes JSON of this type, for many of them."""
-    return msgspec.json.Decoder(known(kind))
+    return msgspec.json.Decoder(resolved_type(kind))
 
 
 def packed_decoder(kind: type[T]) -> msgspec.msgpack.Decoder[T]:
     """The same for MessagePack."""
-    return msgspec.msgpack.Decoder(known(kind))
+    return msgspec.msgpack.Decoder(resolved_type(kind))

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from refold.artifacts import describe as tools
-from refold.artifacts.describe import Describer, Summarizer
+from refold.artifacts import stub as tools
 from refold.artifacts.kinds import registry as kinds
 from refold.artifacts.kinds.registry import LinesFit, TellingLines
+from refold.artifacts.stub import Describer, Summarizer
 from refold.checked import checked
 from refold.memory import vector_store as vector_stores
 from refold.memory.vector_store import OpenVectorStore

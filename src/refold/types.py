@@ -8,15 +8,15 @@ What refold gives back is in `refold` itself; what makes a caller's own parts kn
 `refold.register`.
 """
 
-from refold.artifacts.describe import Describer, Summarizer
 from refold.artifacts.select import Judge
-from refold.compaction.hooks import Hook, Veto
+from refold.artifacts.stub import Describer, Summarizer
+from refold.compaction.compactor import Hook, Veto
 from refold.compaction.native import NativeCaller, NativeRequest
 from refold.core.model import Edit, Hide, Replace, Summarize
 from refold.core.plan import Ask
 from refold.dialects.protocol import Dialect
-from refold.engine.refresh import Permitted
-from refold.engine.search import Filters
+from refold.engine.file_refresh import Permitted
+from refold.engine.log_reader import Filters
 from refold.log.notices import Listener, NoticeName
 from refold.memory.vector_store import VectorStore
 from refold.search.embedders import Embedder

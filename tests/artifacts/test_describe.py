@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from refold.artifacts import describe as describing
-from refold.artifacts.describe import register
-from refold.artifacts.output import read
+from refold.artifacts import stub as describing
+from refold.artifacts.stub import register
+from refold.artifacts.tool_output import read
 from refold.core.model import ToolCall
 from refold.log.notices import Notice
 from refold.stores import open_store

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold import dialects
-from refold.artifacts.media import IMAGE_BYTES_MAX
+from refold.artifacts.tool_output import IMAGE_BYTES_MAX
 from tests.artifacts import pictures
 from tests.artifacts.pictures import PDF, base64, gif, jpeg, png
 from tests.turns import call, checked, opened

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.artifacts.types import type_named, type_of_output
+from refold.artifacts.intake import type_named, type_of_output
 from refold.core.model import Origin
 from refold.stores import open_store
 from tests.toolruns import opened, ran

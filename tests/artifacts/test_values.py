@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import refold
-from refold.artifacts import values as encoding
-from refold.artifacts.output import read
-from refold.artifacts.values import DEPTH_MAX, decoded, degraded, encoded
+from refold.artifacts import json_values as encoding
+from refold.artifacts.json_values import DEPTH_MAX, decoded, degraded, encoded
+from refold.artifacts.tool_output import read
 from refold.errors import Invalid
 
 ZONES = st.sampled_from([None, UTC, timezone(timedelta(hours=-3, minutes=-30))])

@@ -21,10 +21,16 @@ from bench.sessions import (
 )
 
 import refold
-from refold.replay.faults import faults_of, same_prefix
 from refold.replay.needs import History, Need, Prompt, Recall, piece_of
-from refold.replay.ours import Refold
-from refold.replay.policies import BASELINES, ClearResults, CutToHalf, DedupElseHalf, SlidingWindow
+from refold.replay.policies import (
+    BASELINES,
+    ClearResults,
+    CutToHalf,
+    DedupElseHalf,
+    Refold,
+    SlidingWindow,
+)
+from refold.replay.run import faults_of, same_prefix
 
 
 def call(id: str, command: str, words: str = "") -> Message:

@@ -14,11 +14,11 @@ from bench.hostile_values import KINDS, TEXTS
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a hostile input made known by name is forgotten after it."""
-    from refold.artifacts import describe
+    from refold.artifacts import stub
     from refold.strategies import registry
     from refold.tokens import choice, models
 
-    for place in (registry, describe, choice, models):
+    for place in (registry, stub, choice, models):
         monkeypatch.setattr(place, "_registered", dict(place._registered))
 
 

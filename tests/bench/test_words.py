@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from bench.words import POINTS, Words, points_kept, run, typed_lines, weigh_session
 
-from refold.replay.ours import Refold
-from refold.replay.policies import BASELINES
+from refold.replay.policies import BASELINES, Refold
 
 
 def test_only_what_a_person_typed_is_counted() -> None:

@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
-from refold.compaction.hooks import Veto
+from refold.compaction.compactor import Veto
 from refold.core.laws import broken
-from refold.core.summary import summary_text
+from refold.core.shortened import summary_text
 from refold.errors import OverBudget
 from refold.writer.asker import Request
 from tests.scripted import (

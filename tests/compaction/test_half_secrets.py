@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import refold
-from refold.artifacts.large_text import REDACTED_CHARS
-from refold.artifacts.offload import origin_of
-from refold.artifacts.stub import stub_of
+from refold.artifacts.intake import origin_of
+from refold.artifacts.stub import REDACTED_CHARS, stub_of
 from refold.config import Config
 from refold.core.codec import decode
 from refold.core.model import Artifact, Block, Message, Origin, Span, ToolCall, ToolResult

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 import refold
-from refold.core.summary import summary_text
+from refold.core.shortened import summary_text
 from tests.scripted import GOOD, Scripted, Slow, heard_by, opened, page, summaries, talked
 from tests.turns import names
 from tests.waiting import LONG_S

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import refold
 from refold import dialects
-from refold.compaction.hooks import Veto
-from refold.compaction.recovery import as_counted
+from refold.compaction.compactor import Veto
+from refold.compaction.overflow import as_counted
 from refold.errors import OverBudget
 from refold.writer.asker import Answer
 from tests.refusals import APIStatusError, Provider, anthropic, openai

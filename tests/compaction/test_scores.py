@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold import aio
-from refold.strategies.scores import WEIGHTS
+from refold.strategies.importance import WEIGHTS
 
 
 def talked(turns: int) -> refold.Context:

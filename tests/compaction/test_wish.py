@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import refold
-from refold.compaction.wish import NOTED
+from refold.compaction.trigger import NOTED
 from refold.core.model import COMPACT_TOOL
 from refold.errors import Invalid
 from refold.stores import open_store

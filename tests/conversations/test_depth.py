@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.conversations.depth import Nesting
+from refold.conversations.importer import Nesting
 
 
 @given(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.conversations import deleter, listing
-from refold.conversations.typed import typed
+from refold.conversations.listing import typed
 from refold.edges.cli.app import Commands
 from refold.errors import Invalid, NotFound
 from refold.log.log import Log

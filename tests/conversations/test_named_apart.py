@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import refold
-from refold.conversations import names
+from refold.conversations import listing
 from refold.errors import Corrupt, Invalid
 
 NAME = "2026-05-01T10:11:12.123Z/abc:def é"
@@ -18,16 +18,16 @@ def test_a_conversation_that_is_made_meanwhile_is_not_made_again(
 ) -> None:
     """Another process makes it between the two looks."""
     url = f"sqlite:{tmp_path}/a.db"
-    look = names.named
+    look = listing.id_by_name
 
     def made_meanwhile(store: refold.types.Store, name: str) -> str | None:
         found = look(store, name)
-        monkeypatch.setattr("refold.engine.opening.named", look)
+        monkeypatch.setattr("refold.engine.opening.id_by_name", look)
         with refold.open(name=name, store=url) as other:
             other.append({"role": "user", "content": "first"})
         return found
 
-    monkeypatch.setattr("refold.engine.opening.named", made_meanwhile)
+    monkeypatch.setattr("refold.engine.opening.id_by_name", made_meanwhile)
     with refold.open(name=NAME, store=url) as context:
         context.append({"role": "user", "content": "second"})
         assert len(context.view.slots) == 2

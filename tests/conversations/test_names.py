@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import refold
-from refold.conversations import listing, names
+from refold.conversations import listing
+from refold.conversations import listing as names
 from refold.core.codec import conversation_checked
 from refold.edges.cli.app import Commands
 from refold.errors import Denied, Invalid, NotFound
@@ -87,7 +88,7 @@ def test_an_id_comes_before_a_name_and_a_name_of_two_is_refused_with_their_ids()
     made(store, "b", "both")
     assert listing.id_of(store, "b") == "b"
     assert listing.id_of(store, "mine") == "a"
-    for look in (listing.id_of, names.named, refold.conversations.find):
+    for look in (listing.id_of, names.id_by_name, refold.conversations.find):
         with pytest.raises(Invalid, match=r"2 conversations .*both.*: a, b"):
             look(store, "both")
     with pytest.raises(Invalid, match="a, b"):

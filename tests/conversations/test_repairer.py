@@ -10,7 +10,7 @@ import pytest
 import refold
 from refold.conversations.repairer import Repaired, repair
 from refold.conversations.verifier import verify
-from refold.core.lines import from_line, to_line
+from refold.core.codec import from_line, to_line
 from refold.errors import Conflict, Corrupt
 from refold.stores import open_store
 

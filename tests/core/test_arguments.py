@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from refold.core.arguments import (
+from refold.core.call_arguments import (
     arguments_object,
     arguments_text,
     canonical_arguments,

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from refold.core import bookmark
-from refold.core.codec import check, seal
+from refold.core.codec import check, from_line, seal, to_line
 from refold.core.fold import Fold, fold, folded
-from refold.core.lines import from_line, to_line
 from refold.core.model import (
     Event,
     Hide,

@@ -14,7 +14,7 @@ import pytest
 import refold
 from refold.core.model import Text
 from refold.dialects import DIALECTS, dialect, dialect_of, parse, streams
-from refold.dialects.outside import plain
+from refold.dialects.input import plain
 from refold.dialects.wire import plain_id
 from refold.engine import recorder
 from refold.errors import Invalid

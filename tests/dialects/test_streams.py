@@ -14,7 +14,7 @@ import refold
 from refold import aio, dialects
 from refold.core.codec import decode
 from refold.core.model import Message, Usage
-from refold.dialects.outside import plain_value
+from refold.dialects.input import plain_value
 from refold.dialects.streams import CUT_OFF
 from tests.dialects.shapes import scalars
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import refold
 from refold import dialects
 from refold.core.model import Message, Opaque, Text, ToolCall
-from refold.dialects.repair import KNOWN_PARTS
+from refold.dialects.wire import KNOWN_PARTS
 
 U = {"role": "user", "content": "q"}
 A = {"role": "assistant", "content": None}

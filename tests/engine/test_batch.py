@@ -15,7 +15,7 @@ from refold.engine import batch as batches
 from refold.engine.batch import Batch
 from refold.engine.context import Context
 from refold.log import log as logs
-from refold.log.keys import Stamp
+from refold.log.notes import Stamp
 from refold.stores import open_store
 from refold.stores.protocol import Overtaken
 from tests.engine.test_extend import gemini, turn

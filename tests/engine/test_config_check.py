@@ -12,7 +12,7 @@ import refold
 from refold.config import Config, Durability
 from refold.dialects import DIALECTS
 from refold.errors import Invalid
-from refold.ledger.kinds import ACTION_KINDS
+from refold.ledger.facts import ACTION_KINDS
 from refold.log.notices import NAMES
 from refold.stores import open_store
 from refold.strategies import clear, hide, importance, window

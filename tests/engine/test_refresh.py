@@ -11,7 +11,7 @@ import pytest
 import refold
 from refold import dialects
 from refold.core.laws import broken
-from refold.engine.refresh import Limits, inside, needed_files, read_text
+from refold.engine.file_refresh import Limits, inside, needed_files, read_text
 
 DONE = "The file was updated successfully."
 

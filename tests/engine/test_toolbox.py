@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold import dialects
-from refold.artifacts.offload import OWN_TOOLS
+from refold.artifacts.intake import OWN_TOOLS
 from refold.engine.toolbox import _answer
 from refold.stores import open_store
 from tests.toolruns import clean, forget_page, long, opened, outputs_in, ran

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from refold.ledger.patches import patched
+from refold.ledger.embedded_files import patched
 
 
 def test_a_unified_diff_names_its_files() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from refold.ledger.paths import normal
+from refold.ledger.arguments import normal
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from refold.ledger.results import payload, shown_lines
+from refold.ledger.calls import payload, shown_lines
 
 
 def test_numbered_lines_and_envelopes_are_recognised() -> None:

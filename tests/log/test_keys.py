@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from refold.core import codec
 from refold.core.model import Message, Note, Text
 from refold.errors import Corrupt
-from refold.log.keys import Name, name_of
+from refold.log.notes import Name, name_of
 
 words = st.text(st.characters(codec="utf-8"), max_size=20)
 

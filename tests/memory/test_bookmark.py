@@ -17,9 +17,9 @@ from refold.core.model import Memory
 from refold.memory import journal as journals
 from refold.memory.bookmark import unpacked
 from refold.memory.claim import claim_of
+from refold.memory.entry import Version
 from refold.memory.fold import Entries
 from refold.memory.semantic import SemanticMemory
-from refold.memory.version import Version
 from refold.stores.memory import MemoryStore
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.memory.claim import ATTRIBUTES
 from refold.memory.semantic import SemanticMemory
-from refold.memory.vocabulary import ATTRIBUTES
 from refold.stores import open_store
 
 START_MS, HOUR_MS = 1_700_000_000_000, 3_600_000

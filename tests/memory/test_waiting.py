@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.edges.chat.interrupts import Interrupts
-from refold.edges.chat.tools import Tools
-from refold.edges.chat.workspace import Workspace
+from refold.edges.chat.tools import Tools, Workspace
 from refold.memory.extraction import Taken
 from refold.memory.semantic import SemanticMemory
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.redaction import found, redacted
-from refold.redaction.shapes import SHAPES, any_of
+from refold.redaction.rules import SHAPES, any_of
 from tests.redaction.secret_kinds import (
     AWS,
     BASE64,

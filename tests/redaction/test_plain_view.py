@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.redaction import found, redacted
-from refold.redaction.plain_view import plain_views
+from refold.redaction.find import plain_views
 from tests.redaction.secret_kinds import EXAMPLES, SURROUNDED
 
 Wrap = Callable[[str], str]

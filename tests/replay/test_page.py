@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from refold.replay.needs import MESSAGE_TOKENS, tokens_of_all
 from refold.replay.page import page_of
 from refold.replay.run import Kept, replay
-from refold.replay.texts import MESSAGE_TOKENS, tokens_of_all
 from tests.replay.test_replay import turns
 
 HOSTILE = ["</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "<!--", "\x1b[2J",

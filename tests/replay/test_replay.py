@@ -10,12 +10,10 @@ from hypothesis import strategies as st
 
 import refold
 from refold.dialects import DIALECTS, dialect
-from refold.replay.faults import USER_FIRST, faults_of
 from refold.replay.needs import Prompt
-from refold.replay.plot import HEIGHT, plot
-from refold.replay.run import AGENT, ALL, OURS, replay
+from refold.replay.page import HEIGHT, faults_words, plot
+from refold.replay.run import AGENT, ALL, OURS, USER_FIRST, faults_of, replay
 from refold.replay.session import NO_RESULT, SUMMARY, messages_of, said_in
-from refold.replay.words import faults_words
 from refold.stores import open_store
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from refold.search.bm25 import Formula, add_term, rarity
+from refold.search.rank import Formula, add_term, inverse_document_frequency
 
 BM25 = Formula(saturation=1.2, length_share=0.5)
 
@@ -16,7 +16,12 @@ def scores(count: float, length: float = 10.0) -> float:
 
 
 def test_a_rare_term_says_more_than_a_common_one():
-    assert rarity(1, 1_000) > rarity(100, 1_000) > rarity(1_000, 1_000) > 0
+    assert (
+        inverse_document_frequency(1, 1_000)
+        > inverse_document_frequency(100, 1_000)
+        > inverse_document_frequency(1_000, 1_000)
+        > 0
+    )
 
 
 def test_each_further_occurrence_adds_less_and_all_together_no_more_than_the_most():

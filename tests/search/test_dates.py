@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from refold.search.dates import Date, dates_in, nearness
+from refold.search.words import Date, dates_in, nearness
 
 
 def test_days_and_months_are_read_in_the_ways_people_write_them():

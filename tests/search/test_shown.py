@@ -37,5 +37,5 @@ def test_a_long_log_without_a_bookmark_is_not_read_to_say_whether_a_message_is_h
     store = memory()
     talk(store, "a", ["walrus", *["more"] * 10])
     assert full_text(store).search("walrus")[0].hidden is False
-    monkeypatch.setattr("refold.search.shown.TAIL_EVENTS", 5)
+    monkeypatch.setattr("refold.search.snippets.TAIL_EVENTS", 5)
     assert full_text(store).search("walrus")[0].hidden is None

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 import refold
 from refold.errors import Invalid, Unavailable
-from refold.search import embedders, finding, groups, rank, vector_upkeep, words
+from refold.search import embedders, finding, numpy_groups, rank, upkeep, words
 from refold.search.bert import Bert, gelu
-from refold.search.group_vectors import telling_text
 from refold.search.index import EVERYWHERE
+from refold.search.numpy_groups import telling_text
 from refold.search.searcher import Searcher
 from refold.search.transformer import GROUPS_MAX, Transformer
 from tests.search import models
@@ -197,7 +197,7 @@ def test_single_vectors_make_way_for_groups_and_back(store):
 
 
 def test_a_search_spends_a_while_on_vectors_and_says_what_is_left(monkeypatch):
-    monkeypatch.setattr(vector_upkeep, "SEARCH_VECTORS_S", 0.0)
+    monkeypatch.setattr(upkeep, "SEARCH_VECTORS_S", 0.0)
     store = memory()
     talk(store, "a", ["the engine is broken", "we had noodles", *["hm"] * 20])
     searcher = Searcher(store, embedder=models.TopicWords())
@@ -263,12 +263,14 @@ def test_the_words_that_are_common_leave_the_sentence_they_are_in():
 
 def test_a_neighbour_counts_less_and_only_beside_and_short():
     word = numpy.array([[1.0, 0.0]], dtype=numpy.float32)
-    stored = groups.blobs(
+    stored = numpy_groups.blobs(
         [numpy.array([[1.0, 0.0]] if at == 5 else [[0.1, 1.0]]) for at in range(12)]
     )
     ids = [at if at < 9 else at + 3 for at in range(12)]
     near = (
-        groups.Groups(ids, stored, 2, [at != 7 for at in range(12)]).near_words(word, [2.0]).values
+        numpy_groups.Groups(ids, stored, 2, [at != 7 for at in range(12)])
+        .near_words(word, [2.0])
+        .values
     )
     assert max(near) == near[5] > near[4] == near[3] > near[0]
     assert near[6] > near[4] and near[7] == near[0] == near[8]

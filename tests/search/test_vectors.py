@@ -97,7 +97,7 @@ def test_another_embedder_makes_the_vectors_anew(store):
 def test_an_embedder_whose_vectors_change_their_length_is_noticed_and_they_are_made_anew(
     store, monkeypatch
 ):
-    monkeypatch.setattr("refold.search.vector_upkeep.EMBEDDER_PAUSE_S", 0.0)
+    monkeypatch.setattr("refold.search.upkeep.EMBEDDER_PAUSE_S", 0.0)
     talk(store, "a", ["the engine is broken", "we had noodles"])
     embedder = Topics()
     searcher = Searcher(store, embedder=embedder)

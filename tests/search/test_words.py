@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.search import forms, words
+from refold.search import words
+from refold.search import words as forms
 from refold.search.index import Index
 
 STEMS = Index().stems
@@ -112,14 +113,14 @@ def test_no_query_is_an_error_and_none_is_read_as_a_search_language(text):
     "text", ["How long?", 'He asked "why?" twice', "Really?! Yes", "(is it?)", "本当？", "?"]
 )
 def test_a_question_is_seen_by_its_mark(text):
-    assert words.asks(text)
+    assert words.is_question(text)
 
 
 @pytest.mark.parametrize(
     "text", ["Three years now.", "see http://host/path?page=2", "value?.name", "a?b:c", ""]
 )
 def test_a_mark_inside_a_word_asks_nothing(text):
-    assert not words.asks(text)
+    assert not words.is_question(text)
 
 
 def test_a_huge_query_is_bounded():

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 import refold
 from refold.config import NUMBERS, Config
 from refold.errors import Invalid, RefoldError
-from refold.settings.sources import PREFIX, loaded
-from refold.settings.writer import writer_loaded
+from refold.settings.sources import PREFIX, loaded, writer_loaded
 
 NOWHERE = Path("/nowhere")
 FOREIGN = (

@@ -15,14 +15,8 @@ from hypothesis import strategies as st
 from refold.config import Config
 from refold.edges.endpoints.writer import configured
 from refold.errors import Denied, Invalid, Unavailable
-from refold.settings import trust
-from refold.settings.writer import (
-    ASKED_FOR,
-    KEY_DOMAINS,
-    WRITER_FIELDS,
-    requested,
-    writer_loaded,
-)
+from refold.settings import sources
+from refold.settings.sources import ASKED_FOR, KEY_DOMAINS, WRITER_FIELDS, requested, writer_loaded
 
 EVIL = "https://evil.example/v1"
 
@@ -31,7 +25,7 @@ def allow_all(folder: Path, environ: dict[str, str]) -> None:
     """What `refold allow` does."""
     request = requested(folder, environ)
     assert request is not None
-    trust.allow(request, environ)
+    sources.allow(request, environ)
 
 
 def written(folder: Path, **table: str) -> dict[str, str]:
@@ -107,7 +101,7 @@ def test_what_was_allowed_can_be_revoked(tmp_path: Path) -> None:
     allow_all(tmp_path, environ)
     request = requested(tmp_path, environ)
     assert request is not None
-    trust.revoke(request, environ)
+    sources.revoke(request, environ)
     with pytest.raises(Denied):
         writer_loaded(folder=tmp_path, environ=environ)
 

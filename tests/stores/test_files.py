@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from refold.core import codec
-from refold.core.lines import to_line
+from refold.core.codec import to_line
 from refold.errors import Corrupt, Denied, Invalid, Unavailable
 from refold.stores import open_store
 from refold.stores.contract.kit import TEXT, grown, sealed, titled

@@ -28,8 +28,7 @@ from refold.core.model import (
 )
 from refold.core.shortened import text_of
 from refold.strategies.brief import Brief
-from refold.strategies.copies import NOTICE_START
-from refold.strategies.dedup import NOTICE_MAX, dedup
+from refold.strategies.dedup import NOTICE_MAX, NOTICE_START, dedup
 from refold.strategies.ladder import climb
 from refold.strategies.registry import rungs
 from tests.strategies.talks import count, log_of, state_of

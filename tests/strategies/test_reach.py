@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 from refold.config import Config
 from refold.core.codec import decode
 from refold.core.model import Event, Meta, View
-from refold.strategies.brief import Strategy
+from refold.strategies.brief import Strategy, reach, unfolder
 from refold.strategies.clear import clear
 from refold.strategies.fit import fit
 from refold.strategies.gist import gist
 from refold.strategies.hide import hide
 from refold.strategies.hide_notice import is_notice
 from refold.strategies.importance import importance
-from refold.strategies.reach import reach, unfolder
 from refold.strategies.summarize import summarize
 from refold.strategies.window import window
 from tests.strategies.talks import by_chance, climbed, log_of, pages

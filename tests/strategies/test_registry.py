@@ -12,7 +12,7 @@ import pytest
 
 import refold
 from refold.compaction import planning as compaction
-from refold.compaction import prose as wording
+from refold.compaction import summary_text as wording
 from refold.errors import Invalid
 from refold.strategies import registry
 from refold.strategies.brief import Brief

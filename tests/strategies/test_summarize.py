@@ -11,7 +11,7 @@ import refold
 from refold.core.laws import broken, calls_of, results_of
 from refold.core.model import GistNotes, Pin, Prose, Quote, Span, Summarize, SummaryNotes
 from refold.core.plan import Ask
-from refold.core.summary import summary_text
+from refold.core.shortened import summary_text
 from refold.errors import Invalid
 from refold.strategies.summarize import summarize
 from refold.writer.asker import room_for

@@ -6,8 +6,7 @@ import pytest
 
 from refold.core.model import Media, Message, Text, ToolCall, ToolResult
 from refold.tokens.choice import counter_for
-from refold.tokens.counter import count_message, count_system, count_tools
-from refold.tokens.framing import PLAIN
+from refold.tokens.counter import PLAIN, count_message, count_system, count_tools
 
 JARGON = [
     "You are a helpful, pattern-following assistant that translates corporate jargon into plain English.",

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.core.model import Media
-from refold.tokens.framing import framing_for
+from refold.tokens.counter import framing_for
 from refold.tokens.media import IMAGE_TOKENS_MAX, image_size, media_tokens
 from refold.tokens.models import model_info
 

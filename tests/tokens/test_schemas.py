@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from refold.tokens.choice import counter_for
-from refold.tokens.counter import count_tools
+from refold.tokens.counter import SCHEMAS_DEPTH_MAX, count_tools, declarations
 from refold.tokens.exact import vocabulary
-from refold.tokens.schemas import DEPTH_MAX, declarations
 
 
 def test_tools_of_every_shape_are_declared() -> None:
@@ -62,7 +61,7 @@ def test_a_schema_without_end_is_cut() -> None:
         [{"name": "deep", "parameters": {"type": "object", "properties": {"x": deep}}}]
     )
     text = declarations([{"name": "self", "parameters": schema}])
-    assert text.count("again?") == DEPTH_MAX + 1
+    assert text.count("again?") == SCHEMAS_DEPTH_MAX + 1
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 import refold
 from refold.core.model import Opaque
-from refold.tokens.counter import ESTIMATE, count_block
+from refold.tokens.counter import ESTIMATE, count_block, sealed_tokens, unknown_tokens
 from refold.tokens.media import ANY
-from refold.tokens.unknown import sealed_tokens, unknown_tokens
 
 LONG = "a note that somebody put there, and that no block of ours holds. " * 100
 WIRES: dict[str, dict[str, Any]] = {

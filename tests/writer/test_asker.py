@@ -8,12 +8,11 @@ import pytest
 
 import refold
 from refold.core.model import Summarize, Usage
-from refold.core.summary import summary_text
+from refold.core.shortened import summary_text
 from refold.tokens.counter import ESTIMATE
 from refold.writer import asker as asking
 from refold.writer.accept import Rejected, check
-from refold.writer.asker import Answer, Asker, Request
-from refold.writer.exchange import NO_ROOM
+from refold.writer.asker import NO_ROOM, Answer, Asker, Request
 from tests.scripted import AWS, GOOD, Scripted, heard_by, opened, page, summaries, talked, used
 
 # --- what goes in ---

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from refold.core.model import Usage
-from refold.core.summary import summary_text
+from refold.core.shortened import summary_text
 from refold.writer.asker import Answer
 from tests.scripted import AWS, GOOD, Scripted, heard_by, opened, summaries, talked
 from tests.waiting import LONG_S

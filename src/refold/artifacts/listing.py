@@ -22,8 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from refold import decoding
-from refold.artifacts.offload import count_lines
-from refold.artifacts.types import type_of_output
+from refold.artifacts.intake import count_lines, type_of_output
 from refold.core.codec import decode
 from refold.core.model import ORIGIN, Artifact, Event, Message, Origin, is_cleanup
 from refold.errors import NotFound

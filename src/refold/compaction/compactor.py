@@ -7,29 +7,41 @@ the page cannot be made to fit. With a writer, the lock is released while it is 
 appended meanwhile stays, and a page that was edited meanwhile is planned again. Neighbours: `jobs`
 says what is to be done, `planning` and `trigger` have the arithmetic, `prose` and `writer` the
 words.
+
+What a caller may do before a compaction: add instructions for the writer, store memories, or
+veto.
+
+Hooks are called with no lock held, once per compaction that has something to do. One that raises is
+reported by a notice and blocks nothing. What happens after a compaction is told by the notice
+`compaction-complete`, which carries the receipt. Neighbours: `compactor` calls them.
+
+What a compaction tells those who listen: that it begins, what failed, what it did.
+
+Notices are queued while the lock of the log is held, and told once it is released. Neighbours:
+`compactor` calls these, `log.notices` has the notices.
 """
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from refold.compaction import announcements, planning, prose, trigger
+from refold.compaction import planning, summary_text, trigger
 from refold.compaction.active_model import ActiveModel
-from refold.compaction.adoption import adopted
-from refold.compaction.drawn import Drawn, Prepared, unedited
-from refold.compaction.hooks import Hook, SingleRun, ask_hooks
-from refold.compaction.jobs import Jobs
-from refold.compaction.native import NativeCaller, Provider
-from refold.compaction.planning import Job
+from refold.compaction.native import NativeCaller, Prepared, PreparedPlan, Provider, unedited
+from refold.compaction.planning import Job, Jobs, adopted
 from refold.config import Config
 from refold.core.budget import Budget
 from refold.core.fold import Fold
 from refold.core.model import ADOPTED, BY_HAND, NATIVE, Span
 from refold.core.plan import Plan, Proposal, Receipt
+from refold.display import failure
 from refold.log.draft import Draft
 from refold.log.log import Fresh
 from refold.log.notices import Notice
@@ -114,7 +126,7 @@ class Compactor:
             job = replace(self.job(), purpose=ADOPTED)
             plan = adopted(state, job, span, self._redact(text), by)
             before = state.view()
-            drawn = Drawn(
+            drawn = PreparedPlan(
                 plan=replace(plan, target=self._model.current),
                 before=before,
                 after=before,
@@ -193,30 +205,34 @@ class Compactor:
         with self._log.guard:
             return self._apply_with_prose(drawn, job, outcomes, questions)
 
-    def _draw_up(self, job: Job) -> Drawn:
+    def _draw_up(self, job: Job) -> PreparedPlan:
         state = self._log.state
         before = state.view()
         plan, after = planning.drawn_up(state, job)
-        clean = prose.without_secrets(plan, job.redact, job.count)
+        clean = summary_text.without_secrets(plan, job.redact, job.count)
         fresh, measured = self._fresh(state, clean), clean is plan
-        return Drawn(plan=clean, before=before, after=after, fresh=fresh, measured=measured)
+        return PreparedPlan(plan=clean, before=before, after=after, fresh=fresh, measured=measured)
 
     def _fresh(self, state: Fold, plan: Plan) -> Fresh:
         """Whether a plan for this page still fits a later one, of the same log."""
         id, is_unedited = self._log.id, unedited(state, plan)
         return lambda later: self._log.id == id and is_unedited(later)
 
-    def _questions(self, drawn: Drawn, job: Job, *, auto: bool) -> list[Question]:
+    def _questions(self, drawn: PreparedPlan, job: Job, *, auto: bool) -> list[Question]:
         """What the writer is asked for this plan; nothing without one, and nothing automatically
         while it rests."""
         if self.asker is None or self._config.writer_wait_s <= 0:
             return []
         if auto and self.asker.resting:
             return []
-        return prose.questions_of(drawn.plan, drawn.before, job)
+        return summary_text.questions_of(drawn.plan, drawn.before, job)
 
     def _apply_with_prose(
-        self, drawn: Drawn, job: Job, outcomes: Sequence[Outcome], questions: Sequence[Question]
+        self,
+        drawn: PreparedPlan,
+        job: Job,
+        outcomes: Sequence[Outcome],
+        questions: Sequence[Question],
     ) -> Receipt | None:
         """Applies the plan in the writer's words where they were accepted, and says where they
         were not."""
@@ -224,17 +240,19 @@ class Compactor:
         if not drawn.fresh(self._log.state):
             return None
         bill = asker.bill(outcomes) if outcomes else {}
-        announcements.rejections(self._log, outcomes, drawn.plan.strategy, bill)
+        rejections(self._log, outcomes, drawn.plan.strategy, bill)
         pairs = zip(questions, outcomes, strict=True)
         edits = {id(question.ask.draft): outcome.edit for question, outcome in pairs}
-        plan = prose.reworded(drawn.plan, edits, job.count)
+        plan = summary_text.reworded(drawn.plan, edits, job.count)
         drawn = replace(drawn, plan=plan, before=self._log.state.view())
         return self._apply(drawn, job, bill)
 
-    def _apply(self, drawn: Drawn, job: Job, bill: dict[str, Any] | None = None) -> Receipt | None:
+    def _apply(
+        self, drawn: PreparedPlan, job: Job, bill: dict[str, Any] | None = None
+    ) -> Receipt | None:
         """Appends the edits as one batch; None if they no longer fit."""
         plan = drawn.plan
-        announcements.failed_steps(self._log, plan)
+        failed_steps(self._log, plan)
         if not plan.proposals:
             return self._skip(plan)
         if not self._log.append([*self._drafts(plan, job), *drawn.beside], fresh=drawn.fresh):
@@ -246,7 +264,7 @@ class Compactor:
             plan = planning.measured(plan, drawn.before, after, job)
         receipt = planning.receipt_of(plan, drawn.before, after, job.batch)
         self._model.watch_again()
-        announcements.complete(self._log, receipt, bill or {})
+        complete(self._log, receipt, bill or {})
         return receipt
 
     def _drafts(self, plan: Plan, job: Job) -> list[Draft]:
@@ -379,7 +397,7 @@ class Compactor:
     def _announced_job(self, due: trigger.Due, budget: Budget) -> Job:
         jobs = self._jobs
         job = jobs.room_job(budget) if due == "room" else jobs.due_job(budget)
-        announcements.begun(self._log, job, self._model.current)
+        begun(self._log, job, self._model.current)
         return job
 
     def _can_help(self, budget: Budget) -> bool:
@@ -395,3 +413,120 @@ class Compactor:
         self._log.notices.add_once("unreachable", notice)
         uncut = round(planning.uncut_tokens(self._log.state.view()) * budget.factor)
         return self._model.current > budget.input_max > uncut
+
+
+class Veto(Struct, frozen=True):
+    """What a hook gives back if the compaction must not happen now."""
+
+    reason: str = ""
+
+
+Hook = Callable[[Plan], "str | Veto | None"]
+
+
+class HookAnswers(Struct, frozen=True, kw_only=True):
+    """What all hooks answered together."""
+
+    instructions: str = ""
+    veto: Veto | None = None
+    failures: tuple[str, ...] = ()
+
+
+def ask_hooks(hooks: list[Hook], plan: Plan) -> HookAnswers:
+    """Asks every hook, in the order in which they were added. A veto ends it."""
+    extra: list[str] = []
+    failures: list[str] = []
+    for hook in list(hooks):
+        try:
+            answer = hook(plan)
+        except Exception as error:  # noqa: BLE001 - a hook is the caller's code
+            failures.append(failure(error))
+            continue
+        if isinstance(answer, Veto):
+            veto = answer if isinstance(answer.reason, str) else Veto()
+            return HookAnswers(veto=veto, failures=tuple(failures))
+        if isinstance(answer, str):
+            extra.append(answer.encode("utf-8", "replace").decode().strip())
+        elif answer is not None:
+            failures.append(f"it gave {type(answer).__name__}, not text or a Veto")
+    instructions = "\n".join(text for text in extra if text)
+    return HookAnswers(instructions=instructions, failures=tuple(failures))
+
+
+Claim = Literal["first", "after another", "busy"]
+
+
+class SingleRun:
+    """At most one compaction at a time. Whoever comes second waits for the first, unless it *is*
+    the first: a hook that asks for a page must not wait for itself."""
+
+    def __init__(self) -> None:
+        self._lock, self._owner = threading.Lock(), 0
+
+    @contextmanager
+    def claim(self, wait_s: float) -> Iterator[Claim]:
+        """`first` if nobody was at it, `after another` after waiting for one, `busy` if one is
+        still going on."""
+        me = threading.get_ident()
+        if self._owner == me:
+            yield "busy"
+            return
+        free = self._lock.acquire(blocking=False)
+        if not free and not self._lock.acquire(timeout=max(0.0, wait_s)):
+            yield "busy"
+            return
+        self._owner = me
+        try:
+            yield "first" if free else "after another"
+        finally:
+            self._owner = 0
+            self._lock.release()
+
+
+def begun(log: OpenLog, job: Job, current: int) -> None:
+    """An automatic compaction of a page of this size begins."""
+    notice = Notice(
+        name="auto-compacting",
+        percent=job.budget.percent(current),
+        tokens=current,
+        max=job.budget.window,
+        strategy="+".join(job.ladder),
+    )
+    log.notices.add(notice)
+
+
+def rejections(
+    log: OpenLog, outcomes: Sequence[Outcome], strategy: str, bill: dict[str, Any]
+) -> None:
+    """Why words of the writer were not taken."""
+    told = (reason for outcome in outcomes for reason in (outcome.reason, outcome.unchecked))
+    reasons = dict.fromkeys(filter(None, told))
+    if reasons:
+        reason = "; ".join(reasons)
+        log.notices.add(
+            Notice(name="compaction-failed", reason=reason, strategy=strategy, details=bill)
+        )
+
+
+def failed_steps(log: OpenLog, plan: Plan) -> None:
+    """Which strategies failed, and why."""
+    for step in plan.steps:
+        if step.note:
+            log.notices.add(
+                Notice(name="compaction-failed", reason=step.note, strategy=step.strategy)
+            )
+
+
+def complete(log: OpenLog, receipt: Receipt, bill: dict[str, Any]) -> None:
+    """What was done. From here on a page that gets full is worth a word again."""
+    log.notices.rearm()
+    notice = Notice(
+        name="compaction-complete",
+        reason=receipt.reason,
+        receipt=receipt,
+        strategy=receipt.strategy,
+        before=receipt.tokens_before,
+        after=receipt.tokens_after,
+        details=bill,
+    )
+    log.notices.add(notice)

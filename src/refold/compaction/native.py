@@ -6,12 +6,18 @@ that code made of the same span, so every reader has a text, and undo brings the
 Whatever goes wrong (the provider refuses, is silent, writes more than it read) leaves the page as
 it is, and the rest of the ladder has its turn. Neighbours: `strategies.native` chooses the cut,
 `dialects.native` knows the wire, `compactor` asks and applies.
+
+A plan between the moment at which it is drawn up and the one at which it is carried out.
+
+Meanwhile a writer works, for seconds, or the caller goes on for turns (`Prepared`). What was
+appended since stays on the page; a plan whose page was edited since is of no use. Neighbours:
+`planning` draws plans up, `compactor` carries them out.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,12 +25,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold import dialects
+from refold.compaction import planning
 from refold.compaction.active_model import ActiveModel
-from refold.compaction.drawn import Drawn
 from refold.compaction.planning import Job
+from refold.core.budget import Budget
+from refold.core.fold import Fold
 from refold.core.model import NATIVE, Native, Span, Summarize, Usage, View
 from refold.core.plan import Plan, Proposal, Receipt
-from refold.core.summary import summary_text
+from refold.core.shortened import summary_text
 from refold.dialects.native import NativeWire, Written, native_wire
 from refold.dialects.page import Page
 from refold.display import failure
@@ -33,7 +41,53 @@ from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
 from refold.strategies.brief import Count, text_tokens
 from refold.writer.accept import Rejected
-from refold.writer.asker import timed
+from refold.writer.asker import Outcome, Question, timed
+
+
+class PreparedPlan(Struct, frozen=True, kw_only=True):
+    """A plan, the pages before and after it, and what must not have changed when it is carried
+    out. `measured` is False where the page that it leaves is another than `after`; `beside` is
+    what is written with it."""
+
+    plan: Plan
+    before: View
+    after: View
+    fresh: Callable[[Fold], bool]
+    measured: bool = True
+    beside: Sequence[Draft] = ()
+
+
+class Prepared(Struct, frozen=True, kw_only=True):
+    """A plan that was drawn up ahead, and what a writer said to it."""
+
+    drawn: PreparedPlan
+    job: Job
+    questions: Sequence[Question] = ()
+    outcomes: Sequence[Outcome] = ()
+
+    def serves(self, job: Job, state: Fold, current: int) -> bool:
+        """Whether it does what the job asks for, for the page as it is now, and is enough."""
+        alike = _limits(self.job) == _limits(job)
+        left = current - self.drawn.plan.saved_tokens
+        return alike and left < job.budget.warn_at and self.drawn.fresh(state)
+
+
+def _limits(job: Job) -> tuple[Sequence[str], int | None, Budget]:
+    """What must be the same of two jobs; the factor of the budget moves with every reply."""
+    return job.ladder, job.target, replace(job.budget, factor=1.0)
+
+
+def unedited(state: Fold, plan: Plan) -> Callable[[Fold], bool]:
+    """Whether a plan for this page still fits a later one."""
+    return partial(_untouched, list(state.undoable), set(state.pins), plan)
+
+
+def _untouched(undoable: list[tuple[int, str]], pins: set[int], plan: Plan, state: Fold) -> bool:
+    """Whether what came since did not edit the page, nor answer a call that the plan takes
+    away."""
+    same = state.undoable == undoable and state.pins == pins
+    return same and planning.still_fits(plan, state)
+
 
 REST_S = 300.0  # a provider that failed is not asked automatically for so long
 EDITED = "another writer has edited the page"
@@ -54,8 +108,8 @@ class NativeRequest(Struct, frozen=True, kw_only=True):
 
 # Gives the provider's response, an SDK's object or plain JSON.
 NativeCaller = Callable[[NativeRequest], Any]
-DrawUp = Callable[[Job], Drawn]
-Apply = Callable[[Drawn, Job], Receipt | None]
+DrawUp = Callable[[Job], PreparedPlan]
+Apply = Callable[[PreparedPlan, Job], Receipt | None]
 
 
 class Provider:
@@ -80,7 +134,7 @@ class Provider:
         except Rejected as error:
             return Receipt(reason=self._report(error, job))
 
-    def prepare(self, job: Job, draw_up: DrawUp) -> Drawn | None:
+    def prepare(self, job: Job, draw_up: DrawUp) -> PreparedPlan | None:
         """A plan with what the provider wrote, to be carried out later; None, and a notice that
         says why, if nothing came of it."""
         if time.monotonic() < self._rests_until:
@@ -134,7 +188,7 @@ class Provider:
         )
         return next(replies, "") or self._model.dialect()
 
-    def _drawn(self, job: Job, draw_up: DrawUp) -> Drawn:
+    def _drawn(self, job: Job, draw_up: DrawUp) -> PreparedPlan:
         """The plan with what the provider wrote, which is written down as spent."""
         with self._log.guard:
             drawn = draw_up(job)
@@ -150,7 +204,7 @@ class Provider:
             self._log.append([Draft(body=one, by="model") for one in billed])
             return replace(drawn, plan=plan, before=view, measured=False)
 
-    def _request(self, drawn: Drawn, job: Job) -> NativeRequest:
+    def _request(self, drawn: PreparedPlan, job: Job) -> NativeRequest:
         """What the caller is asked for a plan of one summary. Rejected where there is none."""
         plan = drawn.plan
         if not plan.proposals:

@@ -3,27 +3,60 @@
 The fixed part (system, tools, pins, the latest request) is what no compaction can touch. The ladder
 climbs towards the target; if the page is still above the hard limit then, `fit` cuts the largest
 blocks, so that there is no dead end.
+
+What a compaction is to be drawn up from: the budget, settings and prices of this moment.
+
+A job by hand is what its caller says, one that is due follows from why it is, and one that makes
+room takes the oldest. Nothing is drawn up here. Neighbours: `compactor` carries jobs out, `trigger`
+says why one is due, `planning` has what a job is.
+
+A compaction that was made elsewhere, as a plan of ours: a text that stands for a span.
+
+Another agent's own summary, or a framework's, may cover the latest request, which no plan of
+refold's may; nothing is asked then until somebody asks again. The ledger reads the span, so its
+facts go on. Neighbours: the compactor applies the plan like any other, `core.fold` shows it.
 """
 
 from __future__ import annotations
 
+import secrets
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold.compaction import trigger
+from refold.compaction.active_model import ActiveModel
+from refold.compaction.trigger import instructions_of
 from refold.config import Config
 from refold.core.budget import Budget, current_tokens, page_tokens
 from refold.core.fold import Fold
-from refold.core.laws import calls_of, results_of
-from refold.core.model import NATIVE, Hide, Lesson, Replace, Slot, Span, View
+from refold.core.laws import calls_of, results_of, seams
+from refold.core.model import (
+    MADE_ROOM,
+    NATIVE,
+    Hide,
+    Lesson,
+    Message,
+    Replace,
+    Slot,
+    Span,
+    Summarize,
+    Text,
+    View,
+)
 from refold.core.plan import Item, Plan, Price, Proposal, Receipt, Step, price_of
 from refold.core.shortened import text_of
 from refold.display import number
+from refold.errors import Invalid
+from refold.ledger.facts import Cutter
+from refold.ledger.ledger import facts_of
+from refold.log.open_log import OpenLog
+from refold.redaction import Redact
 from refold.strategies.brief import (
     KEEP_RECENT,
     Ages,
@@ -31,17 +64,18 @@ from refold.strategies.brief import (
     Count,
     Originals,
     Strategy,
+    check_needed,
     protected,
     request_excess,
     untouched_tokens,
     with_kept,
     with_named_tail,
 )
-from refold.strategies.by_hand import hide_span
 from refold.strategies.gist.layout import newest_unit, task_of
-from refold.strategies.hide import hide
+from refold.strategies.hide import hide, hide_span
 from refold.strategies.ladder import LAST_RUNG, Climb, brief_for, climb, is_lossless_enough
-from refold.strategies.registry import rungs
+from refold.strategies.registry import check_ladder, check_settings, rungs
+from refold.tokens.counter import count_message
 
 if TYPE_CHECKING:
     from refold.strategies.importance import Score
@@ -375,3 +409,146 @@ def still_fits(plan: Plan, state: Fold) -> bool:
         return True
     taken = [slot for slot in state.slots if any(slot.seq in span for span in spans)]
     return not any(came.intersection(calls_of(slot.message)) for slot in taken)
+
+
+TASK_CHARS_MAX = 4_000
+
+
+class Jobs:
+    """Makes the jobs of one open log."""
+
+    def __init__(
+        self, log: OpenLog, model: ActiveModel, redact: Redact, *, has_writer: Callable[[], bool]
+    ) -> None:
+        self._log, self._model, self._redact = log, model, redact
+        self._has_writer = has_writer
+        self._scratch: dict[str, Any] = {}
+
+    def job(
+        self,
+        ladder: Sequence[str] = (),
+        *,
+        target: int | None = None,
+        task: str = "",
+        settings: dict[str, Any] | None = None,
+        instructions: str = "",
+    ) -> Job:
+        """What a plan is to be drawn up from. Without names, the configured ladder."""
+        config = self._log.config  # for the model that reads the page now
+        check_ladder(ladder)
+        given = settings or {}
+        check_settings(given, ladder or config.ladder)
+        task = task or self._latest_request()
+        if settings is not None:
+            for name in ladder:
+                check_needed(name, {**config.strategy.get(name, {}), **given}, task)
+        if KEEP_RECENT in given:
+            config = replace(config, keep_recent=given[KEEP_RECENT])
+        self._check_instructions(instructions)
+        return Job(
+            budget=self._model.budget,
+            config=config,
+            count=self._count,
+            originals=self._log.log.originals,
+            ages=self._log.log.ages,
+            batch=secrets.token_hex(8),
+            ladder=ladder or config.ladder,
+            task=task,
+            target=target,
+            has_writer=self._has_writer(),
+            settings=given,
+            per_token=self._model.price,
+            expired=self._model.moment().is_expired(self._log.state),
+            scratch=self._scratch,
+            instructions=instructions,
+            redact=cache(self._redact),  # the same lines are looked at again and again
+            purpose=NATIVE if tuple(ladder) == (NATIVE,) else "",
+        )
+
+    def _check_instructions(self, instructions: str) -> None:
+        if instructions and not self._has_writer():
+            hint = "give a writer where the conversation is opened, or with --writer"
+            raise Invalid("instructions are for a writer, but there is none", hint=hint)
+
+    def _latest_request(self) -> str:
+        state = self._log.state
+        slot = state.slot_at(state.request)
+        blocks = slot.message.blocks if slot else ()
+        texts = [block.text for block in blocks if isinstance(block, Text)]
+        return "\n".join(texts)[:TASK_CHARS_MAX]
+
+    def _count(self, message: Message) -> int:
+        return count_message(message, self._log.counter)
+
+    def due_job(self, budget: Budget) -> Job:
+        """The ladder, unless only a strategy's own trigger was passed, or messages are too many."""
+        state, config = self._log.state, self._log.config
+        why = trigger.cause(state, budget, config, self._model.moment())
+        if why == "asked" and self._has_writer():
+            return self.job(instructions=instructions_of(state))
+        if why == "early":
+            return self.job(trigger.early_strategies(state, budget, config))
+        if why != "crowded":
+            return self.job()
+        most = trigger.messages_left(config)
+        job = self.job(target=trigger.crowd_target(state, budget, most))
+        return replace(job, messages_max=most)
+
+    def room_job(self, budget: Budget) -> Job:
+        """Takes the oldest off a page that is too large."""
+        target = room_target(budget)
+        ladder = (MAKE_ROOM,)
+        return replace(self.job(), ladder=ladder, purpose=MADE_ROOM, target=target)
+
+    def move(self) -> None:
+        """The log is another one now: what strategies found out was about the other."""
+        self._scratch.clear()
+
+
+LINE_CHARS_MAX = 160
+
+
+def adopted(state: Fold, job: Job, span: Span, text: str, by: str) -> Plan:
+    """The plan by which the text stands for the span. Invalid if it would part a call from its
+    result, or there is nothing to stand for."""
+    _check_words(text, by)
+    covered = _covered(state, span)
+    tokens = job.count(Message(role="user", blocks=(Text(text),)))
+    edit = Summarize(
+        batch=job.batch,
+        span=Span(covered[0].seq, covered[-1].last),
+        text=text,
+        line=text.strip().splitlines()[0][:LINE_CHARS_MAX],
+        facts=facts_of(covered, job.config, tuple(state.facts.values()), Cutter(job.redact)),
+        reason=f"adopted from {by}",
+    )
+    size = sum(slot.tokens for slot in covered)
+    step = Step(strategy=by, edits=1, tokens_before=size, tokens_after=tokens)
+    return Plan(head=state.head, proposals=(Proposal(edit, tokens),), steps=(step,))
+
+
+def _check_words(text: str, by: str) -> None:
+    if not text.strip():
+        raise Invalid("text is empty", hint="clear takes messages off the page without a text")
+    if not by:
+        raise Invalid("by is empty", hint="say who made the compaction: by='claude-code'")
+
+
+def _covered(state: Fold, span: Span) -> list[Slot]:
+    """The slots that the text is to stand for: whole pairs of calls and results."""
+    slots = state.slots
+    inside = [index for index, slot in enumerate(slots) if slot.seq in span]
+    if not inside or slots[inside[-1]].last > span.last:
+        shown = f"#{slots[0].seq} to #{slots[-1].last}" if slots else "nothing"
+        hint = f"give the first and the last seq of whole messages; the page shows {shown}"
+        raise Invalid(f"the page has no messages from #{span.first} to #{span.last}", hint=hint)
+    legal = seams(slots)
+    first = max(place for place in legal if place <= inside[0])
+    last = min(place for place in legal if place > inside[-1])
+    if (first, last) != (inside[0], inside[-1] + 1):
+        whole = f"({slots[first].seq}, {slots[last - 1].last})"
+        hint = f"a call and its result go together: give the span {whole}"
+        raise Invalid(
+            f"#{span.first} to #{span.last} separates a tool call from its result", hint=hint
+        )
+    return slots[first:last]

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from refold.conversations.copier import CopyProgress as CopyProgress
     from refold.conversations.deleter import Deleted as Deleted
     from refold.conversations.eraser import Erased as Erased
-    from refold.conversations.log_check import Problem as Problem
     from refold.conversations.recognition import Recognised as Recognised
     from refold.conversations.repairer import Repaired as Repaired
     from refold.conversations.scanner import FoundSecret as FoundSecret
     from refold.conversations.scanner import Scan as Scan
     from refold.conversations.scanner import ScanListener as ScanListener
+    from refold.conversations.verifier import Problem as Problem
     from refold.conversations.verifier import Verification as Verification
     from refold.core.model import Conversation as Conversation
     from refold.stores.protocol import Store
@@ -48,7 +48,7 @@ _TYPES = {
     "Deleted": "refold.conversations.deleter",
     "Erased": "refold.conversations.eraser",
     "FoundSecret": "refold.conversations.scanner",
-    "Problem": "refold.conversations.log_check",
+    "Problem": "refold.conversations.verifier",
     "Recognised": "refold.conversations.recognition",
     "Repaired": "refold.conversations.repairer",
     "Scan": "refold.conversations.scanner",

@@ -19,11 +19,11 @@ from typing import BinaryIO, Protocol
 
 import msgspec
 
-from refold.artifacts.offload import suffix_of
+from refold.artifacts.intake import suffix_of
+from refold.conversations.copier import RedactedCopy, known_secrets
 from refold.conversations.markdown import is_text, markdown_chunks
-from refold.conversations.redacted_copy import RedactedCopy, known_secrets
 from refold.core import codec
-from refold.core.lines import from_line, to_line
+from refold.core.codec import from_line, to_line
 from refold.core.model import Artifact, Conversation, Event, is_cleanup
 from refold.errors import Conflict, Corrupt, Invalid
 from refold.log.reading import events_of
@@ -54,7 +54,7 @@ class _Source(Protocol):
     def content(self, digest: str) -> Iterator[bytes]: ...
 
 
-class _Whole:
+class _FullExport:
     """A conversation as it is."""
 
     def __init__(self, store: Store, conversation: str) -> None:
@@ -72,7 +72,7 @@ class _Whole:
 
 def json_chunks(store: Store, conversation: str) -> Iterator[bytes]:
     """The conversation as one JSON document: an event or artifact per line."""
-    return _document(_Whole(store, conversation))
+    return _document(_FullExport(store, conversation))
 
 
 def _document(source: _Source) -> Iterator[bytes]:

@@ -20,7 +20,7 @@ from refold.core.model import Artifact, Conversation, Event, is_cleanup
 from refold.errors import Corrupt, NotFound
 from refold.log.reading import READ_EVENTS, artifact_of, conversations, readable
 from refold.redaction import found, masked, pieces
-from refold.redaction.plain import ENCODED, KEY_CHARS, is_token
+from refold.redaction.redact import ENCODED, KEY_CHARS, is_token
 from refold.stores.protocol import Store
 
 FINDINGS_MAX = 10_000
@@ -70,12 +70,12 @@ def scan(
     """The report on these conversations, or on all that the store has. `doubtful` adds what is
     not sure."""
     walk = _SecretWalk(store, doubtful, progress or (lambda *_: None))
-    for about, after in _wanted(store, ids):
+    for about, after in _scan_starts(store, ids):
         walk.conversation(about, after)
     return walk.report()
 
 
-def _wanted(store: Store, ids: Sequence[str]) -> Iterator[tuple[Conversation, int]]:
+def _scan_starts(store: Store, ids: Sequence[str]) -> Iterator[tuple[Conversation, int]]:
     """The conversations, and the event after which each is to be read: if all are, a fork's
     parent is among them."""
     for id in dict.fromkeys(ids):

@@ -35,8 +35,7 @@ from refold.core.model import (
     Totals,
     View,
 )
-from refold.core.shortened import edited, skeleton, standin
-from refold.core.summary import summary_text
+from refold.core.shortened import edited, skeleton, standin, summary_text
 
 VERSION = 8
 DIGEST_BYTES = 16

@@ -8,6 +8,17 @@ HTTP body.
 The salt keeps the digest of an erased body from telling what the body was. Numbers are 8 bytes,
 lengths 4, all big-endian, `tokens` signed; ids are the 16 bytes of the UUID. Neighbours: `model`
 has the values, `lines` the form of a line, `docs/format.md` the samples.
+
+An event as one line of JSON, and back: what files, exports and HTTP bodies hold.
+
+The body's bytes stand in the line as they are, so that its digest can be checked. Neighbours:
+`codec` makes the bytes, `stores.lines` puts lines together into batches.
+
+What a newer version wrote and this one does not know: kinds of edits and of blocks.
+
+It is carried in the log as it came and folded as nothing; the rest of a message is still shown.
+Unknown fields need nothing: decoding passes over them. Neighbour: `codec` asks where a body does
+not decode, and names unknown kinds of events itself.
 """
 
 from __future__ import annotations
@@ -17,15 +28,16 @@ import hashlib
 import re
 import struct
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, get_args
+from uuid import UUID
 
 import msgspec
 
 from refold import decoding
 from refold.checked import quoted
-from refold.core import newer
 from refold.core.model import (
     Artifact,
+    Block,
     Body,
     Checkpoint,
     Edit,
@@ -142,7 +154,7 @@ def decode(event: Event) -> Body | None:
 def _known_part(event: Event, error: msgspec.ValidationError) -> Body | None:
     """What a body of a newer version says to this one; Corrupt if it has nothing unknown."""
     plain = msgspec.json.decode(event.body)
-    known = newer.known_part(event.kind, plain)
+    known = known_part(event.kind, plain)
     if known == plain:
         raise _undecodable(event, error) from error
     return None if known is None else decoding.convert(known, Message)
@@ -158,7 +170,7 @@ def unknown_in(event: Event) -> list[str]:
         return [f"event {event.kind}"]
     if event.kind not in ("edit", "message") or event.erased:
         return []
-    return newer.unknown_in(event.kind, msgspec.json.decode(event.body))
+    return newer_unknown_in(event.kind, msgspec.json.decode(event.body))
 
 
 # --- chain ---
@@ -326,3 +338,126 @@ def digest_checked(digest: str) -> str:
 
 
 content_hasher = hashlib.sha256  # artifacts are named by it
+
+
+class _Line(msgspec.Struct, kw_only=True):
+    v: int
+    seq: int
+    id: str
+    at_ms: int
+    by: str
+    kind: str
+    salt: str
+    digest: str
+    chain: str
+    tokens: int = 0
+    counter: str = ""
+    body: msgspec.Raw
+
+
+_LINES = decoding.decoder(_Line)
+
+
+def to_line(event: Event) -> bytes:
+    """The event as one line of JSON, without the newline. The body's bytes stand in it
+    untouched."""
+    line = _Line(
+        v=FORMAT,
+        seq=event.seq,
+        id=event.id,
+        at_ms=event.at_ms,
+        by=event.by,
+        kind=event.kind,
+        salt=event.salt.hex(),
+        digest=event.digest.hex(),
+        chain=event.chain.hex(),
+        tokens=event.tokens,
+        counter=event.counter,
+        body=msgspec.Raw(b"null" if event.erased else event.body),
+    )
+    return ENCODE(line)
+
+
+def from_line(line: bytes) -> Event:
+    """The event that a line holds. The body is taken as the exact bytes that stand there."""
+    try:
+        return _event_of(_LINES.decode(line))
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise Corrupt(f"not an event: {error}", hint=REPAIR) from error
+
+
+def from_lines(lines: bytes) -> list[Event]:
+    """The same for many lines at once, which costs less. Corrupt if one of them is no event."""
+    try:
+        return [_event_of(read) for read in _LINES.decode_lines(lines)]
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise Corrupt(f"not all are events: {error}", hint=REPAIR) from error
+
+
+def _event_of(read: _Line) -> Event:
+    if read.v > FORMAT:
+        raise Invalid(
+            f"format version {read.v}, this refold reads up to {FORMAT}",
+            hint="upgrade refold",
+        )
+    if not EVENT_ID.fullmatch(read.id):
+        UUID(read.id)  # there are other spellings, and texts that are none
+    salt, body = bytes.fromhex(read.salt), bytes(read.body)
+    return Event(
+        seq=read.seq,
+        id=read.id,
+        at_ms=read.at_ms,
+        by=read.by,
+        kind=read.kind,
+        body=body if salt else b"",
+        salt=salt,
+        digest=bytes.fromhex(read.digest),
+        chain=bytes.fromhex(read.chain),
+        tokens=read.tokens,
+        counter=read.counter,
+    )
+
+
+_EDITS = {edit.__struct_config__.tag for edit in get_args(Edit)}
+_BLOCKS = {block.__struct_config__.tag for block in get_args(Block)}
+
+
+def known_part(kind: str, plain: Any) -> Any:
+    """The part of a body that this version knows; None if that is nothing."""
+    match kind, plain:
+        case "edit", {"type": str(tag)} if tag not in _EDITS:
+            return None
+        case "message", {"blocks": list(blocks)}:
+            return {**plain, "blocks": [_known_block(one) for one in blocks if not _tag(one)]}
+        case _:
+            return plain
+
+
+def _known_block(block: Any) -> Any:
+    match block:
+        case {"content": list(parts)}:
+            return {**block, "content": [part for part in parts if not _tag(part)]}
+        case _:
+            return block
+
+
+def newer_unknown_in(kind: str, plain: Any) -> list[str]:
+    """The kinds of edits or blocks in a body that this version does not know."""
+    match kind, plain:
+        case "edit", {"type": str(tag)} if tag not in _EDITS:
+            return [f"edit {tag}"]
+        case "message", {"blocks": list(blocks)}:
+            contents = [block.get("content") for block in blocks if isinstance(block, dict)]
+            parts = [part for content in contents if isinstance(content, list) for part in content]
+            return [f"block {tag}" for one in [*blocks, *parts] if (tag := _tag(one))]
+        case _:
+            return []
+
+
+def _tag(block: Any) -> str:
+    """The kind of a block, if it is none of ours."""
+    match block:
+        case {"type": str(tag)} if tag not in _BLOCKS:
+            return tag
+        case _:
+            return ""

@@ -56,8 +56,7 @@ from refold.core.model import (
     is_shown,
 )
 from refold.core.reported import is_plausible, is_possible, reported_reply
-from refold.core.shortened import edited, skeleton, standin
-from refold.core.summary import summary_text
+from refold.core.shortened import edited, skeleton, standin, summary_text
 from refold.core.switches import CONTROLS, REACHING, Switches, switches
 
 RESPONSES_KEPT, FACTS_KEPT = 32, 400

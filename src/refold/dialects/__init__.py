@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from msgspec.structs import replace
 
 from refold.checked import shown
-from refold.core.arguments import arguments_object
+from refold.core.call_arguments import arguments_object
 from refold.core.model import Message, Role, Text, Thinking, ToolCall, ToolResult
-from refold.dialects.outside import not_a_message, plain, refuse_langchain
+from refold.dialects.input import not_a_message, plain, refuse_langchain
 from refold.dialects.protocol import Dialect, FindCalls, Reply
 from refold.dialects.streams import CUT_OFF, assemble, is_async_stream, is_stream
 from refold.dialects.wire import is_json

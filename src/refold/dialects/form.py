@@ -33,7 +33,7 @@ from refold.core.model import (
     ToolCall,
     ToolResult,
 )
-from refold.dialects.outside import refused
+from refold.dialects.input import refused
 from refold.dialects.wire import MISSING, Path, Same, at, copied, data_url, is_gone, text_within
 
 HOLE = "$"

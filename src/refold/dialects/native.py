@@ -105,7 +105,7 @@ def is_shown(slots: Iterable[Slot], takes: Takes) -> bool:
     return any(_written_messages(slot, takes) is not None for slot in slots)
 
 
-def said(slot: Slot, takes: Takes) -> Sequence[Message]:
+def slot_messages(slot: Slot, takes: Takes) -> Sequence[Message]:
     """What a slot says: its message, or what the provider wrote."""
     if slot.summary is None:
         return (slot.message,)

@@ -4,6 +4,14 @@ Slots up to the last group are rendered once and kept; a page that only grew cos
 An edit anywhere starts over. The messages handed out are copies, so a caller may change them.
 Requests that follow each other share them for as long as nobody did: comparing is far cheaper than
 copying. Neighbours: `core.laws` puts slots in lawful order, a dialect gives them their wire form.
+
+The page as messages, each with the slots it came from, for a caller that brings its own loop.
+
+Unsettled, the messages are as the log has them: a call that waits has no result, and nothing is put
+in between. Slots are rendered in the groups in which they belong together, because only a group
+shows which call a result answers. A group that was shown last time is not rendered again; what is
+handed out are copies, which pages that follow each other share for as long as nobody changes them.
+Neighbours: `page` makes whole requests, `core.laws` the groups.
 """
 
 from __future__ import annotations
@@ -18,12 +26,10 @@ from msgspec.structs import replace
 
 from refold.core.laws import Stands, groups, opens_page, settled, thinking, without_thinking
 from refold.core.model import Message, Slot, View
-from refold.dialects import MARKED
-from refold.dialects.messages import unmarked
-from refold.dialects.native import Takes, is_shown, said, takes_none, without_opening
+from refold.dialects import MARKED, REASONED
+from refold.dialects.native import Takes, is_shown, slot_messages, takes_none, without_opening
 from refold.dialects.protocol import REFOLDS, CacheMarks, Dialect
-from refold.dialects.system import is_silent
-from refold.dialects.wire import at, copied
+from refold.dialects.wire import at, copied, is_silent
 
 MARKS_MAX = 3
 _MESSAGE_KEYS = ("messages", "contents", "input")  # where a dialect's request has its messages
@@ -160,7 +166,7 @@ class Page:
             self._unmarked(message)
             for slot in ordered
             if not is_silent(slot.message)
-            for message in said(slot, self.takes)
+            for message in slot_messages(slot, self.takes)
         ]
         messages = self.dialect.render(spoken, lost)
         opens = any(map(opens_page, ordered))
@@ -187,3 +193,89 @@ class Page:
         """How many messages of the part that stays show slots up to this seq."""
         at = bisect_right(self.seqs, seq)
         return self.counts[at - 1] if at else 0
+
+
+Wire = dict[str, Any]
+
+
+class PageMessage(Struct, frozen=True, kw_only=True):
+    """A message in a provider's format, and the seqs of the slots that have a part in it."""
+
+    message: Wire
+    seqs: tuple[int, ...]
+
+
+class _Group(Struct, frozen=True):
+    """Slots that belong together, their messages, and the copies of those that callers hold."""
+
+    slots: Sequence[Slot]
+    messages: list[PageMessage]
+    handed: list[PageMessage]
+
+
+class PageMessages:
+    """The messages of one conversation's pages, in one dialect; `settle` puts slots in lawful
+    order first."""
+
+    def __init__(self, dialect: Dialect, *, settle: bool, takes: Takes = takes_none) -> None:
+        self._dialect, self._settle, self._takes = dialect, settle, takes
+        self._groups: dict[tuple[int, ...], _Group] = {}  # of the last page, by their seqs
+
+    def of(self, slots: Sequence[Slot], stands: Stands) -> list[PageMessage]:
+        """The slots in the dialect's format, with the thinking that stands."""
+        ordered = slots
+        if self._settle:
+            lawful = without_opening(settled(slots)[0], self._dialect.name)
+            ordered = [slot for slot in lawful if not is_silent(slot.message)]
+        ordered = without_thinking(ordered, stands)
+        shown: dict[tuple[int, ...], _Group] = {}
+        messages: list[PageMessage] = []
+        for span in groups(ordered):
+            part = ordered[span.start : span.stop]
+            seqs = tuple(slot.seq for slot in part)
+            shown[seqs] = group = self._group(part, self._groups.get(seqs))
+            messages += group.handed
+        self._groups = shown
+        return messages
+
+    def _group(self, slots: Sequence[Slot], known: _Group | None) -> _Group:
+        if known is None or list(known.slots) != list(slots):
+            messages = _of_group(slots, self._dialect, self._takes)
+            return _Group(slots, messages, list(map(_copied, messages)))
+        if known.handed != known.messages:
+            return replace(known, handed=list(map(_copied, known.messages)))
+        return known
+
+
+def _of_group(slots: Sequence[Slot], dialect: Dialect, takes: Takes) -> list[PageMessage]:
+    """The messages of slots that belong together: a slot has a part in what it changes."""
+    shown: list[Wire] = []
+    seqs: list[dict[int, None]] = []
+    spoken: list[Message] = []
+    for slot in slots:
+        spoken += map(unmarked, slot_messages(slot, takes))
+        before, shown = shown, dialect.render(spoken, [])
+        for index, wire in enumerate(shown):
+            if index == len(seqs):
+                seqs.append({})
+            if index >= len(before) or wire != before[index]:
+                seqs[index][slot.seq] = None
+    return [
+        PageMessage(message=_sendable(wire), seqs=tuple(came)) for wire, came in zip(shown, seqs)
+    ]
+
+
+def _copied(one: PageMessage) -> PageMessage:
+    return PageMessage(message=copied(one.message), seqs=one.seqs)
+
+
+def unmarked(message: Message) -> Message:
+    """The message without the cache marks it came with."""
+    if MARKED not in message.metadata:
+        return message
+    rest = {key: value for key, value in message.metadata.items() if key != MARKED}
+    return replace(message, metadata=rest)
+
+
+def _sendable(wire: Wire) -> Wire:
+    return {key: value for key, value in wire.items() if key != REASONED}

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from refold.checked import quoted, shown
-from refold.dialects.outside import encoded, plain
+from refold.dialects.input import encoded, plain
 from refold.dialects.wire import objects_in
 from refold.display import failure
 from refold.errors import Invalid
@@ -148,14 +148,14 @@ def _add_calls(message: Chunk, pieces: list[Chunk]) -> None:
         return
     calls: list[Chunk] = message.setdefault("tool_calls", [])
     for piece in pieces:
-        begun = _begun(calls, piece)
+        begun = _open_call(calls, piece)
         if begun is None:
             calls.append(_new_call(piece))
         else:
             _add_piece(begun, piece)
 
 
-def _begun(calls: list[Chunk], piece: Chunk) -> Chunk | None:
+def _open_call(calls: list[Chunk], piece: Chunk) -> Chunk | None:
     """The call that a piece goes on with. Some servers send each call whole, and every one under
     the same index, or under none."""
     index = piece.get("index")

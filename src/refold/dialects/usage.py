@@ -18,9 +18,9 @@ from refold.core.model import Usage
 from refold.dialects import openai_responses
 from refold.dialects.anthropic.parse import usage_of as anthropic_usage
 from refold.dialects.gemini.parse import usage_of as gemini_usage
+from refold.dialects.input import count_in, plain
 from refold.dialects.openai_chat.parse import usage_of as chat_usage
 from refold.dialects.openai_responses.parse import usage_of as responses_usage
-from refold.dialects.outside import count_in, plain
 from refold.display import failure
 from refold.errors import Invalid
 

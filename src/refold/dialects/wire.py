@@ -3,18 +3,49 @@
 Everything that goes out is a copy, so that nobody can change a log by changing a request.
 Neighbours: `outside` makes values plain on their way in; `form` brings a message back exactly as it
 came.
+
+What every dialect does alike with another provider's blocks, and says alike when something is
+lost on the way.
+
+Neighbours: the render modules, which know what their own provider can say; `wire` reads values.
+
+What every dialect does alike with a part that its provider would refuse, although it came in.
+
+A log keeps what came, whatever it was; a request holds only what the provider takes. A part that it
+would refuse is sent as the text in it, or as a note, or not at all, and `lost` says so. What nobody
+knows yet is carried as it is. Neighbours: the `repair` modules of the dialects know the rules of
+their providers; they are written apart from `check`, which tests them.
+
+System prompts and system messages, for providers where the system prompt stands apart.
+
+A prompt may be given as text, as blocks or as messages of any shape. Neighbours: the dialects'
+`request` gives both their place; their `render` leaves system messages where they are.
+
+What the validators share: faults with their places, and the questions they ask of a value.
+
+A fault is a line that says where something stands and what the provider would refuse about it.
+Neighbours: the dialects' `check`, and nothing else: what renders a request must not check it.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeGuard, TypeVar, assert_never
 
-from refold.core.model import Media, Message, Opaque, Text, Thinking
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from refold.checked import quoted
+from refold.core.call_arguments import arguments_object
+from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from refold.core.shortened import text_of
+from refold.dialects.input import plain, refused, without_marks
+from refold.errors import Invalid
 
 EMPTY = "(empty)"
 MISSING: Any = object()
@@ -204,3 +235,310 @@ def plain_id(id: str, length_max: int) -> str:
         return id
     digest = blake2b(id.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
     return f"{_UNFIT.sub('_', id)[:31]}_{digest}"
+
+
+class Accepts(Struct, frozen=True, kw_only=True):
+    """What a dialect takes of other providers: how it wants their media and calls, and whether it
+    can mark a result as an error. `media` and `call` report what they lose."""
+
+    name: str
+    media: Callable[[Media, str, list[str]], Text | Media]
+    call: Callable[[ToolCall, list[str]], ToolCall]
+    marks_errors: bool
+
+
+def translated(message: Message, accepts: Accepts, lost: list[str]) -> Message:
+    """Another provider's message in blocks that can be said here."""
+    blocks = Translation(message, accepts, lost).blocks(message.blocks)
+    return Message(role=message.role, blocks=tuple(blocks))
+
+
+class Translation:
+    """One message of another provider on its way into a dialect."""
+
+    def __init__(self, message: Message, accepts: Accepts, lost: list[str]) -> None:
+        self.source = message.dialect or "elsewhere"
+        self.accepts, self.lost = accepts, lost
+
+    def blocks(self, blocks: Iterable[Block]) -> list[Block]:
+        """The blocks that can be said, in their order."""
+        return present(map(self.block, blocks))
+
+    def block(self, block: Block) -> Block | None:
+        """The block in a form that can be said; None if there is none."""
+        match block:
+            case Text():
+                return block
+            case ToolCall():
+                return self.accepts.call(block, self.lost)
+            case ToolResult():
+                return self.result(block)
+            case Media():
+                return self.accepts.media(block, self.source, self.lost)
+            case Opaque():
+                return self.opaque(block)
+            case Thinking():
+                self.report_thinking(block)
+                return None
+            case _:
+                assert_never(block)
+
+    def result(self, result: ToolResult) -> ToolResult:
+        """The result with what can be said of its content."""
+        name = self.accepts.name
+        if result.is_error and not self.accepts.marks_errors:
+            report(self.lost, f"{name} has no mark for a tool result that is an error")
+        parts = self.blocks(result.content)
+        said = tuple(part for part in parts if isinstance(part, Text | Media))
+        return replace(result, content=said)
+
+    def opaque(self, block: Opaque) -> Text | None:
+        """A block that only its own provider understands, as the text in it."""
+        text = shown_text(block)
+        if block.raw is not None:
+            kind = block.raw.get("type") if isinstance(block.raw, dict) else None
+            fate = "sent as text" if text else "not sent"
+            report(self.lost, f"a block of type {kind!r} from {self.source} is {fate}")
+        return Text(text) if text else None
+
+    def report_thinking(self, thinking: Thinking) -> None:
+        """Says that thinking is left out: only the provider whose model thought it takes it."""
+        if not is_gone(thinking):
+            name = self.accepts.name
+            report(self.lost, f"thinking from {self.source} is not sent to {name}")
+
+
+def media_as_note(media: Media, source: str, name: str, lost: list[str]) -> Text:
+    """Media that the dialect `name` has no form for, as a note in its place."""
+    note = shown_text(media)
+    report(lost, f"{note} from {source} is sent as a note: {name} has no form for it")
+    return Text(note)
+
+
+def with_file_name(media: Media) -> Media:
+    """A document with a name, for providers that need one."""
+    if media.media != "document" or media.name:
+        return media
+    return replace(media, name=f"document.{media.mime.rpartition('/')[2]}")
+
+
+def with_object(call: ToolCall, lost: list[str]) -> ToolCall:
+    """The call with its arguments as an object, for providers that take no text there."""
+    arguments = arguments_object(call)
+    if arguments is None:
+        report(
+            lost, f"the arguments of call {call.id} are not a JSON object: sent as text under _raw"
+        )
+        arguments = {"_raw": call.arguments}
+    return replace(call, arguments=arguments)
+
+
+def as_it_is(call: ToolCall, lost: list[str]) -> ToolCall:
+    """The call unchanged, for providers that take any."""
+    return call
+
+
+# Parts that one of the providers has: where it stands in another's message, or in a place that is
+# not its own, it is refused. Any other type may be new, and is carried as it is.
+KNOWN_PARTS = frozenset({
+    "text", "image", "document", "thinking", "redacted_thinking", "tool_use", "tool_result",
+    "image_url", "input_audio", "file", "refusal", "input_text", "output_text", "input_image",
+    "input_file",
+})  # fmt: skip
+_ENCODE = json.JSONEncoder(ensure_ascii=False).encode  # `json.dumps` makes one for every call
+_NAME = re.compile(r"[a-zA-Z0-9_-]+")
+_BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
+
+
+def is_fitting(name: Any, length_max: int) -> bool:
+    """Whether providers take this as the name of a tool."""
+    return isinstance(name, str) and len(name) <= length_max and bool(_NAME.fullmatch(name))
+
+
+def fitting_name(name: Any, dialect: str, length_max: int, lost: list[str]) -> str:
+    """The name of a tool in characters that the provider takes; the same for the same name."""
+    if is_fitting(name, length_max):
+        return name  # type: ignore[no-any-return]
+    fit = plain_id(name if isinstance(name, str) else "tool", length_max)
+    report(lost, f"the tool {quoted(name, 80)} is called {fit} here: {dialect} takes no such name")
+    return fit
+
+
+def argument_text(arguments: Any) -> str:
+    """The arguments of a call as text; an object without fields for none."""
+    if isinstance(arguments, str):
+        return arguments
+    return "{}" if arguments is None else _ENCODE(arguments)
+
+
+def is_base64(data: Any) -> bool:
+    """Whether this is base64, of either alphabet."""
+    if not isinstance(data, str) or not data:
+        return False
+    digits = data.rstrip("=")
+    is_padded = len(data) - len(digits) <= 2
+    return is_padded and bool(digits) and digits.isascii() and not _rest(digits)
+
+
+def _rest(digits: str) -> bytes:
+    """What of a text is not a digit of base64."""
+    return digits.encode().translate(None, _BASE64)
+
+
+def is_data_url(url: str) -> bool:
+    """Whether a URL with its content in it has content that can be decoded."""
+    return is_base64(url.partition(";base64,")[2])
+
+
+def refused_text(part: Any, dialect: str, lost: list[str]) -> str:
+    """What is said in the place of a part that the provider would refuse: the text in it, or a
+    note for media, or nothing."""
+    kind = part.get("type") if isinstance(part, dict) else type(part).__name__
+    text = _text_in(part, kind)
+    fate = "sent as text" if text else "not sent"
+    report(lost, f"a part of type {quoted(kind, 40)} is {fate}: {dialect} takes no such part there")
+    return text
+
+
+_MEDIA = ("image", "document", "audio", "file", "video", "inlineData", "fileData")
+
+
+def _text_in(part: Any, kind: Any) -> str:
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, dict):
+        return ""
+    text = shown_text(Opaque(raw=part))
+    if not text and isinstance(kind, str):
+        text = next((f"[{name}]" for name in _MEDIA if name in kind), "")
+    return text
+
+
+def text_blocks(system: Any, *, unmarked: bool = True) -> list[dict[str, Any]]:
+    """A system prompt (text, blocks, or system messages) as text blocks, none of them empty."""
+    match system:
+        case None | "":
+            return []
+        case str():
+            return [{"type": "text", "text": system}] if system.strip() else []
+        case list() | tuple():
+            return [block for entry in system for block in text_blocks(entry, unmarked=unmarked)]
+        case {"role": "system" | "developer", "content": content}:
+            return text_blocks(content, unmarked=unmarked)
+        case {"parts": list(parts)}:
+            return text_blocks(parts, unmarked=unmarked)
+        case {"text": str(text), **rest} if rest.get("type", "text") == "text":
+            block = without_marks(system) if unmarked else dict(system)
+            block.setdefault("type", "text")
+            return [block] if text.strip() else []
+        case _ if not isinstance(system, Mapping | int | float):
+            return text_blocks(plain(system), unmarked=unmarked)
+        case _:
+            accepted = "text, a text block or a system message"
+            raise refused("a part of the system prompt", system, accepted)
+
+
+def prompt_text(system: Any) -> str:
+    """A system prompt as one text, empty if it is blank."""
+    if isinstance(system, str):
+        return system if system.strip() else ""
+    return "\n\n".join(block["text"] for block in text_blocks(system))
+
+
+def readable_prompt(system: Any) -> str:
+    """A system prompt for people: its text, or JSON where it is none that is known."""
+    try:
+        return prompt_text(system)
+    except Invalid:
+        encoded = msgspec.json.encode(system)
+        return msgspec.json.format(encoded, indent=2).decode("utf-8", "replace")
+
+
+def system_text(message: Message) -> str:
+    """The text of a system message."""
+    said = (block for block in message.blocks if isinstance(block, Text | Media | Opaque))
+    return "\n\n".join(map(shown_text, said))
+
+
+def is_silent(message: Message) -> bool:
+    """Whether this is a system message that says nothing: notes of a caller, kept in its
+    metadata."""
+    if message.role != "system":
+        return False
+    return all(isinstance(block, Text) and not block.text.strip() for block in message.blocks)
+
+
+def as_system(text: str) -> str:
+    """What the system says in the middle of a conversation, as text that a user message may
+    carry."""
+    return f"<system>\n{text}\n</system>"
+
+
+def leading(messages: Sequence[Mapping[str, Any]], roles: tuple[str, ...]) -> int:
+    """How many messages of these roles lead the page and belong to the system prompt; none if
+    nothing else is said, because a request needs a message."""
+    for index, message in enumerate(messages):
+        if message["role"] not in roles:
+            return index
+    return 0
+
+
+Faults = Iterator[str]
+
+
+def faults_in(
+    place: str, items: Iterable[Any], find: Callable[[Any], Iterable[str]], between: str = ": "
+) -> Faults:
+    """The faults of every item of a list, each with its place before it."""
+    for index, item in enumerate(items):
+        for fault in find(item):
+            yield f"{place}[{index}]{between}{fault}"
+
+
+def tool_faults(tools: Any, find: Callable[[Any], Iterable[str]]) -> Faults:
+    """The faults of tools that must be a list, and not an empty one."""
+    if isinstance(tools, list) and tools:
+        yield from faults_in("tools", tools, find)
+    else:
+        yield "tools: not a list with at least one tool"
+
+
+def name_faults(fields: Mapping[str, Any], key: str) -> Faults:
+    """The fault of a field that must be a text that says something."""
+    value = fields.get(key)
+    if not is_name(value):
+        yield f"{key} is {value!r}"
+
+
+def pattern_faults(fields: Mapping[str, Any], key: str, pattern: re.Pattern[str]) -> Faults:
+    """The fault of a field that must be a text of that pattern."""
+    value = fields.get(key)
+    if not matches(pattern, value):
+        yield f"{key} is {value!r}"
+
+
+def type_faults(fields: Mapping[str, Any], key: str, *types: type) -> Faults:
+    """The fault of a field that must be of one of these types."""
+    value = fields.get(key)
+    if not isinstance(value, types):
+        yield f"{key} is {type(value).__name__}"
+
+
+def is_name(value: Any) -> bool:
+    """Whether this is a text that says something."""
+    return isinstance(value, str) and bool(value)
+
+
+def matches(pattern: re.Pattern[str], value: Any) -> bool:
+    """Whether this is a text of that pattern."""
+    return isinstance(value, str) and pattern.fullmatch(value) is not None
+
+
+def kind_in(part: Any) -> Any:
+    """The type that an object says it has; None for what is not an object."""
+    return part.get("type") if isinstance(part, dict) else None
+
+
+def repeated(ids: list[str]) -> list[str]:
+    """The ids that came before, once for every time they come again."""
+    return [id for index, id in enumerate(ids) if id in ids[:index]]

@@ -20,10 +20,10 @@ from refold.core.model import Event, Message, Note, Revert, Span, Usage
 from refold.engine.context import Context
 from refold.errors import Invalid
 from refold.log.draft import Draft, Run
-from refold.log.keys import Stamp
+from refold.log.notes import Stamp
 from refold.stores.protocol import Overtaken
-from refold.tokens.billed import beyond
 from refold.tokens.counter import Counter
+from refold.tokens.models import beyond
 
 HELD_BYTES_MAX = 16 << 20  # of what was written, until the page is let go
 

@@ -16,44 +16,38 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
-from refold.artifacts.artifacts import Artifacts, clean_configured
+from refold.artifacts.artifacts import ArtifactReader, Artifacts, clean_configured
 from refold.artifacts.intake import Intake
-from refold.artifacts.reader import ArtifactReader
 from refold.checked import checked
 from refold.compaction.active_model import ActiveModel
-from refold.compaction.compactor import Compactor
-from refold.compaction.hooks import Hook
+from refold.compaction.compactor import Compactor, Hook
 from refold.compaction.native import NativeCaller
 from refold.compaction.planning import scored
 from refold.config import Config
-from refold.conversations.names import names_checked
+from refold.conversations.listing import names_checked
 from refold.core.budget import Budget
 from refold.core.model import Checkpoint, Event, Meta, Restore, Span, Totals, View
 from refold.core.plan import Plan, Receipt
-from refold.dialects.beside import plain_system, plain_tools
-from refold.dialects.messages import PageMessage
-from refold.dialects.outside import plain_value
+from refold.dialects.input import plain_value
 from refold.dialects.overflow import overflow_of
-from refold.dialects.page import Rendered
+from refold.dialects.page import PageMessage, Rendered
+from refold.dialects.tools import plain_system, plain_tools
 from refold.display import number
-from refold.engine import going_back, refresh, spawn
-from refold.engine.changes import changes
+from refold.engine import file_refresh, log_reader, sub_agent
 from refold.engine.config_check import check_config
-from refold.engine.extraction import Extraction
-from refold.engine.log_reader import LogReader
+from refold.engine.log_reader import ConversationSearch, Filters, LogReader
+from refold.engine.memory import Extraction, ShownMemories
+from refold.engine.metadata_update import changes
 from refold.engine.mirror import Mirror, Mirrored
 from refold.engine.pages import Pages
 from refold.engine.recorder import OnError, Recorder
-from refold.engine.search import ConversationSearch, Filters
 from refold.engine.shared_store import SharedStore
-from refold.engine.shown_memories import ShownMemories
 from refold.engine.stats import Stats, inherited, stats_of
 from refold.errors import Conflict, Invalid
 from refold.log import undo
 from refold.log.draft import Draft
 from refold.log.front import is_same_text
-from refold.log.keys import stamp
-from refold.log.notes import write_note
+from refold.log.notes import stamp, write_note
 from refold.log.notices import Listener, NoticeName
 from refold.log.open_log import OpenLog
 from refold.log.reading import open_id_checked
@@ -120,7 +114,7 @@ class Context:
         self._open.opening = self._open.pending
         self._remark(remarks)
         if self.config.memory_vectors or self.config.memory_embedder:
-            from refold.memory.opening import settings_of
+            from refold.memory.semantic import settings_of
 
             settings_of(self.config, embedder)  # what is not known is said now, not in a request
 
@@ -425,7 +419,7 @@ class Context:
         """After a failed call. True if the provider refused the page as too long: its limit is
         learnt, the page is much shorter now, call again. False for any other error. The same page
         refused twice raises OverBudget."""
-        from refold.compaction.recovery import recover
+        from refold.compaction.overflow import recover
 
         overflow = overflow_of(error)
         if overflow is None:
@@ -439,15 +433,15 @@ class Context:
         self,
         root: str | Path,
         *,
-        files_max: int = refresh.FILES_MAX,
-        chars_max: int = refresh.CHARS_MAX,
-        permitted: refresh.Permitted | None = None,
+        files_max: int = file_refresh.FILES_MAX,
+        chars_max: int = file_refresh.CHARS_MAX,
+        permitted: file_refresh.Permitted | None = None,
     ) -> list[Path]:
         """Puts the current text of files that the work still needs in front of the newest
         summary; gives the files. Nothing if no message was taken off the page, or nothing is new.
         Only files inside `root` are read, and only those that `permitted` allows."""
-        limits = refresh.Limits(files_max=files_max, chars_max=chars_max, permitted=permitted)
-        return refresh.refresh(self._open, self._model, Path(root), limits)
+        limits = file_refresh.Limits(files_max=files_max, chars_max=chars_max, permitted=permitted)
+        return file_refresh.refresh(self._open, self._model, Path(root), limits)
 
     # --- going back ---
 
@@ -457,14 +451,14 @@ class Context:
         further back. Gives what was undone, false if there was nothing. Where the page would not
         fit, the oldest messages leave, as the batch `made_room`. With `files`, an undone restore
         also gives the files inside `root` what they held before it."""
-        undone = going_back.undo(self._open, self._model, self._compactor)
+        undone = log_reader.undo(self._open, self._model, self._compactor)
         return self._with_files(undone, root) if files else undone
 
     @checked
     def redo(self, *, files: bool = False, root: str | Path = ".") -> Undone:
         """Switches on again what was undone last. Gives what that was, false if there was
         nothing. `files` as in `undo`."""
-        redone = going_back.redo(self._open, self._model)
+        redone = log_reader.redo(self._open, self._model)
         return self._with_files(redone, root) if files else redone
 
     def _with_files(self, undone: Undone, root: str | Path) -> Undone:
@@ -594,8 +588,7 @@ class Context:
     @cached_property
     def memory(self) -> SemanticMemory:
         """What outlives conversations: entries of this project, and of the user."""
-        from refold.memory.opening import settings_of
-        from refold.memory.semantic import SemanticMemory
+        from refold.memory.semantic import SemanticMemory, settings_of
 
         def tell(name: str, reason: str) -> None:
             self._open.notify(cast(NoticeName, name), reason)
@@ -603,7 +596,7 @@ class Context:
         settings = settings_of(self.config, self._embedder)
         return SemanticMemory(
             self._open.store,
-            scope=spawn.memory_scope(self.view.metadata),
+            scope=sub_agent.memory_scope(self.view.metadata),
             embedder=settings.embedder,
             vectors=settings.vectors,
             threshold=settings.threshold,
@@ -657,10 +650,10 @@ class Context:
         (the ledger, which quotes your requests, unless one is given) and the artifacts named here,
         and sees no other message of this conversation. What it remembers lies in `memory`
         (`agent.NAME`), or is for the whole project."""
-        metadata = {spawn.MEMORY: spawn.scope_checked(memory)} if memory else None
+        metadata = {sub_agent.MEMORY: sub_agent.scope_checked(memory)} if memory else None
         with self._open.reading() as state:
-            given = spawn.chosen([one.artifact for one in self.artifacts.list()], artifacts)
-            opening = spawn.handed_over(
+            given = sub_agent.chosen([one.artifact for one in self.artifacts.list()], artifacts)
+            opening = sub_agent.handed_over(
                 self.id, state.view(), self.config, summary=summary, artifacts=given
             )
             child = self._sibling(id, model=model or self._model.info.name)

@@ -19,25 +19,24 @@ from pathlib import Path
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from refold.artifacts.artifacts import Artifacts
-from refold.artifacts.reader import ArtifactReader
+from refold.artifacts.artifacts import ArtifactReader, Artifacts
 from refold.checked import checked, quoted
 from refold.core.model import Origin
 from refold.errors import Corrupt, Denied, Invalid, NotFound, RefoldError
-from refold.log.file_versions import (
+from refold.log.notes import NOW, Keys, write_note
+from refold.log.open_log import OpenLog
+from refold.log.points import Restored
+from refold.log.redacted import bytes_redacted
+from refold.log.undo import (
     FILE_NOTE,
     ChangeOfFile,
     FileChange,
     FileKey,
     FileVersion,
+    Undone,
+    restoring,
     versions_at,
 )
-from refold.log.keys import NOW, Keys
-from refold.log.notes import write_note
-from refold.log.open_log import OpenLog
-from refold.log.points import Restored
-from refold.log.redacted import bytes_redacted
-from refold.log.undo import Undone, restoring
 from refold.system.inside import FileContent, Place, place_in, read, remove, write
 
 DIFF_CHARS_MAX = 100_000

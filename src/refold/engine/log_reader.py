@@ -3,27 +3,55 @@ differs between two, why a message is as it is, and exports.
 
 Nothing here writes to the log. Neighbours: `log.points`, `log.trace` and `conversations` do the
 work.
+
+Undo and redo, carried out: what the log says is to be written, and room on the page after it.
+
+A page that an undo makes too large is not compacted again: its oldest messages leave instead, as a
+batch that the answer names. A redo gives back the very page that the undo was asked on, and nothing
+leaves it: if that page is too large, the next request makes room. What is newest is looked for
+again if others compacted or went back meanwhile. Neighbours: `log.undo` says what is written,
+`compaction.compactor` makes room.
+
+Search in a conversation that is held open, or in all conversations of its store.
+
+The index is opened when it is first asked. Neighbour: `search.searcher` does the work.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, cast
 
-from refold.checked import checked
-from refold.core.model import Event
-from refold.errors import Invalid
+from msgspec.structs import replace
+
+from refold.checked import checked, quoted
+from refold.compaction.active_model import ActiveModel
+from refold.compaction.compactor import Compactor
+from refold.core.codec import decode
+from refold.core.fold import Fold
+from refold.core.model import Event, Revert
+from refold.core.switches import CONTROLS, switched
+from refold.display import suggestion
+from refold.errors import Conflict, Invalid
+from refold.log.log import TRIES_MAX
+from refold.log.notes import keyed
+from refold.log.notices import NoticeName
 from refold.log.open_log import OpenLog
-from refold.log.undo import restoring
+from refold.log.undo import Change, History, Undone, history, redoing, restoring, undoing
+from refold.search.embedders import Embedder, check_embedder
+from refold.system.moments import Moment
 
 if TYPE_CHECKING:
-    from refold.log.batches import Batch
     from refold.log.notes import Noted
-    from refold.log.points import Difference, Point
+    from refold.log.points import Batch, Difference, Point
     from refold.log.trace import Trace
+    from refold.search.hits import Hit
+    from refold.search.searcher import Searcher
 
 
-class Shown(TypedDict):
+class ExportedView(TypedDict):
     """What an export shows."""
 
     secrets: bool | None
@@ -63,7 +91,7 @@ class LogReader:
     def batches(self) -> list[Batch]:
         """Every compaction, oldest first: its id for `revert`, its strategy, the size of the page
         before and after it, and whether it still stands."""
-        from refold.log.batches import batches_of
+        from refold.log.points import batches_of
 
         with self._log.reading() as state:
             return batches_of(self._log.log.read() if state.head else ())
@@ -122,10 +150,149 @@ class LogReader:
             chunks = chunks_of(self._log.store, self._log.id, format, **self._shown(secrets))
             return b"".join(chunks).decode()
 
-    def _shown(self, secrets: bool | None) -> Shown:
+    def _shown(self, secrets: bool | None) -> ExportedView:
         """What an export shows, where the caller does not say."""
         from refold.redaction import is_redacted, takes_emails
 
         redact = self._log.config.redact
         shown = True if secrets is None and not is_redacted(redact, "exports") else secrets
         return {"secrets": shown, "emails": takes_emails(redact)}
+
+
+Choose = Callable[[History], tuple[Change, list[Revert]]]
+
+
+def undo(log: OpenLog, model: ActiveModel, compactor: Compactor) -> Undone:
+    """Switches the newest compaction or restore off that still stands."""
+    with log.reading():
+        undone = _switched(log, model, _to_undo)
+        if not undone:
+            return undone
+        whole = model.current
+        room = compactor.make_room()
+        return replace(undone, made_room=room, tokens_after=model.current, tokens_whole=whole)
+
+
+def redo(log: OpenLog, model: ActiveModel) -> Undone:
+    """Switches on again what was undone last."""
+    with log.reading():
+        return _switched(log, model, _to_redo)
+
+
+def _to_undo(past: History) -> tuple[Change, list[Revert]]:
+    return past.standing[-1] if past.standing else Change(), undoing(past)
+
+
+def _to_redo(past: History) -> tuple[Change, list[Revert]]:
+    return past.undone[-1] if past.undone else Change(), redoing(past)
+
+
+def _switched(log: OpenLog, model: ActiveModel, choose: Choose) -> Undone:
+    for _ in range(TRIES_MAX):
+        events = list(log.log.read()) if log.state.head else []
+        change, reverts = choose(history(events))
+        if not reverts:
+            return Undone()
+        if change.kind == "restore" and reverts[-1].seq == change.seq:
+            reverts = [*_written_again(events, change.seq, reverts), *reverts]
+        before, changes = model.current, list(log.state.undoable)
+        drafts = [log.draft(revert) for revert in reverts]
+        if log.append(drafts, fresh=partial(_is_unchanged, changes)):
+            return _undone(change, before, model.current)
+    said = f"{log.id}: others compacted it or went back {TRIES_MAX} times meanwhile"
+    raise Conflict(said, head=log.state.head, hint="try again")
+
+
+def _written_again(
+    events: Sequence[Event], restore: int, reverts: Sequence[Revert]
+) -> list[Revert]:
+    """Takes off what was written again under its key after a restore, and comes back because that
+    is undone: otherwise the page would have it twice."""
+    head = events[-1].seq
+    controls = [(event.seq, decode(event)) for event in events if event.kind in CONTROLS]
+    off = switched([*controls, *enumerate(reverts, head + 1)]).off
+    said = [one for one in keyed(e for e in events if e.kind == "message") if one[0] not in off]
+    before = {key for seq, key in said if seq < restore}
+    return [Revert(seq=seq) for seq, key in said if seq > restore and key in before]
+
+
+def _is_unchanged(changes: list[tuple[int, str]], state: Fold) -> bool:
+    return state.undoable == changes
+
+
+def _undone(change: Change, before: int, after: int) -> Undone:
+    return Undone(
+        batch=change.batch,
+        seq=change.seq,
+        kind=change.kind,
+        purpose=change.purpose,
+        tokens_before=before,
+        tokens_after=after,
+        # The writes of a step stand in the log directly after the event that it wrote.
+        files_at=0 if change.batch else change.undone_at or change.seq,
+    )
+
+
+class Filters(TypedDict, total=False):
+    """What narrows a search. `newest` gives the newest places that hold all words instead of the
+    best; times are milliseconds or datetimes."""
+
+    newest: bool
+    role: str | None
+    tool: str | None
+    kind: str | None
+    since: Moment | None
+    until: Moment | None
+
+
+def _check_names(filters: Filters) -> None:
+    for name in filters:
+        if name not in Filters.__annotations__:
+            hint = suggestion(name, Filters.__annotations__)
+            raise Invalid(f"search has no filter {quoted(name)}", hint=hint)
+
+
+class ConversationSearch:
+    """Asks the index of one open log's store."""
+
+    def __init__(self, log: OpenLog, embedder: Embedder | str | bool | None) -> None:
+        check_embedder(embedder)
+        self._log, self._embedder = log, embedder
+
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        everywhere: bool = False,
+        **filters: Unpack[Filters],
+    ) -> list[Hit]:
+        """The places that answer a query best."""
+        self._log.check_open()
+        _check_names(filters)
+        if not isinstance(everywhere, bool):
+            raise Invalid(f"everywhere={quoted(everywhere)} is neither True nor False")
+        if not everywhere and not self._log.state.head:
+            from refold.search.searcher import question_of
+
+            question_of(query, limit=limit, **filters)  # a wrong one is wrong here, too
+            return []
+        try:
+            place = None if everywhere else self._log.id
+            return self._searcher.search(query, limit=limit, conversation=place, **filters)
+        finally:
+            self._log.notices.tell()
+
+    def close(self) -> None:
+        """Lets the index catch up with the conversation, and lets go of it."""
+        self._searcher.close(conversation=self._log.id)
+
+    @cached_property
+    def _searcher(self) -> Searcher:
+        from refold.search.searcher import Searcher
+
+        return Searcher(self._log.store, embedder=self._embedder, tell=self._notify)
+
+    def _notify(self, name: str, reason: str) -> None:
+        # Without the lock of the log: the searcher speaks while it holds its own.
+        self._log.notify(cast(NoticeName, name), reason)

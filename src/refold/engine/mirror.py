@@ -21,9 +21,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.core.model import Meta, Revert
-from refold.engine.keyed import Keyed, append_keyed
 from refold.engine.pages import Pages
-from refold.engine.recorder import Parsed, Recorder
+from refold.engine.recorder import Keyed, Parsed, Recorder, append_keyed
 from refold.errors import Conflict, Invalid
 from refold.log.front import BEGINNING, Fronts, front_of, key_of
 from refold.log.open_log import OpenLog

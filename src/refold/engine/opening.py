@@ -9,7 +9,7 @@ from typing import Any
 from refold.checked import checked
 from refold.compaction.native import NativeCaller
 from refold.config import Config
-from refold.conversations.names import id_for, named, names_checked
+from refold.conversations.listing import id_by_name, id_for, names_checked
 from refold.engine.context import Context
 from refold.errors import Invalid, NotFound
 from refold.log.reading import open_id_checked
@@ -107,7 +107,7 @@ def _id(store: Store, id: str | None, name: str | None, *, read_only: bool) -> s
     if read_only and not is_there(store):
         raise NotFound(f"there is no store {store.url}", hint="check its name")
     if id is None and name is not None:
-        id = named(store, name) or id_for(store, name)
+        id = id_by_name(store, name) or id_for(store, name)
     assert id is not None
     if read_only:
         try:

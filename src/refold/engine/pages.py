@@ -18,11 +18,10 @@ from refold.compaction.compactor import Compactor
 from refold.core.budget import current_tokens
 from refold.core.laws import thinking
 from refold.dialects import openai_chat
-from refold.dialects.messages import PageMessage, PageMessages
 from refold.dialects.native import is_shown
-from refold.dialects.openai_chat.alternation import alternating
-from refold.dialects.page import Page, Rendered
-from refold.engine.asked import Asked
+from refold.dialects.openai_chat.render import alternating
+from refold.dialects.page import Page, PageMessage, PageMessages, Rendered
+from refold.engine.replies import PendingRequests
 from refold.errors import Invalid, OverBudget
 from refold.log.open_log import OpenLog
 
@@ -40,7 +39,7 @@ class Pages:
         self._log, self._model, self._compactor = log, model, compactor
         self._pages: dict[str, Page] = {}
         self._messages: dict[tuple[str, bool], PageMessages] = {}
-        self.asked = Asked(log.state.head)
+        self.asked = PendingRequests(log.state.head)
 
     def request(
         self, dialect: str | None, overrides: Mapping[str, Any], before: Callable[[], None]

@@ -3,11 +3,21 @@ their usage.
 
 Neighbours: `dialects` parse, `artifacts.intake` makes drafts and moves large results out of the
 way, `log.open_log` appends.
+
+Which calls wait for their results, and which of them a result answers that does not say so.
+
+Neighbour: `recorder` appends results.
+
+Messages that each have a key of their own, appended in few writes.
+
+Drafts are made as if those before them were in the log already. A run is written whole, or not at
+all if somebody else wrote one of its keys meanwhile: whoever appends looks at the log again then.
+Neighbours: `recorder` parses and drafts, `mirror` hands over what is new in a list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from typing import Any, Literal, Unpack
 
@@ -16,23 +26,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold import dialects
-from refold.artifacts import output as outputs
+from refold.artifacts import tool_output as outputs
 from refold.artifacts.intake import Intake, ResultFields
 from refold.checked import quoted
 from refold.compaction.active_model import ActiveModel
 from refold.core.laws import calls_of, is_request, results_of
-from refold.core.model import Block, Event, Message, Slot, Text, Thinking, Usage
+from refold.core.model import UPTO, Block, Event, Message, Slot, Text, Thinking, Usage
 from refold.dialects.protocol import Reply
 from refold.dialects.streams import CHUNKS_MAX, CUT_OFF, is_stream, take_chunk
 from refold.dialects.usage import read_usage
 from refold.display import number, suggestion
-from refold.engine.asked import Asked
-from refold.engine.calls import SHOWN_MAX, answering, follow_calls, lacks_call, unanswered
-from refold.engine.late import Late, append_reply, on_time, thinks
+from refold.engine.replies import Late, PendingRequests, append_reply, thinks, without_late_marker
 from refold.errors import Invalid
-from refold.log.draft import Draft, message_checked, runs_of
-from refold.log.keys import NOW, Keys, Stamp, append_once
+from refold.log.draft import Draft, Run, message_checked, runs_of
 from refold.log.log import message_of
+from refold.log.notes import NOW, Keys, Stamp, append_once
 from refold.log.open_log import OpenLog
 from refold.log.redacted import message_redacted, value_redacted
 from refold.tokens.counter import count_block, count_message
@@ -50,7 +58,9 @@ class Parsed(Struct, frozen=True):
 class Recorder:
     """Appends to one open log."""
 
-    def __init__(self, log: OpenLog, model: ActiveModel, intake: Intake, asked: Asked) -> None:
+    def __init__(
+        self, log: OpenLog, model: ActiveModel, intake: Intake, asked: PendingRequests
+    ) -> None:
         self._log, self._model, self._intake, self._asked = log, model, intake, asked
         self.keys = Keys(log.log)
 
@@ -374,7 +384,10 @@ class Recorder:
             return True
         seq = _latest_reply(self._log.state.slots)
         said = seq and message_of(next(iter(self._log.log.read(seq - 1, seq))), self._log.state)
-        return isinstance(said, Message) and on_time(said) == Draft(body=message, by="model").body
+        return (
+            isinstance(said, Message)
+            and without_late_marker(said) == Draft(body=message, by="model").body
+        )
 
 
 def _latest_reply(slots: Sequence[Slot]) -> int:
@@ -396,3 +409,92 @@ def _is_nothing(block: Block) -> bool:
     if isinstance(block, Thinking):
         return not (block.signature or block.data)
     return isinstance(block, Text) and not block.text.strip()
+
+
+SHOWN_MAX = 5  # so many calls are named to a person
+
+
+def unanswered(slots: Sequence[Slot]) -> list[str]:
+    """The calls on the page that wait for their results, oldest first."""
+    waiting: dict[str, None] = {}
+    for slot in slots:
+        follow_calls(waiting, slot.message)
+    return [*waiting]
+
+
+def follow_calls(waiting: dict[str, None], message: Message) -> None:
+    """Which calls wait after a message, if these did before it."""
+    waiting.update(dict.fromkeys(calls_of(message)))
+    for id in results_of(message):
+        waiting.pop(id, None)
+
+
+def answering(message: Mapping[str, Any], waiting: Sequence[str]) -> dict[str, Any]:
+    """A result that does not say which call it answers, as that of the one that waits."""
+    if len(waiting) == 1:
+        return {**message, "tool_call_id": waiting[0]}
+    those = f"one of {', '.join(quoted(id, 40) for id in waiting[:SHOWN_MAX])}"
+    nobody = "no call is waiting; what nobody called for is a message of the user"
+    hint = f"set tool_call_id to {those}" if waiting else nobody
+    raise Invalid("a tool message without tool_call_id", hint=hint)
+
+
+def lacks_call(message: Any) -> bool:
+    """Whether a message is a tool's and does not say which call it answers."""
+    is_tool = isinstance(message, Mapping) and message.get("role") == "tool"
+    return (
+        is_tool and message.get("tool_call_id") is None and isinstance(message.get("content"), str)
+    )
+
+
+class Keyed(Struct, frozen=True):
+    """What is to stand under a key: a message in any shape, or several; `parsed` if one was read
+    already, and `upto` is the head that replies among them were made under, where that is known."""
+
+    key: str
+    messages: Sequence[Any]
+    parsed: Parsed | None = None
+    upto: int | None = None
+
+
+def append_keyed(log: OpenLog, recorder: Recorder, given: Iterable[Keyed]) -> None:
+    """Appends in this order what the log does not have yet, as far as it was read."""
+    is_single = bool(log.config.checkpoint_every)
+    with log.guard:
+        run, keys, ahead = Run(is_single=is_single), list[str](), list[Message]()
+        for one in given:
+            if recorder.keys.hold(one.key):
+                continue
+            known = len(ahead)
+            drafts = _drafts(recorder, one, ahead)
+            if run.is_full or not run.take(drafts):
+                _write(log, recorder, run, keys)
+                run, keys = Run(is_single=is_single), []
+                run.take(drafts)
+                del ahead[:known]
+            keys.append(one.key)
+        _write(log, recorder, run, keys)
+
+
+def _drafts(recorder: Recorder, one: Keyed, ahead: list[Message]) -> list[Draft]:
+    drafts: list[Draft] = []
+    for message in one.messages:
+        parsed = recorder.parse_once(message, one.parsed, ahead).messages
+        named = [_named(part, one) for part in parsed]
+        drafts += recorder.drafts_after(ahead, named, None)
+    return drafts
+
+
+def _named(part: Message, one: Keyed) -> Message:
+    """A message under its key; thinking with the head that it was thought under."""
+    thinks = any(isinstance(block, Thinking) for block in part.blocks)
+    late = {UPTO: one.upto} if thinks and one.upto is not None else {}
+    return replace(part, key=one.key, metadata={**part.metadata, **late})
+
+
+def _write(log: OpenLog, recorder: Recorder, run: Run, keys: Sequence[str]) -> None:
+    if not run.drafts:
+        return
+    known = recorder.keys
+    events = log.append(run.drafts, fresh=lambda _: not any(map(known.hold, keys)))
+    known.take(keys, events)

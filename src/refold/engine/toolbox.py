@@ -18,27 +18,26 @@ import msgspec
 from msgspec import Meta, Struct
 
 from refold import decoding, dialects
-from refold.artifacts.artifacts import Artifacts
+from refold.artifacts.artifacts import ArtifactReader, Artifacts
 from refold.artifacts.intake import Intake
 from refold.artifacts.listing import StoredArtifact
-from refold.artifacts.reader import ArtifactReader
 from refold.checked import checked, quoted
 from refold.compaction.active_model import ActiveModel
-from refold.compaction.wish import NOTED
+from refold.compaction.trigger import NOTED
 from refold.core.model import COMPACT_TOOL
 from refold.display import cut, fenced, moment, number, one_line
 from refold.engine import memory_tools
+from refold.engine.log_reader import ConversationSearch
 from refold.engine.memory_tools import (
     ForgetArguments,
     MemoryTools,
     RecallArguments,
     RememberArguments,
 )
-from refold.engine.search import ConversationSearch
 from refold.errors import Invalid, RefoldError
 from refold.log.open_log import OpenLog
 from refold.log.unfold import lines_between
-from refold.memory.files.command import NAME as MEMORY
+from refold.memory.files.commands import NAME as MEMORY
 from refold.memory.files.files import MemoryFiles
 from refold.memory.semantic import SemanticMemory
 from refold.search.hits import Hit
@@ -202,7 +201,7 @@ class Toolbox:
                 raise Invalid(
                     f"there is no tool {quoted(name)}", hint="tools: " + ", ".join(self._runs)
                 )
-            return self._runs[name](_given(_TOOLS[name].arguments, arguments))
+            return self._runs[name](_call_arguments(_TOOLS[name].arguments, arguments))
         except RefoldError as error:
             said = f"Error: {error}"
             return _sound(said[:ERROR_CHARS])
@@ -333,7 +332,7 @@ class Toolbox:
         return shown[:end] if len(shown) < len(text) and end >= len(shown) // 2 else shown
 
 
-def _given(arguments: type[Struct], given: str | Mapping[str, Any] | None) -> Struct:
+def _call_arguments(arguments: type[Struct], given: str | Mapping[str, Any] | None) -> Struct:
     """The arguments of a call, whatever form they came in."""
     try:
         read = (

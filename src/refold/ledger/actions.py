@@ -5,10 +5,21 @@ The kind of a call comes from the configuration, the tool's name, or, for a shel
 command itself; one call may be several actions. Results given as text are actions as well.
 Neighbours: `calls` pairs calls with results, `tools` knows names, `arguments` shapes, `shell`
 commands, `outcomes` results.
+
+Which files the tool calls changed, and which shown text a change made stale.
+
+Neighbours: `actions` says what was done; `log.trace` and `log.points` ask.
+
+How a tool call ended, read from its result: the exit status where it is stated, or the signs of
+a failure.
+
+Only the first and last few hundred characters are looked at, so that a file's own text is not taken
+for an outcome. Neighbours: `results` has the text of a result, `actions` asks for both.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,13 +28,16 @@ from msgspec.structs import replace
 
 from refold.config import Config
 from refold.core.laws import NO_RESULT
-from refold.core.model import Message, Slot
+from refold.core.model import Message, Slot, View
 from refold.core.shortened import text_of
 from refold.ledger.arguments import (
+    Spellings,
     arguments_of,
     code_of,
     command_of,
+    file_name,
     folder_of,
+    joined,
     lines_are_known,
     lines_of,
     patch_of,
@@ -31,14 +45,17 @@ from refold.ledger.arguments import (
     whole_text,
 )
 from refold.ledger.calls import Call, TextResult, calls_in
-from refold.ledger.file_mentions import content_start, header
-from refold.ledger.kinds import CHANGES, ON_FILES, ActionKind
-from refold.ledger.outcomes import exit_status, failed
-from refold.ledger.patches import FileChange, patched
-from refold.ledger.paths import Spellings, file_name, joined
-from refold.ledger.scripts import SUFFIXES, changes_of
+from refold.ledger.embedded_files import (
+    SUFFIXES,
+    FileChange,
+    changes_of,
+    content_start,
+    header,
+    patched,
+)
+from refold.ledger.facts import CHANGES, ON_FILES, ActionKind, of_kind
 from refold.ledger.shell import Reading, reading_of
-from refold.ledger.shell_reads import END, Effect
+from refold.ledger.shell_words import END, Effect
 from refold.ledger.tools import MOVERS, compact, configured, kind_of_tool
 
 RUNS_ON_FILES = frozenset({"edit", "insert"})  # editor commands that work on the file opened before
@@ -297,3 +314,111 @@ def _editor_actions(run: Action, opened: str) -> list[Action]:
     if name in RUNS_ON_FILES and opened and rest:
         return [replace(run, kind="modify", path=opened)]
     return []
+
+
+def changed_files(slots: Sequence[Slot], config: Config) -> list[str]:
+    """The files that the tool calls of these messages changed, or may have changed, by their
+    first change."""
+    changes = _changes(actions_of(slots, config))
+    return list(dict.fromkeys(action.path for action in changes if action.path))
+
+
+def made_stale(view: View, seq: int, config: Config) -> tuple[int, str] | None:
+    """The first change, by its seq, of a file after the message at `seq` showed its text, and
+    the file; from the page, or from the ledger where the change is no longer on it. None if its
+    text still holds, or is not shown whole."""
+    if not any(slot.seq == seq and not slot.edits for slot in view.slots):
+        return None
+    actions = actions_of(view.slots, config)
+    read = _files_read(actions, seq)
+    changes = [(action.seq, action.path) for action in _changes(actions)]
+    changes += _changes_in_ledger(view)
+    later = [change for change in changes if change[0] > seq and change[1] in read]
+    return min(later, default=None)
+
+
+def _changes(actions: Sequence[Action]) -> list[Action]:
+    """The actions that changed a file, as far as is known."""
+    return [action for action in actions if action.kind in CHANGES and action.ok is not False]
+
+
+def _files_read(actions: Sequence[Action], seq: int) -> set[str]:
+    """The files whose text the result at `seq` shows."""
+    reads = [action for action in actions if action.kind == "read" and action.ok]
+    return {action.path for action in reads if action.result_seq == seq}
+
+
+def _changes_in_ledger(view: View) -> list[tuple[int, str]]:
+    """The changes that the ledger of the view knows."""
+    files = of_kind(view.facts, "file")
+    return [(fact.seq, fact.text) for fact in files if fact.state != "read"]
+
+
+HEAD, TAIL = 400, 240
+COUNT_LINES = 3  # at the end, where a test runner counts
+
+_HEADLINE = re.compile(
+    r"(?:process |command )?exit(?:ed)?(?: with)?[ _](?:code|status):? (-?\d{1,5})\.?$",
+    re.IGNORECASE,
+)
+_LAST_LINE = re.compile(
+    r"[\[<(]?[^\n]{0,60}?\bexit(?:ed)?(?: with)?[ _](?:code|status)[:=]? ?(-?\d{1,5})[.\])>]{0,3}$",
+    re.IGNORECASE,
+)
+_TAGGED = re.compile(
+    r"<(?:returncode|exit_code|exitcode)>\s{0,4}(-?\d{1,5})\s{0,4}</", re.IGNORECASE
+)
+_IN_JSON = re.compile(r'"(?:exit_code|exitCode|returncode)" ?: ?(-?\d{1,5})\b')
+_COUNTED = re.compile(
+    r"(?:^|[\s,;:=])[1-9]\d{0,6} (?:failed|failing|failures?)\b(?!:)", re.IGNORECASE
+)
+_FAILED_STARTS = (
+    "<tool_use_error>", "<error>", "error:", "error ", "error\n", "failed to ", "failed:",
+    "the tool execution failed", "traceback (most recent call last)", "file does not exist",
+    "file not found", "no such file", "path does not exist", "string to replace not found",
+    "could not find the exact", "could not find ", "no changes made", "invalid ",
+    "permission denied", "the user doesn't want to proceed", "the user denied", "user rejected",
+    "command aborted", "inputvalidationerror", "cannot ", "unable to ", "access denied",
+    "[no result recorded]", "[erased]", "enoent", "your proposed edit has introduced",
+    "no replacement was performed", "apply_patch verification failed", "patch failed", '{"error"',
+    '{"message": "path does no', '{"success": false', '{"success":false', '{"status":"error"',
+)  # fmt: skip
+
+
+def exit_status(text: str) -> int | None:
+    """The exit status that a result states in a line of its own near its beginning or its end."""
+    match = (
+        _TAGGED.match(text.lstrip()[:60])
+        or _stated(_HEADLINE, text[:HEAD].split("\n")[:6])
+        or _in_json(text)
+        or _stated(_LAST_LINE, text[-TAIL:].rstrip().split("\n")[-4:])
+    )
+    return int(match[1]) if match else None
+
+
+def _in_json(text: str) -> re.Match[str] | None:
+    if not text.startswith("{"):
+        return None
+    return _IN_JSON.search(text[:HEAD]) or _IN_JSON.search(text[-TAIL:])
+
+
+def _stated(form: re.Pattern[str], lines: list[str]) -> re.Match[str] | None:
+    """The last of these lines that has the form."""
+    for line in reversed(lines):
+        match = form.match(line.strip())
+        if match:
+            return match
+    return None
+
+
+def failed(text: str) -> bool:
+    """Whether a result begins as failures begin."""
+    start = text[:HEAD].lstrip(" \n\r\t[").lower()
+    return start.startswith(_FAILED_STARTS)
+
+
+def tests_failed(text: str) -> bool:
+    """Whether a test runner's own count, in the last lines, names failures. A pipe hides the
+    exit status, not that."""
+    lines = text[-TAIL:].rstrip().split("\n")
+    return any(_COUNTED.search(line) for line in lines[-COUNT_LINES:])

@@ -3,11 +3,16 @@
 Secrets go before a text is cut: half of one could not be told by its look.
 
 Neighbours: `ledger` makes facts of what was said and done, `text` writes them for a page.
+
+The kinds of things that an agent does, and which of them change a file.
+
+Neighbours: `tools` finds the kind by a tool's name, `shell` by a command; `actions` has the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Literal, get_args
 
 from msgspec import Struct
 
@@ -78,3 +83,12 @@ def without_middle(text: str, size: int, seq: int = 0) -> str:
     room = size - len(gap)
     head = room * 2 // 3
     return text[:head] + gap + text[len(text) - (room - head) :]
+
+
+ChangeKind = Literal["create", "modify", "delete"]
+FileKind = Literal["read", "create", "modify", "delete"]
+ActionKind = Literal["read", "create", "modify", "delete", "run", "search", "todo", "other"]
+
+CHANGES: frozenset[str] = frozenset(get_args(ChangeKind))
+ON_FILES: frozenset[str] = frozenset(get_args(FileKind))
+ACTION_KINDS: tuple[ActionKind, ...] = get_args(ActionKind)

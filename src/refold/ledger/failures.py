@@ -11,11 +11,9 @@ from collections.abc import Sequence
 
 from refold.core.model import ErrorState, Fact
 from refold.display import one_line, whole_words, without_colors
-from refold.ledger.actions import Action
-from refold.ledger.facts import UNCLEANED, Cutter, of_kind
-from refold.ledger.kinds import ON_FILES
-from refold.ledger.outcomes import tests_failed
-from refold.ledger.results import payload
+from refold.ledger.actions import Action, tests_failed
+from refold.ledger.calls import payload
+from refold.ledger.facts import ON_FILES, UNCLEANED, Cutter, of_kind
 
 LABEL_MAX = 120
 LINE_MAX = 300

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from refold.core.model import Message, Text
 from refold.display import whole_words
-from refold.ledger.file_mentions import header
+from refold.ledger.embedded_files import header
 
 SENTENCE_MIN, SENTENCE_MAX = 12, 300
 TEXT_MAX = 40_000

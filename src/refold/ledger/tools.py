@@ -15,7 +15,7 @@ from typing import Any
 
 from refold.display import suggestion
 from refold.errors import Invalid
-from refold.ledger.kinds import ACTION_KINDS, ON_FILES, ActionKind
+from refold.ledger.facts import ACTION_KINDS, ON_FILES, ActionKind
 from refold.ledger.shell_words import names
 
 _NAMES: dict[ActionKind, str] = {

@@ -3,10 +3,24 @@
 What cannot be read again is never written. So there is no draft that could not be: what a caller
 gave is encoded when the draft is made, decoded from its own bytes, and refused with the name of the
 field where that fails. Neighbours: `core.codec` encodes and decodes, `log` seals drafts as events.
+
+Text that JSON cannot carry (lone surrogates) is kept as bytes in opaque blocks, and shown with
+U+FFFD.
+
+Only a message may hold such text: what users and tools say is data. Anything else with it is
+refused. Neighbours: `core.codec` encodes, `draft` is written, `unfold` gives the exact text back.
+
+What is kept is what was given: a value that JSON would change on the way is refused.
+
+JSON has no word for not-a-number and would make it null; a key that is a number would become a
+text, a set a list, bytes and times a text. Whoever reads the log could not tell. Only a tuple may
+become a list, which means the same. Neighbours: `draft` compares what it was given with what its
+bytes say; `artifacts.values` writes what a tool gave, whatever it is, as JSON that leads back.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any
 
@@ -16,6 +30,7 @@ from msgspec.structs import force_setattr
 
 from refold import decoding
 from refold.core import codec
+from refold.core.codec import encode, kind_of
 from refold.core.model import (
     Block,
     Body,
@@ -24,12 +39,11 @@ from refold.core.model import (
     Meta,
     Note,
     Opaque,
+    Text,
     ToolCall,
     ToolResult,
 )
 from refold.errors import Invalid
-from refold.log.surrogates import encode_shielded
-from refold.log.unchanged import check_unchanged
 
 RUN_EVENTS_MAX, RUN_BYTES_MAX = 1_000, 4 << 20  # of what is appended together
 _TOKENS_MAX = 1 << 53
@@ -195,3 +209,103 @@ def _free_in(block: Block) -> list[Any]:
             return [block.raw]
         case _:
             return []
+
+
+def encode_shielded(body: Body) -> bytes:
+    """The bytes of a body that holds text which JSON cannot carry. Invalid unless it is a
+    message."""
+    if not isinstance(body, Message):
+        hint = "decode the text with errors='replace'"
+        raise Invalid(f"the {kind_of(body)} holds a lone surrogate", hint=hint)
+    try:
+        return encode(shielded(body))
+    except (UnicodeEncodeError, AttributeError, TypeError, RecursionError) as error:
+        # A field has another type than it should, and text that JSON cannot carry besides.
+        raise Invalid(f"the message is not JSON: {error}", hint="pass blocks and texts") from error
+
+
+def shielded(message: Message) -> Message:
+    """The message with every text that has lone surrogates moved into opaque bytes."""
+    blocks = tuple(_shield(block) for block in message.blocks)
+    return msgspec.structs.replace(
+        message, blocks=blocks, form=None, metadata=_replaced(message.metadata)
+    )
+
+
+def _shield(block: Block) -> Block:
+    """The block with its own text as bytes, and every other text it holds (ids, names, urls)
+    shown replaced."""
+    if isinstance(block, Text):
+        return _shield_text(block)
+    fields: dict[str, Any] = {
+        name: _replaced(getattr(block, name)) for name in block.__struct_fields__
+    }
+    if isinstance(block, ToolResult):
+        fields["content"] = tuple(_shield(part) for part in block.content)
+    return msgspec.structs.replace(block, **fields)
+
+
+def _shield_text(block: Text) -> Text | Opaque:
+    if _has_surrogate(block.text):
+        return Opaque(data=block.text.encode("utf-8", "surrogatepass"), text=_replaced(block.text))
+    return block
+
+
+def _has_surrogate(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _replaced(value: Any) -> Any:
+    """The same value with every lone surrogate shown as U+FFFD."""
+    match value:
+        case str():
+            return re.sub("[\ud800-\udfff]", "\ufffd", value)
+        case dict():
+            return {_replaced(key): _replaced(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_replaced(item) for item in value]
+        case _:
+            return value
+
+
+KEY_CHARS = 60
+HINT = "pass texts, finite numbers, truth values, None, and lists and dicts of those"
+
+
+def check_unchanged(given: Any, kept: Any, place: str) -> None:
+    """Invalid, with the place, if what was kept is not what was given."""
+    if given == kept:
+        return
+    match given, kept:
+        case Struct(), Struct():
+            for name in given.__struct_fields__:
+                check_unchanged(getattr(given, name), getattr(kept, name), f"{place}.{name}")
+        case _, Struct():
+            return  # a plain form of it was given, and decoding has held it to its type
+        case dict(), dict():
+            _check_keys(given, kept, place)
+        case ((list() | tuple()), (list() | tuple())):
+            for at, (one, other) in enumerate(zip(given, kept, strict=True)):
+                check_unchanged(one, other, f"{place}[{at}]")
+        case _:
+            raise Invalid(f"{place}: {_describe_value(given)} is not JSON", hint=HINT)
+
+
+def _check_keys(given: dict[Any, Any], kept: dict[str, Any], place: str) -> None:
+    for key, value in given.items():
+        if not isinstance(key, str):
+            raise Invalid(f"{place}: the key {_describe_value(key)} is not text", hint=HINT)
+        # A long one may be a secret, and half of it would not be known as one.
+        named = key if len(key) <= KEY_CHARS else "…"
+        check_unchanged(value, kept.get(key), f"{place}.{named}")
+
+
+def _describe_value(value: object) -> str:
+    """A number, or the type: what a stranger's value says of itself may fail."""
+    if type(value) in (int, float):
+        return str(value)
+    return f"a {type(value).__name__}"

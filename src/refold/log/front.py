@@ -18,7 +18,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from refold.core.arguments import canonical_arguments
+from refold.core.call_arguments import canonical_arguments
 from refold.core.codec import artifact_id, content_hasher, decode
 from refold.core.model import (
     MIRRORED,

@@ -3,21 +3,31 @@
 A note stands like everything else in the log: a restore to a point before it switches it off, and
 an undo of the restore brings it back. Neighbours: `keys` says whether one is known, `Context.note`
 writes them, `context.log.notes` reads them.
+
+Which keys the log holds: a message or note that comes again under its key is not written again.
+
+A key is the caller's own name for what it appends (the id of an entry in another program's file, of
+a message in a framework). What a restore switched off may be appended again. The answer follows
+from the log; what is held here is only what was read of it so far, and nothing before the first
+question. Neighbours: `core.model` has the key as a field, `engine.recorder` and `notes` ask.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from refold.core.codec import decode
+from refold import decoding
+from refold.core.codec import REPAIR, decode, digest_of
 from refold.core.model import Event, Note
 from refold.core.switches import REACHING, switches
-from refold.errors import Invalid
-from refold.log.keys import Keys, Stamp, append_once
+from refold.errors import Corrupt, Invalid
+from refold.log.draft import Draft
 from refold.log.log import Log
 from refold.log.open_log import OpenLog
+from refold.system.moments import Moment, happened_ms
 
 KIND_CHARS_MAX = 100
 _LOOKED_AT = frozenset({"note", *REACHING})
@@ -64,3 +74,118 @@ def _noted(event: Event, note: Note) -> Noted:
     return Noted(
         seq=event.seq, at_ms=event.at_ms, by=event.by, kind=note.kind, data=note.data, key=note.key
     )
+
+
+KEY_CHARS_MAX = 500
+_KEYED = ("message", "note")
+_MARK = b'"key":"'  # in every body that has a key
+
+
+class Keys:
+    """The keys of one log. Asked with the lock held."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._known: set[str] = set()
+        self._head = 0  # how far the log was read
+
+    def hold(self, key: str) -> bool:
+        """Whether an event with this key stands in the log."""
+        self._catch_up()
+        return key in self._known
+
+    def take(self, keys: Iterable[str], events: Sequence[Event]) -> None:
+        """The log grew by these events, which have these keys; what else came is still read."""
+        if events and events[0].seq == self._head + 1:
+            self._known.update(keys)
+            self._head = events[-1].seq
+
+    def forget(self) -> None:
+        """The log is another one now."""
+        self._known.clear()
+        self._head = 0
+
+    def _catch_up(self) -> None:
+        head = self._log.state.head
+        if head == self._head:
+            return
+        came = list(self._log.read(self._head, head))
+        if any(event.kind in REACHING for event in came):
+            self._known.clear()
+            off = switches(self._log.read(last=head)).off
+            came = [event for event in self._log.read(last=head) if event.seq not in off]
+        self._known.update(key for _, key in keyed(came))
+        self._head = head
+
+
+class Name(Struct, frozen=True):
+    """The key of a message or note, the kind of a note, and the ids of its lines in a file."""
+
+    key: str = ""
+    kind: str = ""
+    ids: tuple[str, ...] = ()
+
+
+_NAMES = decoding.decoder(Name)
+
+
+def name_of(event: Event) -> Name:
+    """The key of an event without the rest of what it says; empty if it has none, or is erased.
+    Corrupt if the body is not the one that was sealed."""
+    # Most that have no key are told apart without being read.
+    if event.kind not in _KEYED or _MARK not in event.body or event.erased:
+        return Name()
+    if digest_of(event.salt, event.body) != event.digest:
+        raise Corrupt(f"event {event.seq}: its body does not match its digest", hint=REPAIR)
+    return _NAMES.decode(event.body)
+
+
+def keyed(events: Iterable[Event]) -> Iterable[tuple[int, str]]:
+    """The seqs of the events that have a key, with it."""
+    for event in events:
+        if key := name_of(event).key:
+            yield event.seq, key
+
+
+class Stamp(Struct, frozen=True):
+    """When something happened (None: now), and the caller's key for it (empty: it has none)."""
+
+    at_ms: int | None = None
+    key: str = ""
+
+    def of(self, key: str) -> Stamp:
+        """The same for a message that brings a key of its own, unless the caller gave one."""
+        return self if self.key or not key else Stamp(self.at_ms, key_checked(key))
+
+
+NOW = Stamp()
+
+
+def stamp(at: Moment | None, key: str) -> Stamp:
+    """What a caller said of the thing it appends."""
+    if at is None and not key:
+        return NOW
+    return Stamp(happened_ms(at), key_checked(key))
+
+
+def key_checked(key: str) -> str:
+    """The key itself; Invalid if it is too long to be one, or cannot be written."""
+    if len(key) > KEY_CHARS_MAX or not key.isprintable():
+        hint = f"give at most {KEY_CHARS_MAX} printable characters, or a digest of the long one"
+        raise Invalid(f"key has {len(key):,} characters, or some that do not print", hint=hint)
+    return key
+
+
+def append_once(
+    log: OpenLog, keys: Keys, stamp: Stamp, make: Callable[[], Sequence[Draft]]
+) -> list[Event]:
+    """Appends what `make` gives, at its own time, unless the log has its key. Drafts are not even
+    made then."""
+    if not stamp.key:
+        return log.append(make(), at_ms=stamp.at_ms)
+    log.catch_up()
+    if keys.hold(stamp.key):
+        return []
+    events = log.append(make(), fresh=lambda _: not keys.hold(stamp.key), at_ms=stamp.at_ms)
+    keys.take([stamp.key], events)
+    return events

@@ -5,6 +5,13 @@ may call the context back. Listeners are independent: one that raises is reporte
 `listener-failed` notice and stops nothing. A coroutine function is run to its end at once or, where
 a loop runs in this thread, as a task of that loop. A warning is given once, and again after a
 compaction or after the page has shrunk by five points.
+
+How syncs leave an open log, told when it changes.
+
+A sync happens in another thread, process or command; it leaves a record, whose mark is looked at
+whenever the log is read. What is told is a change of state, never each sync: a log that is synced
+again and again is so once. An opening tells only of what waits. Neighbours: `open_log` asks, the
+record is that of a synced store.
 """
 
 from __future__ import annotations
@@ -22,6 +29,7 @@ from refold.core.budget import Budget
 from refold.core.plan import Receipt
 from refold.display import failure, suggestion
 from refold.errors import Invalid
+from refold.stores.protocol import WAITING, Synced, SyncedStore, SyncState
 
 REARM_POINTS = 5.0
 WAITING_MAX = 100
@@ -86,7 +94,7 @@ class Notice(Struct, frozen=True, kw_only=True):
 Listener = Callable[[Notice], Awaitable[None] | None]
 
 
-def _meant(name: str) -> str:
+def _similar_notices(name: str) -> str:
     """The hint for a name that no notice has: of one word, all that begin like it."""
     alike = [known for known in NAMES if known.startswith(name[:ALIKE_CHARS])]
     if "-" in name or len(name) < ALIKE_CHARS or not alike:
@@ -109,7 +117,7 @@ class Notices:
         """Calls the listener with every notice of that name; gives the function that stops it.
         Invalid for a name that no notice has."""
         if name not in NAMES and name != EVERY_NAME:
-            raise Invalid(f"there is no notice {name!r}", hint=_meant(str(name)))
+            raise Invalid(f"there is no notice {name!r}", hint=_similar_notices(str(name)))
         if not callable(listener):
             raise Invalid(
                 f"{shown(listener)} cannot be called", hint="give a function of one notice"
@@ -203,3 +211,55 @@ class Notices:
             return
         reason = failure(error)
         self.add(Notice(name="listener-failed", reason=reason, details={"notice": notice.name}))
+
+
+_NAMES: dict[SyncState, NoticeName] = {
+    "pending": "sync-pending",
+    "synced": "sync-synced",
+    "forked": "sync-forked",
+    "blocked": "sync-blocked",
+    "held": "sync-held",
+}
+
+
+class SyncNews:
+    """What syncs did to one log."""
+
+    def __init__(self, synced: SyncedStore) -> None:
+        self._synced = synced
+        self._seen: tuple[object, str] | None = None
+        self._told: SyncState | None = None
+
+    def notice(self, conversation: str) -> Notice | None:
+        """What is to be said of the newest sync; None if nothing is."""
+        seen = self._synced.sync_mark(), conversation
+        if seen == self._seen:
+            return None
+        is_first, self._seen = self._seen is None, seen
+        stood = self._synced.stood(conversation)
+        if stood is None or stood.state == self._told:
+            return None
+        self._told = stood.state
+        return None if is_first and stood.state not in WAITING else _said(stood)
+
+
+def _said(stood: Synced) -> Notice:
+    details = {"conversation": stood.conversation, "pending": stood.pending, "fork": stood.fork}
+    return Notice(
+        name=_NAMES[stood.state],
+        reason=_reason(stood),
+        details={name: value for name, value in details.items() if value},
+    )
+
+
+def _reason(stood: Synced) -> str:
+    id, reason = repr(stood.conversation), stood.reason
+    match stood.state:
+        case "pending":
+            return f"{stood.pending:,} events of {id} wait to be sent: {reason}"
+        case "synced":
+            return f"{id} is the same here and in the far store"
+        case "forked":
+            return f"{id} grew elsewhere too: what was said here is {stood.fork!r}"
+        case "blocked" | "held":
+            return f"{id} is not sent: {reason}"

@@ -23,9 +23,8 @@ from refold.core.model import Body, Event, Meta, View
 from refold.errors import Denied, Invalid, NotFound
 from refold.log.draft import Draft
 from refold.log.log import Fresh, Log
-from refold.log.notices import Notice, NoticeName, Notices
+from refold.log.notices import Notice, NoticeName, Notices, SyncNews
 from refold.log.reading import open_id_checked
-from refold.log.sync_news import SyncNews
 from refold.log.undo import checkpointing
 from refold.redaction import redactor
 from refold.stores import is_read_only, synced_of

@@ -21,7 +21,7 @@ from refold.core.model import Message, Meta
 from refold.errors import Invalid
 from refold.log.draft import Draft
 from refold.redaction import redacted
-from refold.redaction.plain import KEY_CHARS, PlainRedactor, decoded, has_sure
+from refold.redaction.redact import KEY_CHARS, PlainRedactor, decoded, has_sure
 
 Plain = dict[str, Any]
 VALUES = PlainRedactor(redacted)

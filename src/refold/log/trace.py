@@ -31,7 +31,7 @@ from refold.core.model import (
     ToolResult,
 )
 from refold.core.switches import CONTROLS, Switches, switches
-from refold.ledger.file_changes import made_stale
+from refold.ledger.actions import made_stale
 from refold.log.log import Log, message_of
 from refold.log.undo import message_event
 

@@ -34,8 +34,7 @@ from refold.core.model import (
     ToolResult,
     is_cleanup,
 )
-from refold.core.shortened import text_of
-from refold.core.summary import summary_text
+from refold.core.shortened import summary_text, text_of
 from refold.display import moment, nearest, one_line, whole_words
 from refold.errors import Invalid, NotFound
 from refold.log.log import Log, runs

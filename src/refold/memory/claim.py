@@ -6,36 +6,215 @@ only one of them can be true (`is_single`) the later one ends the earlier one. A
 denies another ends it, and is ended by it. Nothing is guessed: a sentence without a known verb
 claims only itself. Neighbours: `wording` spells sentences one way, `fold` decides what is true
 when.
+
+The words by which `claim` reads a sentence. English; a sentence in another language claims only
+itself, unless it has one of these signs: `=`, `:` and a number.
+
+A sentence in one wording, however it was put: spelling, short forms, and ways to say that
+something is so or has become so.
+
+"The database now listens on port 6432", "database port: 6432" and "the database port was changed to
+6432" are one sentence here. Only English is known; any other text keeps its words. Neighbours:
+`vocabulary` has the words, `claim` reads what the sentence claims.
 """
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from msgspec import Struct
 
-from refold.memory.vocabulary import (
-    AGENTS,
-    IS,
-    MANY,
-    ONE_OF,
-    PLACED,
-    PREPOSITIONS,
-    SELF,
-    SINGLE,
+_FILLERS = """
+a an the that please note remember also just now currently today very really fyi back again
+"""
+_SELF = "i we me us my our you"
+_IS = "is are was were equals"
+# Verbs of which one thing at a time is true: with a preposition, or after `is`.
+_SINGLE = """
+live work run listen reside sit stay cost weigh report belong base locate host deploy name call own
+maintain manage schedule plan
+"""
+# Verbs that say where something is, if a path or an address follows.
+_VOCABULARY_PLACED = "go point write read store save mount lie"
+# Verbs of what one person usually does; another may do it as well.
+_VOCABULARY_AGENTS = "own lead maintain manage handle approve review"
+_MANY = "use have prefer like want need require support contain keep set"
+_PREPOSITIONS = "in at for on to by as from with"
+# What has one value at a time: a subject that ends in one of these, or has one of those below.
+_ATTRIBUTES = """
+address age backend birthday branch budget capital city code color colour country currency database
+date deadline default domain editor email employer endpoint extension folder format framework goal
+headquarters height host hostname job key language level license licence limit locale location login
+maximum minimum mode model name nickname number office password path phase phone platform port
+price priority pronouns provider purpose rate region release repo repository role salary schedule
+shell size stage state status street style theme threshold timeout timezone title url username value
+vendor venue version wage website weight zone
+"""
+# What one person at a time is, if it is said of the one: "the lead", "our manager".
+_ROLES = """
+lead leader manager owner maintainer boss director president chair head admin contact reviewer
+captain coach editor designer architect founder chief secretary treasurer ceo cto cfo coo
+"""
+_ONE_OF = "favourite favorite preferred default current main primary official latest next"
+_DAYS_AND_MONTHS = """
+monday tuesday wednesday thursday friday saturday sunday january february march april may june july
+august september october november december
+"""
+# Words that stand for a value like a number does, besides those.
+_STATES = """
+true false on off yes no enabled disabled active inactive open closed public private allowed
+forbidden optional mandatory green red up down online offline available unavailable
+"""
+_CURRENCIES = "euro dollar pound krona kronor franc yen rupee cent"
+_NUMBER_WORDS = """
+one two three four five six seven eight nine ten eleven twelve fifteen twenty thirty forty fifty
+sixty seventy eighty ninety hundred thousand million
+"""
+
+# Words that tell of a change, and words of the phrases that do.
+_CHANGE_WORDS = """
+now nowadays anymore instead since again back today new newly off gone away replaced replaces
+replacing switched switching swapped moved moving changed changes upgraded downgraded migrated
+handed joined joins cancelled canceled retired retires sold left quit stopped dropped died ended
+slipped postponed pushed rescheduled raised lowered reduced increased extended shortened cut started
+promoted became become renamed lost broke traded abandoned discontinued resigned divorced
+"""
+_CHANGE_PHRASE_WORDS = "no any these as from starting beginning up down over"
+# Words that say little of what a sentence is about.
+_LITTLE = """
+day time thing way kind sort lot bit get go take make give come put keep know tell think want look
+find mean currently usually often again still right long exactly use have like need buy work do year
+month week hour minute morning evening night today number name people good great big small percent
+"""
+
+FILLERS, SELF, IS = (frozenset(text.split()) for text in (_FILLERS, _SELF, _IS))
+SINGLE, MANY = frozenset(_SINGLE.split()), frozenset(_MANY.split())
+CURRENCIES = tuple(_CURRENCIES.split())
+CHANGE_WORDS = frozenset(_CHANGE_WORDS.split())
+CHANGE_PHRASE_WORDS = frozenset(_CHANGE_PHRASE_WORDS.split())
+DAYS_AND_MONTHS, NUMBER_WORDS = tuple(_DAYS_AND_MONTHS.split()), tuple(_NUMBER_WORDS.split())
+PREPOSITIONS, SHAPED = (
+    frozenset(_PREPOSITIONS.split()),
+    frozenset((_DAYS_AND_MONTHS + _STATES).split()),
 )
-from refold.memory.wording import (
-    ATTRIBUTE_STEMS,
-    NUMBER,
-    OWN,
-    ROLE_STEMS,
-    SHAPED_STEMS,
-    is_path,
-    plain,
-    split,
-    stem,
-    stems,
+PLACED, AGENTS = frozenset(_VOCABULARY_PLACED.split()), frozenset(_VOCABULARY_AGENTS.split())
+ROLES, LITTLE = frozenset(_ROLES.split()), frozenset(_LITTLE.split())
+ATTRIBUTES, ONE_OF = frozenset(_ATTRIBUTES.split()), frozenset(_ONE_OF.split())
+IRREGULAR = {
+    **dict.fromkeys(("has", "had", "have", "having"), "have"),
+    **dict.fromkeys(("using", "used", "uses"), "use"),
+    **dict.fromkeys(("running", "runs"), "run"),
+    **dict.fromkeys(("goes", "going"), "go"),
+    **dict.fromkeys(("colour", "colours"), "color"),
+    "led": "lead",
+    "favourite": "favorit",
+    "licence": "licens",
+    "grey": "gray",
+    "centre": "center",
+}
+
+
+_WORD = re.compile(r"[^\W_]+(?:[.:/@_+\\'’-]+[^\W_]+)*")
+# `port: 6432` gives a value; `Caroline: I moved to …` is somebody who speaks.
+_ASSIGNED = re.compile(
+    r"(?<=\w)\s*(?:=|:(?=\s)(?!\s+(?:i|we|he|she|they|you|it|my|our)\b)(?!\s+(?:\S+\s+){6}))\s*"
 )
+_SHORT_FORMS = (
+    (re.compile(r"(?<=[a-z])['’]re\b"), " are"),
+    (re.compile(r"\b(it|that|he|she|there|here)['’]s\b"), r"\1 is"),
+    (re.compile(r"\bcan['’]t\b"), "can not"),
+    (re.compile(r"(?<=[a-z])n['’]t\b"), " not"),
+)
+_BEING_DONE = re.compile(r"\b(?:am|is|are)\s+(?=\w+ing\b)")
+_ON_PORT = re.compile(
+    r"\b(?:(?:is|are)\s+)?(?:listens?|listening|runs?|running|is|are|available|reachable|serves?)"
+    r"\s+(?:on|at)\s+port\s+(?=\d)"
+)
+_BECAME = re.compile(
+    r"\b(?:(?:has|have|had)\s+)?(?P<passive>(?:been|was|were|is|are|got)\s+)?"
+    r"(?P<verb>changed|raised|lowered|reduced|increased|extended|set|reset|updated|bumped|pushed"
+    r"|postponed|shifted|switched|moved|upgraded|downgraded|migrated|relocated|transferred"
+    r"|rescheduled|delayed)(?:\s+(?:back|over|up|down|out))?\s+to\s+(?=\w)"
+)
+_WENT = ("moved", "relocated", "transferred")
+_TOOK_UP = ("switched", "upgraded", "downgraded", "migrated")
+NUMBER = re.compile(r"[vV]?\d[\w.:/,%-]*")
+
+
+def plain(content: str) -> str:
+    """A text in small letters, with short forms and changes spelt out. Each look is taken only at
+    a text that may need it."""
+    text = content.casefold()
+    if "=" in text or ":" in text:
+        text = _ASSIGNED.sub(" is ", text)
+    if "'" in text or "’" in text:
+        for pattern, long in _SHORT_FORMS:
+            text = pattern.sub(long, text)
+    if " back to " in text:
+        text = text.replace(" is back to ", " is ").replace(" are back to ", " are ")
+    if "port " in text:
+        text = _ON_PORT.sub("port is ", text)
+    # What is being done is done: "we are using" says "we use".
+    text = _BEING_DONE.sub("", text) if "ing" in text else text
+    return _with_changes(text) if " to " in text and " from " not in text else text
+
+
+def _with_changes(text: str) -> str:
+    """What became something is that now."""
+    found = _BECAME.search(text)
+    if found is None or not found.start():
+        return text
+    return f"{text[: found.start()]}{_verb_now(text, found)} {text[found.end() :]}"
+
+
+def _verb_now(text: str, found: re.Match[str]) -> str:
+    """By which verb that is so which became so: by what changed, and into what."""
+    subject = _WORD.findall(text[: found.start()])
+    value = (_WORD.findall(text[found.end() :]) or [""])[0]
+    is_shaped = bool(NUMBER.fullmatch(value)) or value in SHAPED
+    is_thing = bool(found["passive"]) or subject[0] in ("the", "our", "this")
+    if found["verb"] in _TOOK_UP and not is_thing:
+        return "use"
+    if is_shaped or found["verb"] not in _WENT or subject[-1] in ATTRIBUTES - {"office"}:
+        return "is"
+    return "is in" if is_thing else "live in"
+
+
+def split(text: str) -> list[str]:
+    """The words of a plain text."""
+    return _WORD.findall(text)
+
+
+def stems(raw: list[str]) -> list[str]:
+    """Words without fillers and endings."""
+    return [stem(word) for word in raw if word not in FILLERS]
+
+
+@lru_cache(maxsize=16_384)
+def stem(word: str) -> str:
+    """A word without the endings of English verbs and plurals; a value as it is."""
+    word = word.removesuffix("'s").removesuffix("’s")
+    if word in IRREGULAR:
+        return IRREGULAR[word]
+    if not word.isalpha() or len(word) < 4:
+        return word
+    for ending in ("ing", "ed", "es", "s"):
+        if word.endswith(ending) and not word.endswith("ss") and len(word) - len(ending) >= 3:
+            return word[: -len(ending)].rstrip("e")
+    return word.rstrip("e")
+
+
+def is_path(word: str) -> bool:
+    """Whether a word looks like a path, an address or a host."""
+    return "/" in word or "@" in word or ("." in word and not NUMBER.fullmatch(word))
+
+
+SHAPED_STEMS = SHAPED | frozenset(map(stem, SHAPED))
+ATTRIBUTE_STEMS = frozenset(map(stem, ATTRIBUTES | ROLES))
+ROLE_STEMS = frozenset(map(stem, ROLES))
+OWN = SELF | {"new"}
+
 
 _VALUE = r"[^.;]{1,80}?"
 _CHANGES = r"moved?|switch(?:ed)?|changed?|migrated?|upgraded?|renamed?|went|relocated?"

@@ -3,10 +3,18 @@
 Pure: the same events give the same entries, added one by one or all at once. An event is one
 version of an entry. Neighbours: `settling` says which versions belong together and when they end,
 `journal` brings the events, `memory` asks.
+
+By what forgotten words are known again: a key, and a keyed hash of them.
+
+Every seal has a key of its own, so equal words have different seals, and nobody reads from a log
+what was forgotten without guessing it. Neighbours: `forgetting` makes seals, `fold` compares.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
@@ -15,11 +23,9 @@ from msgspec.structs import replace
 from refold.core.model import Memory
 from refold.memory.bookmark import Bookmark, Loaded, Places, packed
 from refold.memory.claim import claim_of, telling_words
-from refold.memory.entry import MemoryEntry
+from refold.memory.entry import FOREVER_MS, MemoryEntry, Run, Version, is_same
 from refold.memory.followers import Shared
-from refold.memory.seals import is_sealed
 from refold.memory.settling import Groups, by_time, group_name, is_unaccepted
-from refold.memory.version import FOREVER_MS, Run, Version, is_same
 
 HEIRS_MAX = 20
 
@@ -289,3 +295,24 @@ class Entries:
 
 def _entries_of(versions: Iterable[Version]) -> dict[str, None]:
     return dict.fromkeys(one.body.entry for one in versions)
+
+
+KEY_BYTES = 16
+_KEY_DIGITS = 2 * KEY_BYTES
+
+
+def sealed(words: str, key: str = "") -> str:
+    """The seal of these words: the key, a new one unless it is given, and the hash."""
+    key = key or secrets.token_hex(KEY_BYTES)
+    data = words.encode("utf-8", "replace")
+    return key + hashlib.blake2b(data, key=bytes.fromhex(key), digest_size=16).hexdigest()
+
+
+def is_sealed(words: Iterable[str], seals: Iterable[str]) -> bool:
+    """Whether one of the seals is that of one of these words."""
+    wordings = list(words)
+    return any(
+        hmac.compare_digest(seal, sealed(one, seal[:_KEY_DIGITS]))
+        for seal in seals
+        for one in wordings
+    )

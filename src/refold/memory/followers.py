@@ -17,18 +17,18 @@ from math import sqrt
 from msgspec import Struct
 
 from refold.memory.bookmark import Loaded, Places, Row
-from refold.memory.claim import WORDS_MAX
-from refold.memory.version import Version
-from refold.memory.vocabulary import (
+from refold.memory.claim import (
     CHANGE_PHRASE_WORDS,
     CHANGE_WORDS,
     CURRENCIES,
     DAYS_AND_MONTHS,
     LITTLE,
     NUMBER_WORDS,
+    WORDS_MAX,
+    stem,
 )
-from refold.memory.wording import stem
-from refold.search.bm25 import rarity
+from refold.memory.entry import Version
+from refold.search.rank import inverse_document_frequency
 from refold.search.words import STOP
 
 # In a small memory every word is rare; so many sentences are taken to be there at least.
@@ -138,7 +138,7 @@ class Followers:
         self._take_waiting()
         total = max(self.total, SENTENCES_MIN)
         return {
-            word: rarity(self._sentences.get(word, 0), total)
+            word: inverse_document_frequency(self._sentences.get(word, 0), total)
             * (LITTLE_SHARE if word in _LITTLE else 1.0)
             for word in telling_stems(version.claim.said)
         }

@@ -11,11 +11,10 @@ from msgspec.structs import replace
 from refold.checked import quoted
 from refold.core.model import Memory
 from refold.errors import NotFound
-from refold.memory.entry import MemoryEntry
+from refold.memory.entry import ACCEPTED, FOREVER_MS, TRUSTED, MemoryEntry, Version
 from refold.memory.extraction import Taken
 from refold.memory.fold import Entries
 from refold.memory.journal import Journal
-from refold.memory.version import ACCEPTED, FOREVER_MS, TRUSTED, Version
 
 
 def waiting_entry(version: Version, scope: str) -> MemoryEntry:

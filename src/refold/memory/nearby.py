@@ -15,12 +15,11 @@ from itertools import islice
 
 from refold.core.model import Memory
 from refold.memory.claim import claim_of
-from refold.memory.entry import MemoryEntry
+from refold.memory.entry import MemoryEntry, Run, Version
 from refold.memory.finder import Asked, Finder
 from refold.memory.fold import Entries
 from refold.memory.journal import Journal
 from refold.memory.succession import Likeness
-from refold.memory.version import Run, Version
 
 QUERY_WORDS_MAX, LOOKED_AT = 60, 40
 SENTENCES_MAX, EACH = 60, 5  # that are looked for, and hits of each

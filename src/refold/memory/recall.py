@@ -15,13 +15,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.display import number
-from refold.memory.entry import MemoryEntry
-from refold.memory.finder import Asked, Finder, Found
-from refold.memory.fitness import Fitness
+from refold.memory.entry import MemoryEntry, Run
+from refold.memory.finder import Asked, Finder, Fitness, Found
 from refold.memory.fold import HEIRS_MAX, Entries
 from refold.memory.journal import Journal
 from refold.memory.succession import Likeness, Succession
-from refold.memory.version import Run
 
 SPARE, RIVALS_SHOWN = 20, 3
 SUCCEEDED = 3  # hits, of which it is asked what succeeds them

@@ -16,14 +16,13 @@ from msgspec.structs import replace
 from refold.checked import quoted
 from refold.core.model import MEMORY_PREFIX, Memory
 from refold.errors import Invalid, NotFound
-from refold.memory.entry import Forgotten, MemoryEntry, is_whole
+from refold.memory.entry import Forgotten, MemoryEntry, Run, Version, is_whole
 from refold.memory.finder import Finder
 from refold.memory.fold import Entries
 from refold.memory.forgetting import MENTIONS_TOLD, Forgetter, Which
 from refold.memory.inbox import repeated, waiting_entry
 from refold.memory.journal import AGENT, Journal, scope_checked
-from refold.memory.replacing import REPLACED_MAX
-from refold.memory.version import Run, Version
+from refold.memory.settling import REPLACED_MAX
 from refold.search.embedders import Embedder
 from refold.search.upkeep import Progress, Tell
 from refold.settings.sources import user_store

@@ -6,25 +6,36 @@
 
 To store is one append to the log of a scope. Merging, closing and ranking follow from that log
 whenever somebody looks. Neighbours: `journal` has the logs, `recall` finds, `fold` decides.
+
+`refold.open_memory`: a memory without a conversation.
 """
 
 from __future__ import annotations
 
 import builtins
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
 from types import TracebackType
 from typing import Any
 
+from msgspec import Struct
+
 from refold.checked import checked
+from refold.config import Config
 from refold.core.model import Memory, Trust
 from refold.errors import Invalid, RefoldError, sentence
-from refold.memory.changes import MemoryChange, changes, revert
-from refold.memory.entry import Forgotten, MemoryEntry, new_id
+from refold.memory.entry import (
+    Forgotten,
+    MemoryEntry,
+    content_checked,
+    new_id,
+    source_checked,
+    tags_checked,
+)
 from refold.memory.extraction import Taken
 from refold.memory.finder import Asked
 from refold.memory.forgetting import Which, stores_checked, which_checked
-from refold.memory.given import content_checked, source_checked, tags_checked
 from refold.memory.inbox import (
     decided,
     ended_bodies,
@@ -33,13 +44,17 @@ from refold.memory.inbox import (
     undecided,
     undecided_body,
 )
+from refold.memory.journal import MemoryChange, changes, revert, scope_checked
 from refold.memory.nearby import known_of, near
 from refold.memory.recall import Wanted, listed, recall
 from refold.memory.scopes import Scopes
 from refold.memory.transfer import ImportedMemories, exported, import_lines, read_lines
-from refold.search.embedders import Embedder
+from refold.memory.vector_store import check_name
+from refold.search.embedders import Embedder, by_name
 from refold.search.hits import limit_checked
 from refold.search.upkeep import Progress, Tell
+from refold.settings.sources import default_store, loaded, user_store
+from refold.stores import open_store
 from refold.stores.protocol import Store
 from refold.system.moments import Moment, happened_ms
 
@@ -391,3 +406,50 @@ class SemanticMemory:
         self.said.append((name, reason))
         if self._listener is not None:
             self._listener(name, reason)
+
+
+@checked
+def open_memory(
+    scope: str = "project",
+    *,
+    store: str | PathLike[str] | Store | None = None,
+    embedder: Embedder | str | bool | None = None,
+    config: Config | Mapping[str, Any] | None = None,
+) -> SemanticMemory:
+    """Opens the memory of a scope: `user`, `project` or `agent.NAME`. `store` is a URL or a store;
+    without one, the user's own or that of this project. `config` overrides the settings of this
+    project. Nothing is written before something is stored. Close it, or use it in a `with` block.
+    """
+    settings = settings_of(loaded(config)[0], embedder)
+    is_users = scope_checked(scope) == "user"
+    if store is None:
+        store = user_store() if is_users else default_store()
+    opened = open_store(store) if isinstance(store, str | PathLike) else store
+    return SemanticMemory(
+        opened,
+        embedder=settings.embedder,
+        vectors=settings.vectors,
+        threshold=settings.threshold,
+        scope=scope,
+        owns_store=opened is not store,
+        user=(lambda: opened) if is_users else None,
+    )
+
+
+class MemorySettings(Struct, frozen=True, kw_only=True):
+    """What a memory is told by the settings of a project."""
+
+    embedder: Embedder | str | bool | None
+    vectors: str
+    threshold: float | None
+
+
+def settings_of(config: Config, embedder: Embedder | str | bool | None = None) -> MemorySettings:
+    """The settings of a memory. An embedder that is given wins over the one that is named. Invalid
+    for names that are not known, Unavailable for an embedder that is not installed."""
+    check_name(config.memory_vectors)
+    return MemorySettings(
+        embedder=by_name(config.memory_embedder) if embedder is None else embedder,
+        vectors=config.memory_vectors,
+        threshold=config.memory_threshold,
+    )

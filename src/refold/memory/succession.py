@@ -17,13 +17,11 @@ from operator import mul
 
 from msgspec import Struct
 
-from refold.memory.finder import Finder, Found
-from refold.memory.fitness import Fitness
+from refold.memory.claim import LITTLE, plain, split, stem
+from refold.memory.entry import Run
+from refold.memory.finder import Finder, Fitness, Found
 from refold.memory.fold import Entries
 from refold.memory.followers import telling_stems, tells_of_a_change
-from refold.memory.version import Run
-from refold.memory.vocabulary import LITTLE
-from refold.memory.wording import plain, split, stem
 from refold.search.numbers import Vector
 
 SUCCESSORS_MAX = 8

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from refold.memory.vocabulary import LITTLE
+from refold.memory.claim import LITTLE
 from refold.search.words import STOP, Query, Stems, Term
 
 SYNONYM_WEIGHT = LITTLE_WEIGHT = 0.5

@@ -20,10 +20,9 @@ from refold.core.codec import DEPTH_MAX, decode
 from refold.core.model import Memory, Trust
 from refold.errors import Invalid
 from refold.log.draft import FORM_LEVELS, check_depth
-from refold.memory.entry import is_whole
-from refold.memory.given import content_checked, tags_checked
+from refold.memory.entry import content_checked, is_whole, tags_checked
 from refold.memory.journal import Journal
-from refold.memory.replacing import REPLACED_MAX
+from refold.memory.settling import REPLACED_MAX
 from refold.system.moments import HAPPENED_MS_MAX
 
 FORMAT = "refold-memory"

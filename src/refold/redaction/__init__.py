@@ -5,11 +5,18 @@
 secret that has a shape of its own, add a line to `shapes`. `known` finds the same values again.
 """
 
-from refold.redaction.find import found
-from refold.redaction.known import KnownSecrets
-from refold.redaction.redact import Redact, is_redacted, masked, redacted, redactor, takes_emails
-from refold.redaction.secret import Found
-from refold.redaction.streams import pieces, redacted_chunks
+from refold.redaction.find import KnownSecrets, found
+from refold.redaction.redact import (
+    Redact,
+    is_redacted,
+    masked,
+    pieces,
+    redacted,
+    redacted_chunks,
+    redactor,
+    takes_emails,
+)
+from refold.redaction.values import Found
 
 __all__ = [
     "Found",

@@ -3,19 +3,45 @@
 Self-contained, and deaf to what a session says: see `document`. Content goes into the page as JSON,
 and from there into text nodes only. Neighbours: `run` keeps the pages, `page.css` and `page.js` are
 what is written in.
+
+How full the page was, turn by turn, drawn with characters.
+
+Columns are runs of turns, rows are shares of the largest page. refold's page is solid, what sending
+everything would have taken is dotted, a mark under the axis is a turn at which refold compacted.
+Neighbours: `run` has the turns, `edges.commands.replay` shows the lines.
+
+What the figures of a replay mean, in sentences: the same in the terminal and on the page.
+
+A figure that differs from another command's, or is not there, says why. Neighbours: `run` has the
+figures, `page` and `edges.commands.replay` show these sentences.
+
+One HTML document that loads nothing and obeys nothing that it shows.
+
+The content security policy names the one style, and the one script where there is one, by their
+digests. Content goes into text, or into JSON in which no tag can begin; long texts are cut so that
+all together fit. Neighbours: `page` shows a replay, `edges.displays.browser` one conversation;
+`document.css` is the look of both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import base64
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from refold.replay.document import asset, behind, document, json_text, legend, room
-from refold.replay.run import AGENT, OURS, Kept, Outcome, Replayed
-from refold.replay.words import faults_words, measure_words, size_words
+from refold.checked import quoted
+from refold.display import number
+from refold.errors import Conflict
+from refold.replay.needs import RECENT
+from refold.replay.run import AGENT, ALL, OURS, Kept, Outcome, Replayed, Turn
+from refold.system.disk import os_failure
 
 MARK = "<!-- refold replay -->"
 WIDE, HIGH = 1_000, 300
@@ -174,3 +200,206 @@ def _shown(texts: list[str]) -> list[tuple[str, str, int]]:
         chars = max(1, len(text) * most // max(1, size)) if size > most else len(said)
         shown.append((role, said[:chars], max(0, len(said) - chars)))
     return shown
+
+
+HEIGHT, WIDTH = 10, 72
+UTF8, ASCII = ("█", "·", "▲", "│", "└", "─"), ("#", ".", "^", "|", "+", "-")
+
+
+def plot(replayed: Replayed, *, width: int = WIDTH, is_utf8: bool = True) -> list[str]:
+    """The lines of the drawing; none if there was no turn."""
+    ours, whole = replayed.outcome(OURS).turns, replayed.outcome(ALL).turns
+    if not ours:
+        return []
+    solid, dotted, mark, side, corner, floor = UTF8 if is_utf8 else ASCII
+    columns = min(width, len(ours))
+    pages, all_pages = _columns(ours, columns), _columns(whole, columns)
+    top = max(*pages, *all_pages, 1)
+    lines = []
+    for row in range(HEIGHT, 0, -1):
+        level = top * (row - 0.5) / HEIGHT
+        drawn = [
+            solid if page >= level else dotted if everything >= level else " "
+            for page, everything in zip(pages, all_pages)
+        ]
+        lines.append(f"{_label(row, top):>9} {side}{''.join(drawn)}".rstrip())
+    lines.append(f"{'0':>9} {corner}{floor * columns}")
+    compacted = {
+        (one.turn - 1) * columns // len(ours) for one in replayed.receipts if one.turn <= len(ours)
+    }
+    marks = "".join(mark if at in compacted else " " for at in range(columns))
+    return [*lines, f"{'':>9}  {marks}".rstrip()] if compacted else lines
+
+
+def _label(row: int, top: int) -> str:
+    return f"{top * row // HEIGHT:,}" if row in (HEIGHT, HEIGHT // 2) else ""
+
+
+def _columns(turns: Sequence[Turn], columns: int) -> list[int]:
+    """The largest prompt in each run of turns."""
+    largest = [0] * columns
+    for at, turn in enumerate(turns):
+        column = at * columns // len(turns)
+        largest[column] = max(largest[column], turn.tokens)
+    return largest
+
+
+def size_words(replayed: Replayed) -> str:
+    """How large the session is, and what of the window refold uses."""
+    messages = number(replayed.messages, "message")
+    said = f"{messages}, {replayed.tokens:,} tokens, window {replayed.window:,}"
+    return f"{said}; {cap_words(replayed)}" if replayed.cap < replayed.window else said
+
+
+def cap_words(replayed: Replayed) -> str:
+    """What refold does with a window that is larger than its own cap."""
+    return f"refold compacts at {replayed.cap:,} at the latest (tokens_cap)"
+
+
+def counted_words(
+    replayed: Replayed, messages: int, tokens: int, *, taken_back: int = 0, off_page: int = 0
+) -> str:
+    """What is played, and why its size is another than that of the page, of which the list says
+    `messages` and `tokens`."""
+    parts = [*_left_words(taken_back, off_page)]
+    everything = "Everything else ever said" if taken_back else "Everything ever said"
+    how = "except thinking and images, at four characters a token for every policy."
+    parts.append(f"{everything} counts here, {how}")
+    parts.append(f"The list counts the page as it is now, for its model: {tokens:,}.")
+    if messages + off_page != replayed.messages:
+        log = f"{'Without those, the' if taken_back else 'The'} log has"
+        parts.append(
+            f"{log} {number(messages + off_page, 'message')}: here a system prompt counts as one, "
+            "consecutive messages of an assistant count as one, and results count with their calls."
+        )
+    return " ".join(parts)
+
+
+def _left_words(taken_back: int, off_page: int) -> Iterator[str]:
+    """What of the log is played although it is off the page, and what is not played."""
+    if off_page:
+        those = f"the {number(off_page, 'message')} that {_are(off_page)} off the page since"
+        yield f"The session is played as it was before you went back, with {those}."
+    if taken_back:
+        were = "was" if taken_back == 1 else "were"
+        those = f"{number(taken_back, 'message')} {were} taken back before the session went on"
+        yield f"{those}, and {_are(taken_back)} not played."
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def measure_words(replayed: Replayed) -> str:
+    """What `names kept` says, or why it says nothing."""
+    needed = max((one.needed for one in replayed.outcomes), default=0)
+    if needed:
+        return names_words(f"{needed:,}")
+    if replayed.tokens <= replayed.window:
+        none = "the session was never larger than the window"
+    else:
+        none = (
+            f"after the window was full, no turn used a name from more than {RECENT} messages ago"
+        )
+    return f"{names_words('some')} Here there are none (-): {none}."
+
+
+def names_words(how_many: str) -> str:
+    """What `names kept` says, of so many names."""
+    return (
+        f"Names kept: a turn uses names (paths, identifiers, numbers), and {how_many} of them were"
+        f" last seen more than {RECENT} messages ago. The share is how many of those still had a"
+        " line in the prompt that says something about them."
+    )
+
+
+def faults_words(outcomes: Iterable[Outcome]) -> str:
+    """For which policies no fault is counted, and why."""
+    free = dict.fromkeys(f'"{one.policy}"' for one in outcomes if one.faulty is None)
+    return f"Faults are not counted (-) for {' and '.join(free)}: no window limits these prompts."
+
+
+DOCTYPE = "<!doctype html>\n"
+TEXT_BYTES_MIN, TEXT_BYTES_MAX = 200, 20_000
+TEXTS_BYTES_MAX = 3_000_000
+FILE_MODE = 0o600
+
+
+def document(mark: str, title: str, body: str, *, style: str, script: str = "") -> str:
+    """The whole document; `body` is HTML, in which all content is escaped already. What comes
+    after the mark differs from page to page, the mark says of which kind it is."""
+    source = f" script-src {_source(script)};" if script else ""
+    policy = (
+        f"default-src 'none'; style-src {_source(style)};{source}"
+        " base-uri 'none'; form-action 'none'"
+    )
+    end = f"<script>{script}</script>" if script else ""
+    return f"""{DOCTYPE}{mark}
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<title>{escape(title)}</title><style>{style}</style></head><body>
+{body}{end}</body></html>
+"""
+
+
+def asset(package: str, name: str) -> str:
+    """A style or a script that is part of refold."""
+    return files(package).joinpath(name).read_text(encoding="utf-8")
+
+
+def _source(content: str) -> str:
+    """How a content security policy names this very text."""
+    digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+    return f"'sha256-{digest}'"
+
+
+def json_text(value: object) -> str:
+    """JSON for the inside of a script: no tag, no comment and no end of it can begin there."""
+    return msgspec.json.encode(value).decode().replace("<", "\\u003c").replace("&", "\\u0026")
+
+
+def legend(drawn: str, names: Mapping[str, str]) -> str:
+    """What the lines of a picture are, by their class; a line that is not in it is not named."""
+    return "".join(
+        f'<span class="is-{kind}"><i></i>{name}</span>'
+        for kind, name in names.items()
+        if f'class="{kind}"' in drawn
+    )
+
+
+def behind(heading: str, content: str) -> str:
+    """HTML that a click shows."""
+    return f"<details><summary>{heading}</summary>{content}</details>"
+
+
+def room(sizes: Sequence[int]) -> int:
+    """How many bytes each text may have, so that all together fit: short ones leave their room to
+    the long."""
+    left, count = TEXTS_BYTES_MAX, len(sizes)
+    for size in sorted(sizes):
+        share = left // count
+        if size > share:
+            return max(TEXT_BYTES_MIN, min(TEXT_BYTES_MAX, share))
+        left, count = left - size, count - 1
+    return TEXT_BYTES_MAX
+
+
+def write(path: Path, page: str, mark: str) -> None:
+    """Writes a page, for its owner alone. Only a page of the same kind is replaced."""
+    begin = (DOCTYPE + mark).encode()
+    try:
+        if path.exists() and not _begins_with(path, begin):
+            reason = f"{quoted(str(path))} exists already, and refold did not write it"
+            raise Conflict(reason, hint="choose another name")
+        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
+        with open(opened, "w", encoding="utf-8") as file:
+            file.write(page)
+    except OSError as error:
+        raise os_failure(error, f"cannot write {quoted(str(path))}") from error
+
+
+def _begins_with(path: Path, mark: bytes) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(mark)) == mark

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from refold.core.arguments import arguments_object
+from refold.core.call_arguments import arguments_object
 from refold.core.codec import decode
 from refold.core.fold import merged
 from refold.core.model import (
@@ -32,7 +32,7 @@ from refold.core.model import (
 from refold.core.shortened import skeleton
 from refold.core.switches import CONTROLS, Switches, switches
 from refold.engine.context import Context
-from refold.replay import texts
+from refold.replay import needs
 
 ADOPTED = "adopted from "
 SUMMARY = "compact_summary"  # marks the message that another agent's compaction left
@@ -40,23 +40,23 @@ NO_RESULT = "[no result recorded]"
 _PAGE_EVENTS = 500
 
 
-class Said(Struct, frozen=True):
+class ReplaySession(Struct, frozen=True):
     """A session: its messages and the model that answered last; how many messages of the log were
     `taken_back` before it went on, and are not among them; how many are `off_page` since, because a
     person went back, and are."""
 
-    messages: list[texts.Message]
+    messages: list[needs.Message]
     model: str = ""
     taken_back: int = 0
     off_page: int = 0
 
 
-def messages_of(context: Context) -> list[texts.Message]:
+def messages_of(context: Context) -> list[needs.Message]:
     """The messages of a conversation, oldest first; its system prompt first of all."""
     return said_in(context).messages
 
 
-def said_in(context: Context) -> Said:
+def said_in(context: Context) -> ReplaySession:
     """The session that a conversation has."""
     spoken: set[int] = set()
     controls: list[Event] = []
@@ -70,8 +70,8 @@ def said_in(context: Context) -> Said:
     now, then = switches(controls), switches(_until_the_end(controls, spoken))
     gone = then.off | now.erased.keys()
     about = _merged(event for event in metas if event.seq not in gone and not event.erased)
-    first = [texts.Message(role="system", content=_system_text(about.system))]
-    return Said(
+    first = [needs.Message(role="system", content=_system_text(about.system))]
+    return ReplaySession(
         messages=[*(first if about.system else ()), *_ordered(_spoken(context, then, now))],
         model=about.model or "",
         taken_back=len(spoken & then.off),
@@ -120,7 +120,7 @@ def _events(context: Context) -> Iterator[Event]:
         after = page[-1].seq
 
 
-def _spoken(context: Context, then: Switches, now: Switches) -> Iterator[texts.Message]:
+def _spoken(context: Context, then: Switches, now: Switches) -> Iterator[needs.Message]:
     """What was said and was not off then, and where another agent compacted. What is erased now
     is."""
     erased = now.erased
@@ -129,16 +129,16 @@ def _spoken(context: Context, then: Switches, now: Switches) -> Iterator[texts.M
             continue
         if event.erased or event.seq in erased:
             if event.kind == "message":
-                yield from _plain(skeleton(erased.get(event.seq)))
+                yield from _measured_message(skeleton(erased.get(event.seq)))
             continue
         body = decode(event)
         if isinstance(body, Message):
-            yield from _plain(body)
+            yield from _measured_message(body)
         elif isinstance(body, Summarize) and body.reason.startswith(ADOPTED):
             yield {"role": "user", "content": body.text, SUMMARY: True}
 
 
-def _plain(message: Message) -> Iterator[texts.Message]:
+def _measured_message(message: Message) -> Iterator[needs.Message]:
     """A message in the shape of the measures: results apart, calls beside the text."""
     for block in message.blocks:
         if isinstance(block, ToolResult):
@@ -146,7 +146,7 @@ def _plain(message: Message) -> Iterator[texts.Message]:
     calls = [_call(block) for block in message.blocks if isinstance(block, ToolCall)]
     text = _text_of(block for block in message.blocks if not isinstance(block, ToolResult))
     if calls or text.strip():
-        said = texts.Message(role=message.role, content=text)
+        said = needs.Message(role=message.role, content=text)
         yield {**said, "tool_calls": calls} if calls else said
 
 
@@ -154,16 +154,16 @@ def _text_of(blocks: Iterable[Block]) -> str:
     return "\n".join(block.text for block in blocks if isinstance(block, Text))
 
 
-def _call(call: ToolCall) -> texts.Message:
+def _call(call: ToolCall) -> needs.Message:
     arguments = arguments_object(call)
     given = arguments if arguments is not None else {"input": str(call.arguments)}
     return {"id": call.id, "name": call.name, "arguments": given}
 
 
-def _ordered(said: Iterable[texts.Message]) -> Iterator[texts.Message]:
+def _ordered(said: Iterable[needs.Message]) -> Iterator[needs.Message]:
     """Results directly after their calls; what another agent wrote item by item is one message."""
-    turn: texts.Message | None = None
-    waiting: dict[str, texts.Message | None] = {}
+    turn: needs.Message | None = None
+    waiting: dict[str, needs.Message | None] = {}
     for message in said:
         if message["role"] == "tool":
             if message["tool_call_id"] in waiting:
@@ -184,13 +184,13 @@ def _ordered(said: Iterable[texts.Message]) -> Iterator[texts.Message]:
         yield from _turn(turn, waiting)
 
 
-def _is_open(waiting: dict[str, texts.Message | None]) -> bool:
+def _is_open(waiting: dict[str, needs.Message | None]) -> bool:
     """Whether no call of a turn has its result yet: what comes then belongs to the same turn."""
     return all(result is None for result in waiting.values())
 
 
 def _join(
-    turn: texts.Message, message: texts.Message, waiting: dict[str, texts.Message | None]
+    turn: needs.Message, message: needs.Message, waiting: dict[str, needs.Message | None]
 ) -> None:
     turn["content"] = "\n".join(filter(None, (turn["content"], message["content"])))
     calls = message.get("tool_calls") or []
@@ -199,7 +199,7 @@ def _join(
         waiting.update({call["id"]: None for call in calls})
 
 
-def _turn(turn: texts.Message, waiting: dict[str, texts.Message | None]) -> Iterator[texts.Message]:
+def _turn(turn: needs.Message, waiting: dict[str, needs.Message | None]) -> Iterator[needs.Message]:
     yield turn
     for id, result in waiting.items():
         yield result or {"role": "tool", "tool_call_id": id, "content": NO_RESULT}

@@ -25,8 +25,7 @@ from refold.core.model import (
     ToolCall,
     ToolResult,
 )
-from refold.core.shortened import text_of
-from refold.core.summary import summary_text
+from refold.core.shortened import summary_text, text_of
 from refold.errors import Corrupt
 from refold.search.hits import OWN_PREFIX
 

@@ -351,7 +351,7 @@ def _entry_row(id: int, one: Document, size: int) -> tuple[int | str, ...]:
     """An entry as it is stored."""
     tools = "\n".join(["", *one.tools, ""]) if one.tools else ""
     # A long text may contain a question, but it is not one.
-    asks = size <= rank.SHORT_WORDS and words.asks(one.text)
+    asks = size <= rank.SHORT_WORDS and words.is_question(one.text)
     return id, one.seq, one.at_ms, size, one.role, tools, one.author, one.start, asks
 
 

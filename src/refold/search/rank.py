@@ -8,17 +8,57 @@ which says nothing yet, counts a little less. Mixing happens inside the saturati
 all neighbours hold is not counted many times over. Shares and factors raise recall@10 in both
 halves of `bench/locomo.py`; around these values it hardly changes. Neighbours: `bm25` has the
 formula, `finding` asks.
+
+BM25: how well a text matches the terms of a query.
+
+A rare term says more than a common one (`rarity`), each further occurrence says less than the one
+before (`saturation`), and an occurrence in a long text says less than in a short one
+(`length_share`). Talk and tool output need different parameters, so each caller has a formula of
+its own. Neighbours: `rank` scores messages with it, `artifacts.word_ranking` artifacts.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
-from math import sqrt
+from math import log, sqrt
+from typing import TypeVar
 
 from msgspec import Struct
 
-from refold.search.bm25 import Formula, add_term, rarity
+Key = TypeVar("Key")
+
+
+class Formula(Struct, frozen=True):
+    """The two parameters of BM25, known elsewhere as k1 and b."""
+
+    saturation: float
+    length_share: float
+
+    def norm(self, length: float, mean: float) -> float:
+        """How many occurrences give half of the most, in a text of this length."""
+        return self.saturation * (1 - self.length_share + self.length_share * length / mean)
+
+    def most(self, weight: float) -> float:
+        """What a term of this weight adds to a score at most, however often it occurs."""
+        return weight * (self.saturation + 1)
+
+
+def inverse_document_frequency(texts: int, total: int) -> float:
+    """What a term says that occurs in so many of all texts."""
+    return log(1 + (max(total, texts) - texts + 0.5) / (texts + 0.5))
+
+
+def add_term(
+    scores: defaultdict[Key, float],
+    counts: Mapping[Key, float],
+    norms: Mapping[Key, float],
+    most: float,
+) -> None:
+    """Adds what one term is worth to the score of every text in which it occurs."""
+    for key, count in counts.items():
+        scores[key] += most * count / (count + norms[key])
+
 
 BM25 = Formula(saturation=0.9, length_share=0.3)
 SHORT_WORDS = 100
@@ -51,7 +91,7 @@ class Matches(Struct, frozen=True):
 
     def worth(self, total: int) -> float:
         """What the term says among so many entries."""
-        return self.weight * rarity(self.entries, total)
+        return self.weight * inverse_document_frequency(self.entries, total)
 
 
 def seeds(

@@ -18,9 +18,10 @@ from msgspec.structs import replace
 from refold.checked import quoted
 from refold.core.model import Event
 from refold.errors import Corrupt, Invalid, NotFound, Unavailable
-from refold.search import database, finding, served_finding, sources, words
+from refold.search import database, finding, served, sources, words
 from refold.search.documents import Document
 from refold.search.embedders import Embedder, chosen
+from refold.search.finding import newest_matches
 from refold.search.hits import (
     Filters,
     Hit,
@@ -29,12 +30,17 @@ from refold.search.hits import (
     limit_checked,
 )
 from refold.search.index import EVERYWHERE, Entry, Index, Range, range_of
-from refold.search.newest import newest_matches
 from refold.search.served import ServedIndex, ServedUpkeep
-from refold.search.shown import ShownMessages
-from refold.search.snippets import Wanted, snippet_of, wanted_of
-from refold.search.upkeep import SEARCH_EVENTS, Progress, Tell, Upkeep, index_path, retried
-from refold.search.vector_upkeep import VectorUpkeep
+from refold.search.snippets import ShownMessages, Wanted, snippet_of, wanted_of
+from refold.search.upkeep import (
+    SEARCH_EVENTS,
+    Progress,
+    Tell,
+    Upkeep,
+    VectorUpkeep,
+    index_path,
+    retried,
+)
 from refold.search.words import Query
 from refold.stores import terms_of
 from refold.stores.protocol import Store
@@ -165,11 +171,11 @@ class Searcher:
     def _found(self, index: Index, query: Query, question: Question) -> list[Scored]:
         if isinstance(index, ServedIndex):
             self._tell_of_missing_vectors()
-            scope = served_finding.scope_of(index, question.conversations)
-            search = served_finding.Search(index, query, scope, question.filters)
+            scope = served.scope_of(index, question.conversations)
+            search = served.Search(index, query, scope, question.filters)
             if question.newest:
-                return served_finding.newest_matches(search, question.limit + SPARE)
-            return served_finding.best_matches(search, 2 * question.limit + SPARE)
+                return served.newest_matches(search, question.limit + SPARE)
+            return served.best_matches(search, 2 * question.limit + SPARE)
         ranges = _ranges(index, question.conversations)
         if not question.newest:
             return self._ranked(index, query, ranges, question)

@@ -3,6 +3,12 @@
 Terms are compared as the index compares them, by the tokenizer's own stems; names are also looked
 at part by part, and Chinese, Japanese and Korean character by character. Texts are bounded before
 they are looked at. Neighbours: `words` makes the query, `searcher` asks.
+
+Which messages a conversation's page shows now, known without folding its log where possible.
+
+A bookmark and the few events after it are usually enough. Where only the whole of a long log would
+tell, the answer is that nobody knows. Neighbours: `core.bookmark` keeps the fold's state,
+`searcher` marks its hits.
 """
 
 from __future__ import annotations
@@ -14,9 +20,13 @@ from itertools import islice
 
 from msgspec import Struct
 
+from refold.core import bookmark
+from refold.core.model import Conversation, Event
+from refold.core.switches import CONTROLS
 from refold.display import without_colors
-from refold.search.forms import forms_of
-from refold.search.words import Query, parts_of
+from refold.log.log import Log
+from refold.search.words import Query, forms_of, parts_of
+from refold.stores.protocol import Store
 
 SNIPPET_CHARS, LEAD_CHARS = 240, 60
 TEXT_CHARS_MAX, MARKS_MAX = 200_000, 64
@@ -121,13 +131,13 @@ def _best_start(places: list[Place]) -> int:
         return places[0][0]
     best, best_start = 0, 0
     for index, (start, _, _) in enumerate(places):
-        worth = _worth(places[index : index + MARKS_MAX], start + SNIPPET_CHARS)
+        worth = _window_score(places[index : index + MARKS_MAX], start + SNIPPET_CHARS)
         if worth > best:
             best, best_start = worth, start
     return best_start
 
 
-def _worth(places: list[Place], end: int) -> int:
+def _window_score(places: list[Place], end: int) -> int:
     """What the places that begin before an end are worth: different terms first."""
     terms = [term for first, _, term in places if first < end]
     return 8 * len(set(terms)) + len(terms)
@@ -177,3 +187,50 @@ def _runs_removed(part: str) -> tuple[list[int], list[int]]:
         ends.append(run.end())
         removed.append(removed[-1] + len(run[0]) - 1)
     return ends, removed
+
+
+TAIL_EVENTS = 2_000
+PAGES_KEPT = 100
+
+
+class ShownMessages:
+    """What the pages of one store show, remembered until their logs go on."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._pages: dict[str, tuple[bytes, set[int] | None]] = {}
+
+    def is_hidden(self, about: Conversation, seq: int) -> bool | None:
+        """Whether the page does not show a message in its own words; None if only the whole log
+        would tell."""
+        seqs = self._seqs(about)
+        return None if seqs is None else seq not in seqs
+
+    def _seqs(self, about: Conversation) -> set[int] | None:
+        chain, seqs = self._pages.get(about.id, (b"", None))
+        if chain != about.chain:
+            if len(self._pages) >= PAGES_KEPT:
+                self._pages.clear()
+            seqs = seqs_shown(self._store, about)
+            self._pages[about.id] = about.chain, seqs
+        return seqs
+
+
+def seqs_shown(store: Store, about: Conversation) -> set[int] | None:
+    """The seqs that the page shows in their own words; None if only the whole log would tell."""
+    mark = bookmark.read(store.bookmark(about.id))
+    head = mark.head if mark else 0
+    if about.head - head > TAIL_EVENTS:
+        return None
+    tail = _tail(store, about, head)
+    if mark is not None and not any(event.kind in CONTROLS for event in tail):
+        slots = {seq for seq, _, _, edits in mark.slots if not edits}
+        return slots | {event.seq for event in tail if event.kind == "message"}
+    return {slot.seq for slot in Log(store, about.id).state.slots if not slot.edits}
+
+
+def _tail(store: Store, about: Conversation, after: int) -> list[Event]:
+    """The events after a seq, which are few."""
+    if about.head <= after:
+        return []
+    return store.read(about.id, after=after, last=about.head, limit=TAIL_EVENTS)

@@ -5,6 +5,13 @@ precision. How near a message is to a query is the best of its pieces and of its
 neighbours (as in `rank`, only between short messages). The words of the query weigh by how rare
 they are: a name that every message carries would swamp the rest. Neighbours: `vector_upkeep` brings
 the texts, `embedders` says what an embedder is, `numbers` does the arithmetic.
+
+Vectors of entries that have nothing to do with their neighbours: those of a memory.
+
+They are compared all at once, and kept in memory while the index grows: only new rows are read.
+What is near is looked at closely for the nearest alone, so the price hardly grows with what is far.
+Neighbours: `vectors` keeps the rows and puts words and nearness together, `numbers` does the
+arithmetic.
 """
 
 from __future__ import annotations
@@ -18,11 +25,11 @@ from msgspec import Struct
 from refold.display import failure
 from refold.errors import RefoldError, Unavailable
 from refold.search import database, rank
-from refold.search.bm25 import rarity
 from refold.search.embedders import Embedder, is_additive, name_of
 from refold.search.hits import KINDS
 from refold.search.index import KIND_MASK, POSITION_BITS, POSITION_MASK, Index, Range, carried
-from refold.search.numbers import EMPTY, Loaded, Nearness, Rows, Vector, numbers
+from refold.search.numbers import EMPTY, Apart, Loaded, Nearness, Rows, Vector, numbers
+from refold.search.rank import inverse_document_frequency
 from refold.search.words import Query
 
 PIECE_CHARS, PIECES_MAX = 1_000, 8
@@ -205,7 +212,9 @@ class Vectors:
         """The vector of the query, of length one; None if it has none."""
         entries = entries_by_word(query, found)
         if is_additive(self.embedder):
-            weights = {word: rarity(count, total) for word, count in entries.items()}
+            weights = {
+                word: inverse_document_frequency(count, total) for word, count in entries.items()
+            }
             weights.update(dict.fromkeys(query.quiet, QUIET_RARITY))
         else:
             rare = [word for word, count in entries.items() if count <= COMMON_SHARE * total]
@@ -299,3 +308,75 @@ def pieces_of(text: str) -> list[str]:
     """What of a text gets vectors of its own."""
     end = min(len(text), PIECE_CHARS * PIECES_MAX)
     return [text[at : at + PIECE_CHARS] for at in range(0, end, PIECE_CHARS)]
+
+
+NEAREST_MAX = 1_000
+_MADE = "SELECT name, value FROM facts WHERE name IN ('made', 'embedder', 'dimension')"
+_APART_VECTORS_AMONG = "SELECT id, pieces FROM vectors WHERE id IN carray(?) ORDER BY id"
+_AFTER = "SELECT id, pieces FROM vectors WHERE id > ? AND id <= ? ORDER BY id"
+
+
+class _Kept(Struct):
+    """The vectors of a range, and by which facts of the index they are still valid."""
+
+    made: object
+    rows: Apart
+
+
+class ApartVectors(Vectors):
+    """The vectors of an index whose entries are apart."""
+
+    def __init__(self, index: Index, embedder: Embedder) -> None:
+        super().__init__(index, embedder)
+        self.whole_max = self._numbers.apart_max
+        self._kept: dict[Range, _Kept] = {}
+
+    def compared(
+        self,
+        query: Query,
+        found: Sequence[rank.Matches],
+        scored: Mapping[int, float],
+        ranges: Sequence[Range],
+        *,
+        least: float | None = None,
+    ) -> Compared:
+        total, _ = self.index.size(ranges)
+        asked = self._query_vector(query, found, total)
+        if asked is None:
+            return Compared(dict(scored), {})
+        self._check_dimension(len(asked))
+        near = self._rows_of(ranges[0], total, scored).nearest(asked, scored, NEAREST_MAX)
+        if near is None:
+            return Compared(dict(scored), {})
+        if least is None:
+            least = least_near(self.embedder, total, near.mean, near.deviation)
+        weight = rank.APART_WEIGHT / (near.deviation or 1.0)
+        rows = ((id, cosine, weight * (cosine - near.mean)) for id, cosine in near.cosines.items())
+        return fused(scored, total, rows, least)
+
+    def _rows_of(self, span: Range, total: int, scored: Mapping[int, float]) -> Apart:
+        """All vectors of a range, or those of what the full text found where there are too
+        many."""
+        if total > self.whole_max:
+            self._kept.pop(span, None)
+            some = self._empty()
+            _add(some, self.index.rows(_APART_VECTORS_AMONG, (carried(scored),)))
+            return some
+        made = dict(self.index.rows(_MADE))
+        kept = self._kept.get(span)
+        if kept is None or kept.made != made:
+            kept = self._kept[span] = _Kept(made, self._empty())
+        first, last = span
+        _add(kept.rows, self.index.rows(_AFTER, (max(first - 1, kept.rows.last), last)))
+        return kept.rows
+
+    def _empty(self) -> Apart:
+        return self._numbers.apart(int(self._fact("dimension") or 0))
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._kept.clear()
+
+
+def _add(rows: Apart, found: Sequence[tuple[int, bytes]]) -> None:
+    rows.add([id for id, _ in found], [blob for _, blob in found])

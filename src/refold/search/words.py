@@ -5,18 +5,31 @@ folds case and accents and stems English, in C. What it cannot do is done here, 
 sees the text: Chinese, Japanese and Korean are written as overlapping pairs of characters, and the
 parts of names such as `updateScore` or `utf8` go to a second column. Neighbours: `index` stores the
 columns, `searcher` makes queries, `forms` knows irregular words.
+
+Forms of a word that no stemmer brings together: `meet` and `met`, `child` and `children`.
+
+A question is asked in one tense and answered in another, so a query looks for all forms at once.
+Forms that are more often another word (`bit`, `wound`) and verbs that say nothing (`have`, `do`)
+are left out. A capital may be a name (`Rose`), so only words in small letters have forms.
+Neighbours: `words` asks.
+
+Days and months that a query names: what was said then is preferred.
+
+`7 May 2023`, `May 7th`, `in May`, `2023-05-07`, `2023-05`. A message that speaks of a day is often
+written on it or soon after ("yesterday we …"), so the days after a named one count as well; the
+rest of its month counts half. Neighbour: `finding` raises scores by it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from functools import lru_cache
 
 from msgspec import Struct
 
 from refold.display import without_colors
-from refold.search.forms import forms_of
 
 TOKENIZER = ("porter", "unicode61", "remove_diacritics", "2")
 QUERY_CHARS_MAX, TERMS_MAX, PHRASES_MAX = 20_000, 256, 8
@@ -125,7 +138,7 @@ def count(text: str) -> int:
     return number
 
 
-def asks(text: str) -> bool:
+def is_question(text: str) -> bool:
     """Whether somebody asks something in a text."""
     return _ASKED.search(text) is not None
 
@@ -232,3 +245,98 @@ def _as_indexed(piece: str) -> str:
 
 def _quoted(text: str) -> str:
     return f'"{text}"'
+
+
+_IRREGULAR = """
+become became, begin began begun, bend bent, blow blew blown, break broke broken, bring brought,
+build built, burn burnt, buy bought, catch caught, choose chose chosen, come came, creep crept, deal
+dealt, dig dug, draw drew drawn, dream dreamt, drink drank drunk, drive drove driven, eat ate eaten,
+fall fell fallen, feed fed, feel felt, fight fought, find found, fly flew flown, forget forgot
+forgotten, forgive forgave forgiven, freeze froze frozen, get got gotten, give gave given, go went
+gone, grow grew grown, hang hung, hear heard, hide hid hidden, hold held, keep kept, know knew
+known, lay laid, lead led, learn learnt, leave left, lend lent, light lit, lose lost, make made,
+mean meant, meet met, pay paid, ride rode ridden, ring rang rung, rise rose risen, run ran, say
+said, see saw seen, seek sought, sell sold, send sent, shake shook shaken, shine shone, shoot shot,
+show shown, sing sang sung, sink sank sunk, sit sat, sleep slept, speak spoke spoken, spend spent,
+spin spun, stand stood, steal stole stolen, stick stuck, strike struck, swim swam swum, swing swung,
+take took taken, teach taught, tear tore torn, tell told, think thought, throw threw thrown,
+understand understood, wake woke woken, wear wore worn, weave wove woven, win won, write wrote
+written, child children, foot feet, man men, mouse mice, tooth teeth, woman women
+"""
+_FORMS = {form: tuple(group.split()) for group in _IRREGULAR.split(",") for form in group.split()}
+
+
+def forms_of(word: str) -> tuple[str, ...]:
+    """All forms of a word, the plain one first; a word that has no others alone."""
+    return _FORMS.get(word, (word,))
+
+
+MONTHS = (
+    "january", "february", "march", "april", "may", "june",
+    "july", "august", "september", "october", "november", "december",
+)  # fmt: skip
+_VERBS = ("may", "march")
+_BEFORE_MONTHS = frozenset(("in", "of", "since", "last"))
+DATE_WORTH = 0.8
+DAYS_AFTER = 3
+_NAMED = re.compile(
+    rf"(?:\b(?P<before>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?)?\b(?P<month>{'|'.join(MONTHS)})\b"
+    r"(?:,?\s+(?P<after>\d{1,2})(?:st|nd|rd|th)?(?!\d))?(?:,?\s+(?P<year>\d{4})\b)?",
+    re.IGNORECASE,
+)
+_WRITTEN = re.compile(r"\b(?P<year>\d{4})-(?P<month>0[1-9]|1[0-2])(?:-(?P<day>[0-3]\d))?\b")
+
+
+class Date(Struct, frozen=True):
+    """A month, perhaps of a year, perhaps a day of it; 0 where it is not said."""
+
+    month: int
+    day: int = 0
+    year: int = 0
+
+    def is_in_month_of(self, moment: datetime) -> bool:
+        """Whether a time lies in the month of this date, in its year if that is said."""
+        return self.month == moment.month and self.year in (0, moment.year)
+
+
+def dates_in(text: str) -> list[Date]:
+    """The dates that a query names."""
+    return [*_named_dates(text), *_written_dates(text)]
+
+
+def _named_dates(text: str) -> Iterator[Date]:
+    for found in _NAMED.finditer(text):
+        month = MONTHS.index(found["month"].lower()) + 1
+        day, year = found["before"] or found["after"], found["year"]
+        if day or year or not _is_verb(text, found):
+            yield _date(month, day, year)
+
+
+def _written_dates(text: str) -> Iterator[Date]:
+    for found in _WRITTEN.finditer(text):
+        yield _date(int(found["month"]), found["day"], found["year"])
+
+
+def _date(month: int, day: str | None, year: str | None) -> Date:
+    return Date(month, int(day or 0), int(year or 0))
+
+
+def _is_verb(text: str, found: re.Match[str]) -> bool:
+    """`may` and `march` alone are months only after `in` or the like."""
+    before = text[: found.start()].lower().split()
+    return found["month"].lower() in _VERBS and _BEFORE_MONTHS.isdisjoint(before[-1:])
+
+
+def nearness(at_ms: int, dates: list[Date]) -> float:
+    """How well a time fits the dates: 1 if it is of one of them, 0.5 in the month of a day, else
+    0."""
+    moment = datetime.fromtimestamp(at_ms / 1_000, UTC)
+    return max((_nearness_to(moment, date) for date in dates), default=0.0)
+
+
+def _nearness_to(moment: datetime, date: Date) -> float:
+    if not date.is_in_month_of(moment):
+        return 0.0
+    if not date.day or 0 <= moment.day - date.day <= DAYS_AFTER:
+        return 1.0
+    return 0.5

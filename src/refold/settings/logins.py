@@ -18,7 +18,7 @@ import msgspec
 
 from refold import decoding
 from refold.errors import Corrupt, Unavailable
-from refold.settings.trust import data_folder
+from refold.settings.sources import data_folder
 
 FILE = "logins.json"
 SERVERS = ("https://", "http://")

@@ -7,25 +7,50 @@ that is nearly a setting's is taken for a misspelled one, and any other is left 
 `writer` names the model that puts summaries in words; it is read apart (`writer`), because it says
 where texts go. Neighbours: `config` checks the values, `magenta` and `anthropic_edits`
 translate.
+
+What a user allowed the files of a project to name: an address, and the variable of a key.
+
+Whoever wrote a project's files is not the user. So what they say about where a conversation goes,
+and with which key, is asked for once and remembered by content: in the user's own data folder, one
+file for each answer, named by a digest of the folder and of what was allowed there. A changed
+setting has another digest, and is asked for again. Neighbour: `writer` says what is asked for.
+
+The settings of the writer: the table `writer` of the files, `REFOLD_WRITER_*`, arguments; later
+ones win.
+
+The environment and the arguments are the user's own. What the files of a project say about the
+address and the key counts only after the user allowed it (`trust`), and a key belongs to the
+address that it was named with. Neighbours: `sources` reads files and environment,
+`edges.endpoints.writer` makes a writer of these settings.
+
+The limits by which a proxy keeps a conversation, as it noted them in the metadata.
+
+A proxy has its own rule for a window that is a wish, and settings of its own. Whoever opens the
+conversation beside it (a shell, a status line) counts with the same limits, or would speak of
+another trigger and make room where there is enough. What the user says here in files and variables
+stands alone, as it does for the proxy. Neighbours: `edges/proxy/book` notes, `sources` loads.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
+from refold import decoding
 from refold.checked import shown
 from refold.config import MODELS, Config, check_names, config_from, given_values
 from refold.display import is_text, nearest
-from refold.errors import Invalid
+from refold.errors import Denied, Invalid, Unavailable
 from refold.settings import anthropic_edits, magenta
-from refold.settings.trust import data_folder
 
 PREFIX = "REFOLD_"
 STORE, USER_STORE = f"{PREFIX}STORE", f"{PREFIX}USER_STORE"
@@ -244,3 +269,250 @@ def project_folder(folder: Path | None = None) -> Path:
         if (place / FOLDER).is_dir():
             return place / FOLDER
     return here / FOLDER
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What the files of a folder ask for: to send texts to `url`, with the key in the variable
+    `key_env`."""
+
+    folder: str
+    url: str = ""
+    key_env: str = ""
+
+
+def is_allowed(request: Request, environ: Mapping[str, str]) -> bool:
+    """Whether the user allowed just this."""
+    try:
+        return _place(request, environ).read_bytes() == _content(request)
+    except OSError:
+        return False
+
+
+def allow(request: Request, environ: Mapping[str, str]) -> None:
+    """Remembers that the user allowed this."""
+    place = _place(request, environ)
+    try:
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place.unlink(missing_ok=True)
+        _write(place, _content(request))
+    except OSError as error:
+        raise _unkept(place, error) from error
+
+
+def _write(place: Path, content: bytes) -> None:
+    """Makes a file that only its owner can read."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    with open(os.open(place, flags, 0o600), "wb") as file:
+        file.write(content)
+
+
+def revoke(request: Request, environ: Mapping[str, str]) -> None:
+    """Forgets that it was allowed."""
+    place = _place(request, environ)
+    try:
+        place.unlink(missing_ok=True)
+    except OSError as error:
+        raise _unkept(place, error) from error
+
+
+def _unkept(place: Path, error: OSError) -> Unavailable:
+    hint = "XDG_DATA_HOME names another folder for such answers"
+    return Unavailable(f"{place.parent} cannot be written: {error.strerror}", hint=hint)
+
+
+def _content(request: Request) -> bytes:
+    return msgspec.json.encode(request) + b"\n"
+
+
+def _place(request: Request, environ: Mapping[str, str]) -> Path:
+    """The file that remembers this request."""
+    digest = hashlib.sha256(_content(request)).hexdigest()
+    return data_folder(environ) / "refold" / "allowed" / digest
+
+
+def data_folder(environ: Mapping[str, str]) -> Path:
+    """The user's own data folder. A relative one would lie in the project, and does not count."""
+    named = environ.get("XDG_DATA_HOME", "")
+    if os.path.isabs(named):
+        return Path(named)
+    home = environ.get("HOME", "")
+    return (Path(home) if os.path.isabs(home) else _home_of_user()) / ".local" / "share"
+
+
+def _home_of_user() -> Path:
+    """The home folder that the system knows for this user, whatever HOME says."""
+    import pwd
+
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError as error:
+        hint = "XDG_DATA_HOME names a folder for it"
+        raise Unavailable("this user has no home folder", hint=hint) from error
+
+
+# The usual variables of keys, with the domains of those who gave the keys.
+KEY_DOMAINS = {
+    "OPENAI_API_KEY": ("openai.com",),
+    "AZURE_OPENAI_API_KEY": ("openai.azure.com",),
+    "ANTHROPIC_API_KEY": ("anthropic.com",),
+    "ANTHROPIC_AUTH_TOKEN": ("anthropic.com",),
+    "GEMINI_API_KEY": ("googleapis.com",),
+    "GOOGLE_API_KEY": ("googleapis.com",),
+    "MISTRAL_API_KEY": ("mistral.ai",),
+    "GROQ_API_KEY": ("groq.com",),
+    "DEEPSEEK_API_KEY": ("deepseek.com",),
+    "OPENROUTER_API_KEY": ("openrouter.ai",),
+    "TOGETHER_API_KEY": ("together.ai", "together.xyz"),
+    "XAI_API_KEY": ("x.ai",),
+    "HF_TOKEN": ("huggingface.co",),
+}
+
+
+class WriterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The table `[writer]`. The key itself is in the environment, in the variable that `key_env`
+    names."""
+
+    url: str = ""
+    model: str = ""
+    kind: str = "openai"
+    key_env: str = ""
+    window: int | None = None
+    timeout_s: float = 30.0
+    tries: int = 3
+    deadline_s: float = 120.0
+    calls_per_hour: int = 0
+
+
+WRITER_PREFIX = f"{PREFIX}{WRITER.upper()}_"
+WRITER_FIELDS = WriterSettings.__struct_fields__
+WRITER_HINT = f"known: {', '.join(WRITER_FIELDS)}; a key goes into the environment only"
+# What the files of a project may not say alone: where texts go, and with which key.
+ASKED_FOR = ("url", "key_env")
+
+
+def writer_loaded(
+    given: Mapping[str, Any] | None = None,
+    *,
+    folder: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> WriterSettings:
+    """The writer's settings. No `url`: no writer. Denied if the files name an address or a key
+    that the user did not allow."""
+    environ = os.environ if environ is None else environ
+    arguments = dict(given or {})
+    own = {**_writer_from_environment(environ), **arguments}
+    theirs = _from_files(folder)
+    if "url" in own:
+        # A key belongs to the address that it was named with.
+        theirs.pop("key_env", None)
+    elif theirs.get("url"):
+        _check_allowed(folder, environ)
+        _check_key_domain(theirs["url"], arguments.get("key_env", ""))
+    return _checked({**theirs, **own})
+
+
+def requested(
+    folder: Path | None = None, environ: Mapping[str, str] | None = None
+) -> Request | None:
+    """What the files of this project ask the user to allow; None if they name no address."""
+    environ = os.environ if environ is None else environ
+    own, theirs = _writer_from_environment(environ), _from_files(folder)
+    if "url" in own or not theirs.get("url"):
+        return None
+    settings = _checked({**theirs, **own})
+    here = os.fsencode((folder or Path.cwd()).resolve()).decode("utf-8", "backslashreplace")
+    return Request(folder=here, url=settings.url, key_env=settings.key_env)
+
+
+def _check_allowed(folder: Path | None, environ: Mapping[str, str]) -> None:
+    request = requested(folder, environ)
+    if request is None or is_allowed(request, environ):
+        return
+    key = f" with the key in {request.key_env}" if request.key_env else ""
+    reason = f"the files of {request.folder} name the writer {_host(request.url)}{key}"
+    raise Denied(f"{reason}, and you did not allow it", hint="if you want it: refold allow")
+
+
+def _check_key_domain(url: str, key_env: str) -> None:
+    """Refuses to send a provider's key, named apart from the address, to somebody else."""
+    domains = KEY_DOMAINS.get(key_env)
+    host = _host(url)
+    if domains is None or any(f".{host}".endswith(f".{domain}") for domain in domains):
+        return
+    reason = f"the key in {key_env} belongs to {domains[0]}, not to {host}"
+    raise Denied(reason, hint="give the address together with the key, if you mean it")
+
+
+def _host(url: str) -> str:
+    """The host of an address, which may be no address at all."""
+    try:
+        return urlsplit(url).hostname or "at no address"
+    except ValueError:
+        return "at no address"
+
+
+def _from_files(folder: Path | None) -> Table:
+    values: Table = {}
+    for name, table in from_files(folder):
+        values.update(inner(table, (WRITER,), name))
+    return values
+
+
+def _writer_from_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    return named(environ, WRITER_FIELDS, WRITER_PREFIX)
+
+
+def _checked(values: Table) -> WriterSettings:
+    try:
+        return decoding.convert(values, WriterSettings, strict=False)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"the table {WRITER}: {error}", hint=WRITER_HINT) from error
+
+
+KEEPER = "proxy"  # in the metadata: what a proxy says of a conversation
+LIMITS = "limits"
+# What says when a compaction comes, and how far it goes.
+NAMES = frozenset(
+    {
+        "reserve_tokens",
+        "warn_ratio",
+        "compact_ratio",
+        "critical_ratio",
+        "tokens_cap",
+        "target_ratio",
+        "compact_every",
+        "compact_share",
+    }
+)
+
+
+def are_said(config: Config, origins: Iterable[str]) -> bool:
+    """Whether somebody says when a compaction comes, for all models or for some."""
+    return any(name in NAMES for name in chain(origins, *config.models.values()))
+
+
+def limits_of(config: Config) -> dict[str, Any]:
+    """The limits of a configuration that are not the default ones."""
+    plain, names = Config(), sorted(NAMES)
+    values = {name: getattr(config, name) for name in names}
+    return {name: value for name, value in values.items() if value != getattr(plain, name)}
+
+
+def noted(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The limits that were noted; none where nothing was, or nothing that is known."""
+    about = metadata.get(KEEPER)
+    limits = about.get(LIMITS) if isinstance(about, Mapping) else None
+    given = limits if isinstance(limits, Mapping) else {}
+    return {name: value for name, value in given.items() if name in NAMES}
+
+
+def loaded_for(metadata: Mapping[str, Any]) -> Config:
+    """The settings of this project for a conversation that says this of itself."""
+    config, origins = loaded()
+    limits = noted(metadata)
+    if not limits or are_said(config, origins):
+        return config
+    try:
+        return loaded(limits)[0]
+    except Invalid:
+        return config  # anybody can write metadata, and no conversation must be shut by it

@@ -15,9 +15,8 @@ from refold.checked import checked
 from refold.display import is_text
 from refold.errors import Invalid, install_hint
 from refold.stores.checks import Encrypted, TooNew
-from refold.stores.protocol import Hints, Store, SyncedStore
+from refold.stores.protocol import Hints, Store, SyncedStore, Terms
 from refold.stores.read_only import ReadOnlyStore
-from refold.stores.terms import Terms
 from refold.system import disk
 
 if TYPE_CHECKING:
@@ -35,16 +34,16 @@ __all__ = [
 
 def batch_of(events: Sequence[Event]) -> bytes:
     """Events as lines, each as it is kept, for a body of HTTP."""
-    from refold.stores import lines
+    from refold.stores import checks
 
-    return lines.batch_of(events)
+    return checks.batch_of(events)
 
 
 def events_in(batch: bytes, *, most: int) -> list[Event]:
     """The events of such lines, at most so many. Corrupt or Invalid if they are something else."""
-    from refold.stores import lines
+    from refold.stores import checks
 
-    return lines.events_in(batch, most=most)
+    return checks.events_in(batch, most=most)
 
 
 @checked
@@ -80,7 +79,7 @@ def reading_store(store: Store) -> Store:
 def telling(store: Store, listener: Callable[[str, int], None]) -> Store:
     """The same store, to be read only, which says how far it was read: the conversation, and how
     many events in all. It stays open."""
-    from refold.stores.told import ToldStore
+    from refold.stores.read_only import ToldStore
 
     return ToldStore(store, listener)
 
@@ -237,7 +236,7 @@ def is_writable(url: str) -> bool:
 def own_paths(store: Store, *, also: Iterable[str] = ()) -> Container[str]:
     """The files and folders on this disk that belong to a store, and further folders: nobody reads
     or writes them for a model."""
-    from refold.stores.owned import owned
+    from refold.stores.contents import owned
 
     return owned(store, also)
 

@@ -3,19 +3,33 @@
 A gap in the events or a link of another user is refused here, so no store has to trust its input
 further in. Neighbours: each store calls these first in its methods; `core.codec` knows what a plain
 name and a digest are, `disk` what an error of the operating system means.
+
+Events as lines of a file or of an HTTP body, and back.
+
+A line is what `core.lines` gives. A space before the line's end says that its batch goes on with
+the next line: JSON does not see it, and it shows whether lines are missing at the end of a batch,
+whoever was killed and wherever the power was cut. A body that is not one line of JSON is carried in
+base64 beside it. Neighbours: `files.log` writes and finds lines, `remote` sends them.
 """
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import secrets
 import stat
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
+import msgspec
+from msgspec.structs import replace
+
+from refold import decoding
 from refold.checked import quoted
 from refold.core import codec
+from refold.core.codec import from_line, from_lines, to_line
 from refold.core.model import Event, Meta
 from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound
 
@@ -164,3 +178,97 @@ class Encrypted(Denied):
 def too_new(path: str, version: int, newest: int) -> TooNew:
     said = f"{path} has version {version}, this refold reads up to {newest}"
     return TooNew(said, hint="upgrade refold")
+
+
+# An event as large as it may be, carried in base64, and its envelope. No longer line is ever read
+# whole.
+LINE_BYTES_MAX = 4 * codec.EVENT_BYTES_MAX // 3 + 64 * 1024
+_BYTES = b'"body":null,"bytes":"'
+_EMPTY = (b"null", b"")
+
+
+class _Bytes(msgspec.Struct):
+    bytes: str
+
+
+def batch_of(events: Sequence[Event]) -> bytes:
+    """The events as the lines of one batch."""
+    return b" \n".join(map(line_of, events)) + b"\n"
+
+
+def line_of(event: Event) -> bytes:
+    """The event as one line, without its end."""
+    line = _encoded(event)
+    if len(line) > LINE_BYTES_MAX:
+        size = f"event {event.seq} has {len(line):,} bytes, over the limit of {LINE_BYTES_MAX:,}"
+        raise Invalid(size, hint="store large content as an artifact")
+    return line
+
+
+def _encoded(event: Event) -> bytes:
+    try:
+        line = to_line(event)
+        if b"\n" not in line and _reads_back(line, event):
+            return line
+        envelope = to_line(replace(event, body=b"null"))
+    except (UnicodeEncodeError, OverflowError, msgspec.MsgspecError) as error:
+        raise Invalid(
+            f"not storable: {error}", hint="text without surrogates, numbers of 64 bits"
+        ) from error
+    line = envelope[:-1] + b',"bytes":"' + base64.b64encode(event.body) + b'"}'
+    if not _reads_back(line, event):
+        raise Invalid(
+            f"event {event.seq} is not storable", hint="its id is a UUID, its numbers have 64 bits"
+        )
+    return line
+
+
+def _reads_back(line: bytes, event: Event) -> bool:
+    try:
+        return event_of(line) == event
+    except Corrupt:
+        return False
+
+
+def event_of(line: bytes) -> Event:
+    """The event that a line holds."""
+    event = from_line(line)
+    # Where the body is null, nothing but the envelope stands in the line, and there a quote is
+    # always escaped.
+    if event.body in _EMPTY and _BYTES in line:
+        try:
+            body = base64.b64decode(decoding.decode(line, _Bytes).bytes, validate=True)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise Corrupt(f"not an event: {error}", hint=codec.REPAIR) from error
+        return replace(event, body=body)
+    return event
+
+
+def events_in(batch: bytes, *, most: int) -> list[Event]:
+    """The events of a batch of lines. Corrupt, with the number of the line, if one is not an event;
+    Invalid if there are too many."""
+    count = batch.count(b"\n") + (not batch.endswith(b"\n") and batch != b"")
+    if count > most:
+        raise Invalid(f"{count:,} events in one batch", hint=f"send at most {most:,}")
+    with suppress(Corrupt):
+        events = from_lines(batch)
+        if len(events) == count and not _has_bytes_beside(events, batch):
+            return events
+    return _each_event(batch.removesuffix(b"\n").split(b"\n") if batch else [])
+
+
+def _has_bytes_beside(events: Sequence[Event], batch: bytes) -> bool:
+    """Whether a body may stand in base64 beside its event. The batch is looked through only where
+    an event leaves room for it."""
+    return any(event.body in _EMPTY for event in events) and _BYTES in batch
+
+
+def _each_event(lines: Sequence[bytes]) -> list[Event]:
+    """One by one, so that an error can name its line."""
+    events = []
+    for number, line in enumerate(lines, 1):
+        try:
+            events.append(event_of(line))
+        except Corrupt as error:
+            raise Corrupt(f"line {number}: {error.message}", hint=error.hint) from error
+    return events

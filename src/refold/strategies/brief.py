@@ -4,6 +4,19 @@ A strategy is a function `(Brief) -> list[Edit | Ask]`: it proposes, and changes
 of the log by `seq`, cuts at seams only (`laws.units`), and never touches a slot that `protected`
 names. The ladder sizes what it proposes, shows it to the next rung, and stops at the target.
 Neighbours: `ladder` runs strategies, `registry` names them.
+
+What a strategy gave is held to what it may give before it touches a page: a strategy may be
+anybody's code.
+
+A list of edits and asks, each of which could be written to a log and read again, and is about what
+was said so far. Neighbours: `ladder` asks the strategies, and leaves out one whose answer is
+refused.
+
+How the page says where the rest is: by handle, and by the tool that reads handles.
+
+The tool is named only if the model was given it, because a text on the page must promise nothing
+that its reader cannot do. The handle stands there in any case: a person can unfold it. Neighbours:
+every strategy that writes a text for the page, `artifacts.intake` for its stubs.
 """
 
 from __future__ import annotations
@@ -17,16 +30,20 @@ from msgspec.structs import replace
 from refold.checked import shown
 from refold.config import Config
 from refold.core.budget import Budget
+from refold.core.call_arguments import has_tool
+from refold.core.codec import body_of, encode, kind_of
 from refold.core.laws import is_request, units
 from refold.core.model import (
     Block,
     Edit,
     Hide,
     Message,
+    Meta,
     Opaque,
     Replace,
     Slot,
     Span,
+    Summarize,
     Text,
     ToolCall,
     View,
@@ -311,3 +328,41 @@ def run_tokens(slots: Sequence[Slot], run: range) -> int:
 def text_tokens(count: Count, text: str) -> int:
     """The size of a text as a message of its own."""
     return count(Message(role="user", blocks=(Text(text),)))
+
+
+def checked_answer(given: object, brief: Brief) -> Sequence[Edit | Ask]:
+    """The edits and asks for a brief; an error if one of them is none, or for something else."""
+    if not isinstance(given, list | tuple):
+        raise TypeError(f"it gave {type(given).__name__}, not a list of edits")
+    for item in given:
+        _check_item(item, brief)
+    return given
+
+
+def _check_item(item: object, brief: Brief) -> None:
+    edit = item.draft if isinstance(item, Ask) else item
+    if not isinstance(edit, Hide | Replace | Summarize):
+        raise TypeError(f"it gave {type(edit).__name__} among its edits")
+    if isinstance(item, Ask) and not isinstance(item.instructions, str):
+        raise TypeError(f"it gave an ask with {type(item.instructions).__name__} for instructions")
+    body_of(kind_of(edit), encode(edit))
+    if edit.batch != brief.batch:
+        raise ValueError("it gave an edit of another batch than brief.batch")
+    span = Span(edit.seq, edit.seq) if isinstance(edit, Replace) else edit.span
+    if not 1 <= span.first <= span.last <= brief.view.head:
+        raise ValueError(f"it gave an edit of {span}, but the log ends at #{brief.view.head}")
+
+
+UNFOLD = "refold_unfold"
+
+
+def unfolder(known: View | Meta) -> str:
+    """The tool by which the model reads a handle; empty if it was not given."""
+    return UNFOLD if has_tool(known.tools, UNFOLD) else ""
+
+
+def reach(view: View, handles: str, purpose: str = "") -> str:
+    """`; refold_unfold #41 to read it`, or `: #41` where the model has no such tool."""
+    if not unfolder(view):
+        return f": {handles}"
+    return f"; {UNFOLD} {handles} {purpose}".rstrip()

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from refold.core.model import Edit, Hide, Slot, Span, View
 from refold.core.plan import Ask
-from refold.strategies.brief import Brief, first_text, run_tokens, tokens_of
-from refold.strategies.reach import reach
+from refold.strategies.brief import Brief, first_text, reach, run_tokens, tokens_of
 
 SPANS_NAMED = 4
 _NOTICE = re.compile(r"\[(\d+) earlier messages? (?:is|are) hidden[;:] ")

@@ -26,8 +26,7 @@ from refold.display import number, one_line
 from refold.ledger.facts import Cutter
 from refold.ledger.ledger import facts_of, ledger_lines
 from refold.ledger.sentences import own_text
-from refold.strategies.brief import Brief, tokens_of
-from refold.strategies.reach import UNFOLD, unfolder
+from refold.strategies.brief import UNFOLD, Brief, tokens_of, unfolder
 from refold.strategies.summarize import covered
 
 REASON = "hierarchical"

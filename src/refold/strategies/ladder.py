@@ -22,12 +22,10 @@ from refold.core.fold import Fold
 from refold.core.laws import broken
 from refold.core.model import NATIVE, Edit, Event, Hide, Replace, Slot, Summarize, View
 from refold.core.plan import Ask, Proposal, Step
-from refold.core.shortened import text_of
-from refold.core.summary import summary_text
+from refold.core.shortened import summary_text, text_of
 from refold.display import failure
 from refold.errors import Invalid, RefoldError
-from refold.strategies.answer import checked_answer
-from refold.strategies.brief import Brief, Strategy, with_kept, with_named_tail
+from refold.strategies.brief import Brief, Strategy, checked_answer, with_kept, with_named_tail
 
 LAST_RUNG = "fit"  # where nothing else helped, results of excluded tools are cut as well
 LOSSLESS = frozenset({"dedup"})

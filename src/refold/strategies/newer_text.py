@@ -6,19 +6,27 @@ is missing must be made up for: by new lines, by what the change says it took ou
 change itself carries the new text. So a failed, empty or cut read never stands for the file. Where
 it is unclear, both stay. Neighbours: `dedup` asks, `copies` finds the texts, `changes_between` the
 changes.
+
+What was done to a file between two texts of it, told at once however many changes there were.
+
+Sizes are summed up once per file, so that a stretch of them is a subtraction; only the last few
+changes of a stretch are read. Neighbours: `copies` collects the changes, `newer_text` asks what
+they explain.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
-from itertools import takewhile
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, takewhile
 from operator import eq
 
 from msgspec import Struct
 
-from refold.ledger.results import is_cut, payload, shown_lines
-from refold.strategies.changes_between import Changed
+from refold.ledger.actions import Action
+from refold.ledger.calls import is_cut, payload, shown_lines
 
 VERSION_SHARE = 0.8  # of the earlier text: another version is at least as large
 COMMON_SHARE = 0.5  # of the later text: with so much in common, it is a part and not a version
@@ -149,3 +157,64 @@ def _is_part_changed_so(earlier: FileText, lost: Counter[str], changed: Changed)
 
 def _size(lines: Counter[str]) -> int:
     return sum(len(line) * count for line, count in lines.items())
+
+
+READ_MAX = 16  # changes whose text is read, the latest ones: what they wrote is still there
+
+
+class Changed(Struct, frozen=True):
+    """The changes of a stretch: how many, how many characters their arguments have, whether one
+    of them can take out text without naming it, and the latest ones themselves."""
+
+    count: int = 0
+    given_chars: int = 0
+    takes_freely: bool = False
+    latest: Sequence[Action] = ()
+
+    def lines_given(self) -> set[str]:
+        """Every line in the arguments of the latest changes."""
+        texts = (text for change in self.latest for text in _texts_in(change.arguments))
+        return {line.strip() for text in texts for line in text.split("\n")}
+
+
+class FileChanges:
+    """All changes of one file, in the order in which they came."""
+
+    def __init__(self, actions: Sequence[Action]) -> None:
+        self._actions = actions
+        self._seqs = [action.seq for action in actions]
+        self._chars = [0, *accumulate(map(_given_chars, actions))]
+        self._free = [0, *accumulate(map(_takes_freely, actions))]
+
+    def between(self, first: int, last: int) -> Changed:
+        """The changes after one seq and up to another."""
+        start, stop = bisect_right(self._seqs, first), bisect_right(self._seqs, last)
+        if start >= stop:
+            return Changed()
+        return Changed(
+            count=stop - start,
+            given_chars=self._chars[stop] - self._chars[start],
+            takes_freely=self._free[stop] > self._free[start],
+            latest=self._actions[max(start, stop - READ_MAX) : stop],
+        )
+
+
+def _given_chars(change: Action) -> int:
+    return sum(map(len, _texts_in(change.arguments)))
+
+
+def _takes_freely(change: Action) -> bool:
+    """Whether a change can take out text without naming it: a command, or the whole file."""
+    return bool(change.command) or change.kind != "modify"
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    """Every text inside of arguments."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _texts_in(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _texts_in(inner)

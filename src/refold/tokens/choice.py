@@ -16,9 +16,8 @@ from refold.checked import shown
 from refold.display import suggestion
 from refold.errors import Invalid
 from refold.tokens import exact
-from refold.tokens.counter import ESTIMATE, Count, Counter, custom
+from refold.tokens.counter import ESTIMATE, Count, Counter, custom, framing_for
 from refold.tokens.estimate import NAME
-from refold.tokens.framing import framing_for
 from refold.tokens.models import Model, listed_name, model_info
 
 EXACT = "exact"

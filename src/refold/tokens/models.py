@@ -4,6 +4,12 @@ A name is looked up whole, then without its provider or host (`openrouter/anthro
 `us.anthropic.…-v1:0`), then by its longest prefix that ends where a word of the name ends, so that
 a dated name finds its model and `gpt-4` never answers for `gpt-4o`. An unknown name gets a window
 of 128,000 and says that it is unknown. Neighbour: `core.budget` turns a window into thresholds.
+
+More than one report of what a response was billed, as a file has them while it is written.
+
+A response was billed the most that any of them says, number by number, so what comes later is never
+less; in a log, a later report adds to the earlier ones. Neighbours: `core.fold` adds reports up,
+`edges.importers` reads them, `engine.batch` writes them.
 """
 
 from __future__ import annotations
@@ -116,8 +122,8 @@ def _checked_rows(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Model]:
         if not name.strip() or not is_text(name):
             hint = "name the model as its provider does"
             raise Invalid(f"{quoted(name)} is not the name of a model", hint=hint)
-        _check_limit("window", model.window)
-        _check_limit("output", model.output)
+        _reject_zero_limit("window", model.window)
+        _reject_zero_limit("output", model.output)
         _check_day(model.retires)
     return models
 
@@ -210,7 +216,7 @@ def retirement(model: Model, today: date) -> Literal["", "soon", "retired"]:
     return "soon" if last - today <= SOON else ""
 
 
-def _check_limit(name: str, tokens: int | None) -> None:
+def _reject_zero_limit(name: str, tokens: int | None) -> None:
     """Refuses a limit of nothing."""
     if tokens is not None and tokens <= 0:
         hint = f"leave {name} out to use the model's own"
@@ -241,3 +247,32 @@ def dollars(value: float | None) -> str:
         return "n/a"
     amount = round(value, 4)  # first, so that nothing is "-$0.0000"
     return f"-${-amount:.4f}" if amount < 0 else f"${amount + 0.0:.4f}"
+
+
+COUNTS = ("input", "output", "cache_read", "cache_write", "reasoning")
+
+
+def most(one: Usage, other: Usage) -> Usage:
+    """The greater of two reports of one response, number by number."""
+    return replace(one, **{name: max(getattr(one, name), getattr(other, name)) for name in COUNTS})
+
+
+def is_more(one: Usage, other: Usage) -> bool:
+    """Whether a report says more than another of the same response."""
+    return any(getattr(one, name) > getattr(other, name) for name in COUNTS)
+
+
+def together(one: Usage, more: Usage) -> Usage:
+    """What was billed by two reports of one response, of which the second adds to the first."""
+    counts = {name: getattr(one, name) + getattr(more, name) for name in COUNTS}
+    cost = None if one.cost is None or more.cost is None else one.cost + more.cost
+    return replace(one, **counts, cost=cost)
+
+
+def beyond(whole: Usage, before: Usage) -> Usage:
+    """What a response was billed beside what it was billed before."""
+    counts = {name: getattr(whole, name) - getattr(before, name) for name in COUNTS}
+    cost = whole.cost
+    if cost is not None and before.cost is not None:
+        cost -= before.cost
+    return replace(whole, **counts, cost=cost)

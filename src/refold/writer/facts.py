@@ -20,10 +20,8 @@ from refold.core.model import Slot, Usage
 from refold.core.shortened import text_of
 from refold.display import fenced, one_line
 from refold.ledger.sentences import own_text
-from refold.writer.accept import Rejected
-from refold.writer.asker import Asker
-from refold.writer.exchange import ROOM_MIN, SYSTEM, WINDOW_SHARE, Request, window_of
-from refold.writer.quote import quoted
+from refold.writer.accept import Rejected, quoted
+from refold.writer.asker import ROOM_MIN, SYSTEM, WINDOW_SHARE, Asker, Request, window_of
 
 KINDS = ("constraint", "decision", "preference", "role", "place", "value", "todo", "event")
 NOTHING = "NOTHING"

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import refold
-from refold.edges.adapters.folding import same
-from refold.edges.adapters.guest import Guest
+from refold.edges.adapters.guest import Guest, same
 from refold.stores import open_store
 from tests.real.proxy.strict.server import Upstream
 from tests.real.proxy.strict.settings import Settings

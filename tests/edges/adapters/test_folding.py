@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 import refold
-from refold.edges.adapters import sessions
-from refold.edges.adapters.folding import folded
-from refold.edges.adapters.sessions import Sessions
+from refold.edges.adapters import guest
+from refold.edges.adapters.guest import Sessions, folded
 
 
 class Own:
@@ -75,7 +74,7 @@ def test_what_cannot_be_read_is_sent_as_it_is(messages, wire, caplog):
 
 
 def test_only_the_newest_sessions_stay_open(tmp_path, monkeypatch):
-    monkeypatch.setattr(sessions, "OPEN_MAX", 2)
+    monkeypatch.setattr(guest, "OPEN_MAX", 2)
     held = Sessions(f"sqlite:{tmp_path}/a.db")
     for name in ("a", "b/ü", "c", "a"):
         with held.session(name) as context:

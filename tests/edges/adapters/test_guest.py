@@ -8,8 +8,7 @@ from hypothesis import strategies as some
 
 import refold
 from refold.edges.adapters import guest as guests
-from refold.edges.adapters.folding import Sent, definitions
-from refold.edges.adapters.guest import Guest, Waiting
+from refold.edges.adapters.guest import Guest, Sent, Waiting, definitions
 
 
 def user(text):

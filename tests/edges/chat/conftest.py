@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from refold.settings.writer import KEY_DOMAINS
+from refold.settings.sources import KEY_DOMAINS
 from tests.edges.cli.conftest import alone as _alone
 
 alone = _alone

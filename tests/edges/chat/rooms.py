@@ -10,11 +10,11 @@ from typing import Any
 
 from refold.config import Config
 from refold.edges.chat.loop import Chat, Options
-from refold.edges.chat.shown import Shown
-from refold.edges.chat.workspace import Workspace
+from refold.edges.chat.output import Shown
+from refold.edges.chat.tools import Workspace
 from refold.edges.cli.screen import Screen
 from refold.edges.endpoints.model_names import NamedModel
-from refold.edges.workspace.guarded import guarded
+from refold.edges.workspace import guarded
 from refold.stores import open_store
 from refold.stores.protocol import Store
 

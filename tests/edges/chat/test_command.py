@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from refold.edges.chat.lines import joined
-from refold.edges.chat.remembered import remember, spec_of
+from refold.edges.chat.input import joined
+from refold.edges.chat.remembered_model import remember, spec_of
 from tests.edges.cli.rooms import PROGRAM
 from tests.edges.endpoints.test_chat import CHUNKS, events
 from tests.servers import Play, serving

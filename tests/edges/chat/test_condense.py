@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from refold.edges.chat.condense import QUESTION, REQUEST, ROUNDS_MAX
 from refold.edges.chat.loop import Chat
 from refold.edges.chat.scripted import Scripted
-from refold.edges.chat.slash import obey
-from refold.edges.commands.condense import FEEDBACK_TEXT
+from refold.edges.chat.slash import QUESTION, REQUEST, ROUNDS_MAX, obey
+from refold.edges.commands.compact import FEEDBACK_TEXT
 from refold.errors import Unavailable
 from refold.log.unfold import body_text
 from tests.edges.chat.rooms import GivenLines, Replies, chat_in, said, seen, words

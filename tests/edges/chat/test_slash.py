@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.edges.chat.completion import Names, words_for
+from refold.edges.chat.prompt import Names, words_for
 from refold.edges.chat.scripted import Scripted
 from refold.edges.chat.slash import OWN, obey
 from refold.edges.chat.start import greet

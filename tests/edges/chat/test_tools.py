@@ -12,11 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from refold import dialects
-from refold.edges.chat.completion import paths
-from refold.edges.chat.mentions import with_files
-from refold.edges.chat.process import environment
-from refold.edges.chat.tools import REFUSED, TOOLS, Used
-from refold.edges.chat.workspace import Workspace
+from refold.edges.chat.input import with_files
+from refold.edges.chat.prompt import paths
+from refold.edges.chat.tools import REFUSED, TOOLS, Used, Workspace, environment
 from refold.stores import make_key, open_store
 from tests.edges.chat.rooms import GivenLines, Replies, chat_in, said, seen
 from tests.waiting import LONG_S

@@ -12,11 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.edges.cli.calling import PLACES, Place, at_places, in_chat, in_shell, places_of
-from refold.edges.cli.options import STORE_HELP, parameters
+from refold.edges.cli.options import (
+    PLACES,
+    STORE_HELP,
+    Place,
+    at_places,
+    in_chat,
+    in_shell,
+    parameters,
+    places_of,
+)
 from refold.edges.commands import COMMANDS, load
+from refold.edges.commands.command import parameters_of
 from refold.edges.commands.line import split
-from refold.edges.commands.parameters import parameters_of
 from tests.edges.cli.rooms import as_json, run, seeded
 from tests.edges.commands.test_commands import arguments
 

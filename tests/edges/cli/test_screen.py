@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from refold.edges.cli.screen import Screen, is_utf8, width
-from refold.edges.commands.text import short_line
+from refold.edges.commands.command import short_line
 from tests.edges.chat.rooms import Terminal
 from tests.edges.cli.rooms import PROGRAM, hostile, on_terminal, program, run
 

@@ -38,7 +38,7 @@ def aged(tmp_path: Path) -> None:
 
 def an_hour_later(monkeypatch: pytest.MonkeyPatch) -> None:
     real = time.time_ns
-    clock = "refold.edges.commands.artifacts.clean.now_ms"
+    clock = "refold.edges.commands.artifacts.now_ms"
     monkeypatch.setattr(clock, lambda: real() // 1_000_000 + 3_600_000)
 
 

@@ -23,8 +23,7 @@ from refold.edges.commands import COMMANDS, GROUPS, load
 from refold.edges.commands.command import Result, builtins_of
 from refold.edges.commands.line import table
 from refold.edges.commands.session import Session
-from refold.edges.server.orgs import Orgs
-from refold.edges.server.tokens import Tokens
+from refold.edges.server.gate import Orgs, Tokens
 from refold.errors import OUTCOMES, Invalid
 from refold.stores import make_key, open_store, synced_of
 from refold.stores.remote.client import TokenAbout
@@ -185,7 +184,7 @@ def _team_token() -> str:
 def server_that_knows_every_token(monkeypatch: pytest.MonkeyPatch) -> None:
     """`login` asks a server; tests/edges/commands/test_team.py has a real one."""
     about = TokenAbout(id="tok-1", scope="write", expires_ms=1_900_000_000_000)
-    monkeypatch.setattr("refold.edges.commands.login.asked_token", lambda *_: about)
+    monkeypatch.setattr("refold.edges.commands.server.asked_token", lambda *_: about)
 
 
 def stdin() -> io.BytesIO:
@@ -226,11 +225,10 @@ def test_loading_every_command_but_the_demo_loads_no_command_line() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_is_named_as_in_the_table_and_says_what_it_does(name: str) -> None:
     command = load(name)
-    module = COMMANDS[name].module
-    own = import_module(f"refold.edges.commands.{module}").COMMAND.name
-    last = own.split()[-1].replace("-", "_")
+    module, _, value = COMMANDS[name].value.rpartition(".")
+    own = getattr(import_module(f"refold.edges.commands.{module}"), value).name
     assert command.name == name and own in COMMANDS
-    assert module.split(".")[-1] in (last, f"{last}_", "summary")
+    assert value == own.replace(" ", "_").replace("-", "_").upper()
     assert command.summary.endswith(".") and command.summary[0].isupper()
     assert " ".join(name.split()[:-1]) in {"", *GROUPS}
 

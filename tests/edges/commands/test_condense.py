@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
-from refold.edges.commands.condense import FEEDBACK_TEXT, CondenseArguments
-from refold.edges.commands.condense import run as condense
+from refold.edges.commands.compact import FEEDBACK_TEXT, CondenseArguments
+from refold.edges.commands.compact import run_condense as condense
 from refold.edges.commands.session import Session
 from refold.errors import OUTCOMES, Invalid
 from refold.log.unfold import body_text

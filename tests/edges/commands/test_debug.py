@@ -14,7 +14,7 @@ from refold.core.model import Span
 from refold.edges.chat.scripted import Scripted
 from refold.edges.chat.slash import obey
 from refold.edges.commands.command import Arguments, builtins_of
-from refold.edges.commands.debug import run as debug
+from refold.edges.commands.explain import run_debug as debug
 from refold.edges.commands.session import Session
 from refold.stores import open_store
 from refold.stores.protocol import Store

@@ -12,8 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from refold.core import codec
-from refold.edges.commands.doctor import MASK, without_secrets
-from refold.edges.commands.model_check import model_findings
+from refold.edges.commands.doctor import MASK, model_findings, without_secrets
 from refold.stores import open_store
 from tests.edges.cli.rooms import as_json, run
 
@@ -23,7 +22,7 @@ NEWER = [
     ("edit", b'{"type":"fold","batch":"b"}', "edit fold"),
     ("message", b'{"role":"user","blocks":[{"type":"smell","of":"rain"}]}', "block smell"),
 ]
-MODEL_INFO = "refold.edges.commands.model_check.model_info"
+MODEL_INFO = "refold.edges.commands.doctor.model_info"
 
 
 @pytest.fixture

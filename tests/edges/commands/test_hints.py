@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
-from refold.edges.chat.remembered import was_told
+from refold.edges.chat.remembered_model import was_told
 from refold.edges.commands import COMMANDS
 from refold.edges.commands.line import with_id
 from refold.errors import install_hint
@@ -29,7 +29,7 @@ NAMED = re.compile(r"(?<!the )(?<!this )(?<!a )(?<!upgrade )(?<!give )\brefold (
 OPTION = re.compile(r"(?<!\S)--[a-z][a-z-]+")
 # What only a program can come to: it has the objects in its hands.
 FOR_PROGRAMS = (
-    "dialects/", "engine/opening.py", "engine/spawn.py", "memory/files/", "tokens/counter.py",
+    "dialects/", "engine/opening.py", "engine/sub_agent.py", "memory/files/", "tokens/counter.py",
     "edges/adapters/", "settings/magenta.py", "testing/", "register.py",
 )  # fmt: skip
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.edges.commands import COMMANDS, load
+from refold.edges.commands.command import parameters_of
 from refold.edges.commands.line import Line, as_lines, parse, split, table
-from refold.edges.commands.parameters import parameters_of
 from refold.errors import Invalid, RefoldError
 from tests.edges.commands.test_commands import EXAMPLES
 

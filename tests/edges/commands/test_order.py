@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from refold.edges.cli.options import parameters
 from refold.edges.commands import COMMANDS, load
-from refold.edges.commands.line import parse
-from refold.edges.commands.order import named_first
-from refold.edges.commands.parameters import Parameter, parameters_of
+from refold.edges.commands.command import Parameter, parameters_of
+from refold.edges.commands.line import named_first, parse
 from tests.edges.cli.rooms import as_json, run
 
 # Also values that are names of commands: an option takes them all the same.

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 import refold
 from refold.core.model import View
 from refold.edges.cli.screen import Screen
-from refold.edges.commands.file_changes import confirm_changes
-from refold.edges.commands.position import point_seq, seq_of
+from refold.edges.commands.command import point_seq, seq_of
 from refold.edges.commands.session import Session
+from refold.edges.commands.undo import confirm_changes
 from refold.errors import Invalid, NotFound, RefoldError
-from refold.log.file_versions import FileChange
+from refold.log.undo import FileChange
 from tests.edges.cli.rooms import as_json, run
 from tests.edges.commands.golden import printed, refused
 

@@ -14,8 +14,8 @@ import pytest
 
 import refold
 from refold.edges.commands.session import Session
-from refold.edges.commands.watch import COMMAND
-from refold.edges.displays.width import width
+from refold.edges.commands.watch import WATCH
+from refold.edges.displays.wrap import width
 from refold.stores import open_store, synced_of
 from tests.edges.cli.rooms import PROGRAM, as_json, on_terminal, run
 from tests.waiting import LONG_S
@@ -30,8 +30,8 @@ with refold.open("fix-login", store=sys.argv[1]) as context:
 
 def test_what_another_process_writes_comes_as_updates(url: str) -> None:
     with Session(store_url=url, conversation="fix-login", read_only=True) as session:
-        arguments = COMMAND.arguments(seconds=LONG_S, every=0.05, last=2)
-        updates = COMMAND.run(session, arguments).updates
+        arguments = WATCH.arguments(seconds=LONG_S, every=0.05, last=2)
+        updates = WATCH.run(session, arguments).updates
         first = next(updates)
         assert len(first.events) == 2 and first.compactions == 0
         subprocess.run([sys.executable, "-c", WRITER, url], check=True, timeout=LONG_S)

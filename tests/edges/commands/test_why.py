@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from refold.strategies.scores import WEIGHTS
+from refold.strategies.importance import WEIGHTS
 from tests.edges.cli.rooms import as_json, run
 from tests.edges.commands.golden import printed, refused
 

@@ -19,14 +19,11 @@ from refold.edges.commands.command import builtins_of
 from refold.edges.commands.demo import WINDOW, DemoArguments, run
 from refold.edges.commands.session import Session
 from refold.edges.demo import script
-from refold.edges.demo.billing import Bill, Scale, Unit
 from refold.edges.demo.questions import Question
-from refold.edges.demo.report import Note
+from refold.edges.demo.report import ASCII, Note, Symbols, clean
 from refold.edges.demo.screen import Lines, Live, Pace, event_lines, header, meter
-from refold.edges.demo.sides import Messages, fixed_part
-from refold.edges.demo.summarized import Summarized
-from refold.edges.demo.symbols import ASCII, Symbols, clean
-from refold.edges.demo.workshop import TOOLS, Workshop, scratch_folder
+from refold.edges.demo.script import TOOLS, Workshop, scratch_folder
+from refold.edges.demo.sides import Bill, Messages, Scale, Summarized, Unit, fixed_part
 from refold.errors import Invalid, RefoldError
 from refold.tokens.models import model_info
 

@@ -20,7 +20,7 @@ import refold
 from refold.edges.cli.screen import Screen
 from refold.edges.commands.line import parse
 from refold.edges.commands.session import Session
-from refold.edges.commands.watch import COMMAND as WATCH
+from refold.edges.commands.watch import WATCH
 from refold.edges.statusline.conversation import conversation_line
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "terminal.md"

@@ -11,12 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import refold
-from refold.edges.commands.page_file import page_file
-from refold.edges.displays.browser import Browsed, browser_page
-from refold.edges.displays.timeline import Entry, Folded, Written, timeline
+from refold.edges.commands.page import page_file
+from refold.edges.displays.browser import Browsed, Entry, Folded, Written, browser_page, timeline
 from refold.log.trace import history_of
 from refold.redaction import redactor
-from refold.replay.document import TEXTS_BYTES_MAX
+from refold.replay.page import TEXTS_BYTES_MAX
 from refold.stores import open_store
 from refold.stores.protocol import Store
 from tests.replay.test_page import HOSTILE, Tags, lines_named_and_drawn

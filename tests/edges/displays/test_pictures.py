@@ -13,18 +13,21 @@ from msgspec.structs import replace
 
 import refold
 from refold.display import visible
-from refold.edges.displays.bar import LOOKS, bar, dealt
+from refold.edges.displays.overview import NAMES, REST, WindowPart
 from refold.edges.displays.panel import (
+    LOOKS,
     Large,
     Line,
     Panel,
+    bar,
     comparison_lines,
+    dealt,
+    marks,
     panel_lines,
+    sparkline,
     tenths_of,
 )
-from refold.edges.displays.parts import NAMES, REST, WindowPart
-from refold.edges.displays.sparkline import marks, sparkline
-from refold.edges.displays.width import width
+from refold.edges.displays.wrap import width
 from tests.edges.cli.conftest import alone, url
 from tests.edges.cli.rooms import hostile, on_terminal, program, run
 from tests.edges.displays.screens import blocks, screens

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.edges.displays.question import ANSWERS_MAX, chosen
+from refold.edges.displays.phrases import ANSWERS_MAX, chosen
 
 
 def asked(*answers: str) -> tuple[str, list[str]]:

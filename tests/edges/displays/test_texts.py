@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from refold.core.plan import Receipt
-from refold.edges.displays.box import compaction_box, usage_box
-from refold.edges.displays.overview import Kept, Overview, Said, overview_lines
+from refold.edges.displays.overview import (
+    ArtifactLine,
+    Overview,
+    Said,
+    compaction_box,
+    overview_lines,
+    usage_box,
+    usage_lines,
+)
 from refold.edges.displays.phrases import (
     advice,
     ago,
@@ -26,8 +33,7 @@ from refold.edges.displays.phrases import (
     told,
     warning,
 )
-from refold.edges.displays.usage import usage_lines
-from refold.edges.displays.width import fitted, width
+from refold.edges.displays.wrap import fitted, width
 from refold.log.notices import Notice
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -50,14 +56,14 @@ SEEN = Overview(
         Said(role="assistant", text="Login page created. Next, I'll add authentication..."),
     ),
     first=(
-        Kept(id="art-001", name="src/auth/login.ts", type="file", lines=250),
-        Kept(
+        ArtifactLine(id="art-001", name="src/auth/login.ts", type="file", lines=250),
+        ArtifactLine(
             id="art-002",
             name='Search results: "authentication libraries"',
             type="search_result",
             lines=15,
         ),
-        Kept(id="art-003", name="npm install output", type="command_output", lines=120),
+        ArtifactLine(id="art-003", name="npm install output", type="command_output", lines=120),
     ),
 )
 

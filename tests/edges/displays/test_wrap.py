@@ -7,10 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.display import visible
-from refold.edges.displays.flow import Flow
-from refold.edges.displays.styled import broken, lines_of
-from refold.edges.displays.width import width
-from refold.edges.displays.wrap import COLUMNS_MIN, wrapped
+from refold.edges.displays.wrap import COLUMNS_MIN, Flow, broken, lines_of, width, wrapped
 
 SOME = "ab-/.(漢字かな。「」한국🙂👍🏽✔️🇩🇪é\u0301ก็ \t"
 WORDS = st.text(alphabet=SOME, max_size=200) | st.text(max_size=60)

@@ -12,11 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
-from refold.edges.endpoints.chat import ChatEndpoint
-from refold.edges.endpoints.client import Refused
+from refold.edges.endpoints.chat import ChatEndpoint, pieces
+from refold.edges.endpoints.client import Refused, objects
 from refold.edges.endpoints.model_names import PROVIDERS, NamedModel, model_named
-from refold.edges.endpoints.pieces import pieces
-from refold.edges.endpoints.server_events import objects
 from refold.errors import Denied, Invalid, RefoldError, Unavailable
 from tests.servers import Play, Server, serving
 from tests.waiting import LONG_S

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.edges import hosts
 from refold.edges.hooks import settings_file
 from refold.edges.hooks.settings_file import EVENTS, HOOKS, STATUS_LINE, with_hooks, without_hooks
-from refold.edges.hosts import host_file
 from refold.errors import Conflict, Invalid
 from tests.edges.cli.rooms import run
 
@@ -191,7 +191,7 @@ def test_a_file_that_somebody_changed_meanwhile_is_not_written(project):
     path = project / "settings.json"
     path.write_text('{"a": 1}')
     with pytest.raises(Conflict):
-        host_file.write(path, b"{}", "{}\n")
+        hosts.write(path, b"{}", "{}\n")
     assert path.read_text() == '{"a": 1}'
     assert [one.name for one in project.iterdir()] == ["settings.json"]
 
@@ -202,4 +202,4 @@ def test_the_program_is_named_by_its_whole_path(monkeypatch, tmp_path):
     found.write_text("#!/bin/sh\n")
     found.chmod(0o755)
     monkeypatch.setattr(sys, "argv", [os.path.relpath(found, tmp_path / "project"), "hook"])
-    assert host_file.program() == str(found)
+    assert hosts.program() == str(found)

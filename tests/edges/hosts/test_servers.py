@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.edges.hosts.servers import JSON_SERVERS, NAME, TOML_SERVERS, changed, place_of
+from refold.edges.hosts import JSON_SERVERS, NAME, TOML_SERVERS, changed, place_of
 from refold.errors import Invalid
 from tests.edges.cli.rooms import run
 

@@ -16,8 +16,8 @@ from msgspec import Struct
 from refold.config import Config
 from refold.conversations.eraser import erase
 from refold.core.shortened import ERASED
+from refold.edges.importers.entry import Session
 from refold.edges.importers.importer import import_file
-from refold.edges.importers.report import Session
 from refold.engine.context import Context
 from refold.stores import open_store
 from refold.stores.protocol import Store

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from refold.config import Config
 from refold.conversations.eraser import erase
 from refold.core.model import Totals
+from refold.edges.importers.entry import Session
 from refold.edges.importers.importer import import_file
-from refold.edges.importers.report import Session
 from refold.engine.context import Context
 from refold.errors import Invalid, NotFound
 from refold.stores import open_store

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from refold.config import Config
 from refold.conversations.verifier import verify
 from refold.edges.importers import SOURCES
+from refold.edges.importers.entry import Report
 from refold.edges.importers.importer import import_file
-from refold.edges.importers.report import Report
 from refold.errors import Invalid, RefoldError
 from refold.stores import open_store
 from tests.edges.importers import transcripts
@@ -218,7 +218,7 @@ def test_a_file_that_unpacks_to_far_more_is_left_or_refused(name: str) -> None:
 
 
 def test_a_folder_with_links_is_read_without_them(tmp_path: Path) -> None:
-    from refold.edges.importers.places import files_in
+    from refold.edges.importers.recognition import files_in
 
     (tmp_path / "in").mkdir()
     (tmp_path / "secret.json").write_text("[]")

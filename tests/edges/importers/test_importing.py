@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 import refold
 from refold.config import Config
 from refold.core.model import Text, ToolCall, ToolResult
+from refold.edges.importers.entry import Report
 from refold.edges.importers.importer import import_file
 from refold.edges.importers.recognition import SNIFFED_LINES
-from refold.edges.importers.report import Report
 from refold.engine import batch
 from refold.engine.context import Context
 from refold.errors import Invalid, NotFound

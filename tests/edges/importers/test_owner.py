@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from refold.config import Config
+from refold.edges.importers.entry import Report
 from refold.edges.importers.importer import import_file
-from refold.edges.importers.report import Report
 from refold.engine.context import Context
 from refold.errors import Conflict
 from refold.log.reading import conversations

@@ -10,8 +10,8 @@ import apsw
 import pytest
 
 from refold.config import Config
+from refold.edges.importers.entry import Report
 from refold.edges.importers.importer import import_file
-from refold.edges.importers.report import Report
 from refold.engine.context import Context
 from refold.errors import Invalid
 from refold.stores import open_store

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from refold.config import Config
-from refold.edges.importers import importer, unchanged
+from refold.edges.importers import importer, lines
 from refold.edges.importers.importer import import_file
 from refold.engine.context import Context
 from refold.stores import open_store, own_paths
@@ -42,7 +42,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         return usual(store, config, path, **given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(importer, "_imported", noticing)
-    monkeypatch.setattr(unchanged, "SETTLED_NS", 0)
+    monkeypatch.setattr(lines, "SETTLED_NS", 0)
     return read
 
 
@@ -96,7 +96,7 @@ def test_a_file_that_was_written_to_is_read(
 def test_a_file_that_was_just_written_is_read_again(
     store: Store, tmp_path: Path, reads: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unchanged, "SETTLED_NS", 2_000_000_000)
+    monkeypatch.setattr(lines, "SETTLED_NS", 2_000_000_000)
     file = write(tmp_path / "a.jsonl", transcripts.parallel())
     for _ in range(2):
         import_file(store, Config(), file)

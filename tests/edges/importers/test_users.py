@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from refold.config import Config
 from refold.conversations.eraser import erase
+from refold.edges.importers.entry import Session
 from refold.edges.importers.importer import import_file
-from refold.edges.importers.report import Session
 from refold.engine.context import Context
 from refold.errors import Invalid, NotFound
 from refold.stores import open_store

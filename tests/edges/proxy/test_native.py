@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import refold
-from refold.edges.proxy.report import sums
-from refold.edges.proxy.serve import Given, checked
+from refold.edges.proxy.savings_report import sums
+from refold.edges.proxy.serve import ProxySettings, checked
 from tests.edges.proxy.kit import Provider, Running, with_proxy
 from tests.real.proxy.agent import SYSTEM, TOOLS, marked, tool_loop, turns, unsigned
 from tests.real.proxy.strict.anthropic_compaction import BETA
@@ -284,5 +284,5 @@ def test_an_agent_that_asks_openai_itself_is_passed_on_and_goes_on_behind_its_it
 
 def test_native_without_fold_is_refused_with_what_to_do() -> None:
     with pytest.raises(refold.Invalid) as error:
-        checked(Given(store="memory:", native=True))
+        checked(ProxySettings(store="memory:", native=True))
     assert "--fold --native" in error.value.hint

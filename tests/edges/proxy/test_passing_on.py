@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.edges.proxy.gate import Gate
+from refold.edges.proxy.gate import Gate, target_of
 from refold.edges.proxy.limits import Limits
-from refold.edges.proxy.route import target_of
 from refold.edges.proxy.upstream import (
     URLS_MAX,
     base_checked,

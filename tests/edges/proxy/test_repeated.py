@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.edges.proxy import repeated
-from refold.edges.proxy.repeated import MARK, Listed, read
+from refold.edges.proxy import body as repeated
+from refold.edges.proxy.body import REPEATED_MARK, Listed, read
 
 KEY = "messages"
 Said = tuple[dict[str, bytes], list[Any], list[Any], bytes]
@@ -20,7 +20,8 @@ TEXTS = st.sampled_from(
     ["", "a", "]}", '"messages":[', '"list"', ",", "ü\ud7ff", '{"role":"user"}']
 )
 BLOCKS = st.fixed_dictionaries(
-    {"type": st.just("text"), "text": TEXTS}, optional={MARK: st.just({"type": "ephemeral"})}
+    {"type": st.just("text"), "text": TEXTS},
+    optional={REPEATED_MARK: st.just({"type": "ephemeral"})},
 )
 MESSAGES = st.fixed_dictionaries(
     {"role": st.sampled_from(["user", "assistant"])},
@@ -133,7 +134,7 @@ def test_marks_that_move_do_not_keep_a_body_from_being_read_on() -> None:
         blocks = [{"type": "text", "text": f"{number}"} for number in range(count)]
         messages = [{"role": "user", "content": [block]} for block in blocks]
         for message in messages[-2:]:
-            message["content"] = [{**message["content"][0], MARK: {"type": "ephemeral"}}]
+            message["content"] = [{**message["content"][0], REPEATED_MARK: {"type": "ephemeral"}}]
         return body_of({"model": "m"}, messages, {}, {})
 
     first = read(marked(30), KEY)

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from refold.edges.proxy import serve, supervisor
-from refold.edges.proxy.agents import bases_of, start_of
-from refold.edges.proxy.serve import Given, checked, url_of
-from refold.edges.proxy.tally import KEPT, Tally, teller
+from refold.edges.proxy.savings import KEPT, Tally, teller
+from refold.edges.proxy.serve import ProxySettings, checked, url_of
+from refold.edges.proxy.supervisor import bases_of, start_of
 from refold.errors import Denied, Invalid, NotFound, Unavailable
 from tests.waiting import LONG_S, is_running, until
 
@@ -70,7 +70,7 @@ def test_a_gateway_that_was_set_is_where_the_proxy_calls() -> None:
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str) -> tuple[int, list[str]]:
     """Runs an agent; gives its status and what was told."""
     told: list[str] = []
-    given = Given(store=f"sqlite:{tmp_path}/x.db")
+    given = ProxySettings(store=f"sqlite:{tmp_path}/x.db")
     command = (sys.executable, "-c", code)
     ended = supervisor.run_agent(
         command, given, {"OUT": str(tmp_path / "out")}, log=subprocess.DEVNULL, tell=told.append
@@ -171,10 +171,10 @@ def test_options_that_contradict_each_other_stop_before_anything_is_started(
 
 
 def test_a_proxy_that_others_can_reach_needs_a_name_and_has_a_token() -> None:
-    assert checked(Given(store="memory:")).token == ""
+    assert checked(ProxySettings(store="memory:")).token == ""
     with pytest.raises(Invalid, match="by which name"):
-        checked(Given(store="memory:", host="0.0.0.0"))
-    open_to_all = checked(Given(store="memory:", host="0.0.0.0", names=("proxy.example",)))
+        checked(ProxySettings(store="memory:", host="0.0.0.0"))
+    open_to_all = checked(ProxySettings(store="memory:", host="0.0.0.0", names=("proxy.example",)))
     assert len(open_to_all.token) >= 24
     assert url_of(open_to_all) == "http://proxy.example:8743"
 
@@ -182,13 +182,13 @@ def test_a_proxy_that_others_can_reach_needs_a_name_and_has_a_token() -> None:
 @pytest.mark.parametrize("bases", [{"mistral": "https://x"}, {"openai": "nonsense"}])
 def test_an_address_of_nobody_is_refused(bases: dict[str, str]) -> None:
     with pytest.raises(Invalid):
-        checked(Given(store="memory:", bases=bases))
+        checked(ProxySettings(store="memory:", bases=bases))
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(Unavailable, match=r"refold\[proxy\]"):
-        checked(Given(store="memory:"))
+        checked(ProxySettings(store="memory:"))
 
 
 def test_a_port_that_is_taken_is_said() -> None:
@@ -335,7 +335,7 @@ def test_a_proxy_that_takes_long_to_start_or_answers_now_and_then_is_not_frozen(
     monkeypatch.setattr(supervisor, "_answers", lambda _: answers[0])
     monkeypatch.setattr(supervisor, "time", SimpleNamespace(monotonic=lambda: now[0]))
     kept = object.__new__(supervisor.Supervisor)
-    kept._given, kept._asked_s = Given(store="memory:"), 0.0
+    kept._given, kept._asked_s = ProxySettings(store="memory:"), 0.0
     kept._heard_s = now[0] + supervisor.READY_S
 
     def frozen_after(wait_s: float) -> bool:

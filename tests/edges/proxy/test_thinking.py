@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.edges.proxy.observer import Observer
-from refold.edges.proxy.thinking import is_refused, without_thinking
+from refold.edges.proxy.page import is_refused, without_thinking
 from tests.edges.proxy.kit import Message, Provider, Running, user, with_proxy
 
 MESSAGE = (

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from refold.edges.proxy.route import target_of
+from refold.edges.proxy.gate import target_of
 from refold.edges.proxy.upstream import Upstream
 
 ELSEWHERE = "http://provider.invalid"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.edges.proxy.inside.events import Cutter
-from refold.edges.proxy.usage import LINE_BYTES_MAX, UsageReader
+from refold.edges.proxy.savings import LINE_BYTES_MAX, UsageReader
 
 ANSWER = {"model": "claude-sonnet-5-5", "usage": {"input_tokens": 10, "output_tokens": 7}}
 PACKINGS = {"": bytes, "gzip": gzip.compress, "deflate": zlib.compress}

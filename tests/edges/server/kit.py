@@ -12,9 +12,8 @@ import httpx
 import pytest
 
 from refold.edges.server.app import Server
+from refold.edges.server.gate import Orgs, Scope
 from refold.edges.server.limits import Limits
-from refold.edges.server.orgs import Orgs
-from refold.edges.server.tokens import Scope
 
 T = TypeVar("T")
 BASE = "/api/v1/orgs/acme/context"

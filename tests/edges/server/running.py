@@ -11,8 +11,8 @@ from pathlib import Path
 import uvicorn
 
 from refold.edges.server.app import Server
+from refold.edges.server.gate import Orgs
 from refold.edges.server.limits import Limits
-from refold.edges.server.orgs import Orgs
 from refold.settings import logins
 
 START_S = 120.0
@@ -30,7 +30,7 @@ class Running:
         self.port = listening.getsockname()[1]
         config = uvicorn.Config(
             self.app,
-            http="refold.edges.server.connection:Connection",
+            http="refold.edges.server.app:Connection",
             ws="none",
             loop="asyncio",
             lifespan="on",

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from refold.edges.server import feed, hints
-from refold.edges.server.hints import Exchange
+from refold.edges.server import feed
+from refold.edges.server import feed as hints
+from refold.edges.server.feed import Exchange
 from refold.errors import Invalid, Unavailable
 from refold.stores import hints_of, open_store
 from refold.stores.contract.kit import sealed
@@ -83,7 +84,7 @@ def exchanged(wire: Wire | None, work) -> None:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(hints, "PAUSE_S", 0.02)
-    monkeypatch.setattr(hints, "STEP_S", 0.05)
+    monkeypatch.setattr(hints, "HINTS_STEP_S", 0.05)
 
 
 def test_hints_that_come_together_are_told_together_and_only_the_newest_of_a_log():

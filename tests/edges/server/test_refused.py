@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.core import codec
-from refold.edges.server import readiness
+from refold.edges.server import app
 from refold.edges.server.route import query_of
 from refold.edges.server.serve import OneLine
 from refold.errors import Denied, Invalid, RefoldError, Unavailable
@@ -181,7 +181,7 @@ def test_the_log_says_why_without_a_secret_or_a_path(tmp_path, monkeypatch, capl
 
 def test_readiness_does_not_wait_for_a_store_that_does_not_answer(tmp_path, monkeypatch):
     """However many ask, one thread does."""
-    monkeypatch.setattr(readiness, "ANSWER_S", 0.05)
+    monkeypatch.setattr(app, "ANSWER_S", 0.05)
     came, asked = threading.Event(), []
 
     async def work(it: Served):
@@ -201,7 +201,7 @@ def test_readiness_does_not_wait_for_a_store_that_does_not_answer(tmp_path, monk
                 await asyncio.to_thread(until, lambda: asked)
         assert len(asked) == 1
         came.set()
-        monkeypatch.setattr(readiness, "ANSWER_S", LONG_S)
+        monkeypatch.setattr(app, "ANSWER_S", LONG_S)
         assert (await it.client.get("/ready")).status_code == 200
 
     served(tmp_path, work)

@@ -12,8 +12,8 @@ import pytest
 
 import refold
 from refold.edges.server.app import Server
+from refold.edges.server.gate import Orgs
 from refold.edges.server.limits import Limits
-from refold.edges.server.orgs import Orgs
 from refold.errors import Denied
 from refold.stores import batch_of, open_store
 from refold.stores.contract.kit import sealed

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from refold.edges.workspace.files import walk
-from refold.edges.workspace.ignored import is_ignored, patterns_of
+from refold.edges.workspace import is_ignored, patterns_of, walk
 
 FILES = (
     "a.py", "b.log", "keep.log", "doc/frotz/x.txt", "build/out.bin", "src/build/gen.c", "src/a.py", "src/deep/er/b.log",

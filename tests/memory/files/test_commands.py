@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refold.errors import Invalid
-from refold.memory.files.path import MemoryPath
-from refold.memory.files.text import Document, document, inserted, replaced, size
+from refold.memory.files.commands import Document, MemoryPath, document, inserted, replaced, size
 from tests.memory.files.kit import call, contents, opened, refused, said, tree
 
 NOTES = "/memories/notes.md"

@@ -11,7 +11,7 @@ import pytest
 import refold
 from refold import dialects
 from refold.errors import Invalid, Unavailable
-from refold.memory.files.command import COMMANDS, command_of
+from refold.memory.files.commands import COMMANDS, command_of
 from refold.stores import open_store
 from tests.memory.files.kit import call, contents, opened, refused, said, tree
 from tests.toolruns import opened as opened_context

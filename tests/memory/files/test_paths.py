@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refold.errors import RefoldError
-from refold.memory.files.path import ROOT, fault, parsed
+from refold.memory.files.commands import ROOT, fault, parsed
 from tests.memory.files.kit import call, contents, opened, outside, refused, said, tree
 
 REFUSED = [

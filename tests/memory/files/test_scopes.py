@@ -12,7 +12,7 @@ import pytest
 import refold
 from refold.errors import Denied, Invalid, Unavailable
 from refold.memory import MemoryFiles
-from refold.memory.files.place import place_of
+from refold.memory.files.descriptors import place_of
 from tests.memory.files.kit import contents, opened, refused, said, tree
 
 

@@ -234,7 +234,7 @@ def test_a_file_that_was_deleted_can_be_forgotten_with_its_folder(tmp_path):
 
 def test_contents_of_old_changes_are_let_go(tmp_path, monkeypatch):
     """Y-73."""
-    monkeypatch.setattr("refold.memory.files.history.DROP_EVERY", 10)
+    monkeypatch.setattr("refold.memory.files.tree.DROP_EVERY", 10)
     files = opened(tmp_path, limits=FileLimits(versions=5))
     said(files, "create", NOTES, file_text="0\n")
     for n in range(1, 30):

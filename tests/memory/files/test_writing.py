@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from refold.memory import MemoryFiles
-from refold.memory.files import place
+from refold.memory.files import descriptors
 from tests.memory.files.kit import call, contents, opened, refused, said, tree
 
 NOTES = "/memories/notes.md"
@@ -222,8 +222,8 @@ def test_a_list_that_is_read_while_files_come_and_go_is_no_error(tmp_path):
 def test_a_lock_that_is_held_too_long_is_said(tmp_path, monkeypatch):
     files = opened(tmp_path)
     said(files, "create", NOTES, file_text="x")
-    monkeypatch.setattr(place, "LOCK_S", 0.05)
-    holder = place.Place(str(tmp_path / "base"))
+    monkeypatch.setattr(descriptors, "LOCK_S", 0.05)
+    holder = descriptors.Place(str(tmp_path / "base"))
     with holder.locked():
         assert "busy" in refused(files, "create", "/memories/b.md", file_text="x")
         assert said(files, "view", NOTES)

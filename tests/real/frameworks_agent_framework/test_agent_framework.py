@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 import refold
-from refold.edges.adapters.agent_framework import RefoldMiddleware
-from refold.edges.adapters.agent_framework_messages import apart, from_wire, to_wire
+from refold.edges.adapters.agent_framework import RefoldMiddleware, apart, from_wire, to_wire
 from tests.real.answers import FIRST_RUN, SECOND_RUN, said_in
 from tests.real.guides import run_guide
 from tests.real.proxy.strict.server import serving

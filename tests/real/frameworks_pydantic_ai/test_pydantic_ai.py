@@ -25,8 +25,7 @@ from pydantic_ai.usage import RequestUsage, UsageLimits
 
 import refold
 from refold.dialects import dialect
-from refold.edges.adapters.pydantic_ai import RefoldCapability
-from refold.edges.adapters.pydantic_ai_messages import wire_of
+from refold.edges.adapters.pydantic_ai import RefoldCapability, wire_of
 from tests.real.answers import FIRST_RUN, SECOND_RUN, said_in
 from tests.real.guides import run_guide
 

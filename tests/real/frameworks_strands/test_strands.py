@@ -14,8 +14,7 @@ from strands.models.anthropic import AnthropicModel
 from strands.types.exceptions import ContextWindowOverflowException
 
 import refold
-from refold.edges.adapters.strands import RefoldConversationManager
-from refold.edges.adapters.strands_messages import from_wire, to_wire
+from refold.edges.adapters.strands import RefoldConversationManager, from_wire, to_wire
 from tests.real.answers import FIRST_RUN, SECOND_RUN, said_in
 from tests.real.guides import run_guide
 from tests.real.proxy.strict.script import Failure

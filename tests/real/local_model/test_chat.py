@@ -16,9 +16,8 @@ import pytest
 
 import refold
 from refold import dialects
-from refold.edges.endpoints.chat import ChatEndpoint
+from refold.edges.endpoints.chat import ChatEndpoint, pieces
 from refold.edges.endpoints.model_names import model_named
-from refold.edges.endpoints.pieces import pieces
 from tests.real.local_model.server import serving
 
 WAIT_S = 600

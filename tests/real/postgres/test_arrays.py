@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from refold.stores.postgres import link
-from refold.stores.postgres.arrays import byte_array, number_array
+from refold.stores.postgres import connections
+from refold.stores.postgres.connections import byte_array, number_array
 from tests.real.postgres.cluster import Bouncer, Server
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1)
@@ -22,7 +22,7 @@ QUIET = settings(
 @pytest.fixture(scope="module", params=["direct", "behind a pooler"])
 def connection(request, server: Server, bouncer: Bouncer):
     url = (server if request.param == "direct" else bouncer).url
-    with link.connected(url, "acme") as one:
+    with connections.connected(url, "acme") as one:
         yield one
 
 

@@ -10,7 +10,7 @@ import pytest
 from refold.search.searcher import Searcher
 from refold.stores import Store, open_store
 from refold.stores.postgres import schema
-from refold.stores.terms import Phrases, Sought
+from refold.stores.protocol import Phrases, Sought
 from tests.real.postgres.cluster import Server
 from tests.real.postgres.conftest import fresh_org
 from tests.search import (

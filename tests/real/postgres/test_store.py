@@ -17,7 +17,8 @@ from refold.core import codec
 from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound, RefoldError, Unavailable
 from refold.stores import Store, open_store
 from refold.stores.contract.kit import grown, sealed
-from refold.stores.postgres import connections, link, schema
+from refold.stores.postgres import connections, schema
+from refold.stores.postgres import connections as link
 from tests.real.postgres.cluster import Bouncer, Server, running
 from tests.real.postgres.conftest import fresh_org
 

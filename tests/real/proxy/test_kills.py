@@ -19,7 +19,7 @@ import httpx
 import msgspec
 import pytest
 
-from refold.edges.proxy.serve import Given
+from refold.edges.proxy.serve import ProxySettings
 from refold.edges.proxy.supervisor import RESTARTS_MAX, Supervisor
 from tests.real.proxy.agent import Agent, tool_loop, turns
 from tests.real.proxy.process import COMMAND, STOP_S, free_port, proxied
@@ -243,7 +243,7 @@ def test_an_agent_is_run_behind_a_proxy_whatever_becomes_of_the_store(
 def test_a_proxy_that_keeps_dying_is_replaced_by_one_that_only_passes_on(tmp_path: Path) -> None:
     with serving() as upstream:
         bases = {"anthropic": upstream.url}
-        supervisor = Supervisor(Given(store=f"sqlite:{tmp_path}/x.db", bases=bases))
+        supervisor = Supervisor(ProxySettings(store=f"sqlite:{tmp_path}/x.db", bases=bases))
         try:
             for _ in range(RESTARTS_MAX + 1):
                 assert supervisor.is_ready()
@@ -261,7 +261,7 @@ def test_a_folded_session_goes_on_in_a_proxy_that_only_passes_on(
     tools: bool, tmp_path: Path
 ) -> None:
     """Nobody knows its page there: what was thought under it is left out, and the agent goes on."""
-    given = Given(store=f"sqlite:{tmp_path}/x.db", folds=True, tools=tools, window=30_000)
+    given = ProxySettings(store=f"sqlite:{tmp_path}/x.db", folds=True, tools=tools, window=30_000)
     with serving(script=Script(choose=answer_to)) as upstream:
         given = msgspec.structs.replace(given, bases={"anthropic": upstream.url})
         agent = Agent("", upstream)
@@ -295,7 +295,7 @@ def test_a_proxy_that_is_frozen_is_started_again_and_costs_no_turn(
     said = [{"type": "text", "text": "word " * 100}]
     with serving(Answer(said, slow_s=1.0 if is_waiting else 0.0), said) as upstream:
         bases = {"anthropic": upstream.url}
-        supervisor = Supervisor(Given(store=f"sqlite:{tmp_path}/x.db", bases=bases))
+        supervisor = Supervisor(ProxySettings(store=f"sqlite:{tmp_path}/x.db", bases=bases))
         try:
             assert supervisor.is_ready()
             agent = Agent(f"{supervisor.url}/anthropic", upstream, queue="")

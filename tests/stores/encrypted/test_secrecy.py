@@ -16,7 +16,7 @@ import refold
 from refold.conversations.eraser import erase
 from refold.conversations.verifier import verify
 from refold.core import codec
-from refold.core.lines import to_line
+from refold.core.codec import to_line
 from refold.core.model import Artifact, Memory, Message, Meta, Note, Text
 from refold.log.draft import Draft
 from refold.log.log import Log

@@ -12,7 +12,7 @@ from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.stores.hybrid import tails
 from refold.stores.hybrid.exchange import Exchange, Exchanged, Fork
-from refold.stores.hybrid.moves import Move
+from refold.stores.hybrid.record import Move
 
 
 class QueueInMemory(Exchange):

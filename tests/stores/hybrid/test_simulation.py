@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from refold.core.lines import to_line
+from refold.core.codec import to_line
 from refold.core.model import ENCRYPTED
 from refold.stores.encrypted.keys import Key, Keys
 from refold.stores.hybrid.exchange import Exchange, all_conversations

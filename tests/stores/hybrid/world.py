@@ -24,7 +24,7 @@ from refold.conversations.exporter import json_chunks
 from refold.core import codec
 from refold.core.model import Artifact, Conversation, Erase, Event, Message, Note, Text
 from refold.edges.server import contents, logs
-from refold.edges.server.ends import Ends
+from refold.edges.server.commit import Ends
 from refold.edges.server.route import Call, Lines, Plain
 from refold.errors import RefoldError, Unavailable
 from refold.log.draft import Draft

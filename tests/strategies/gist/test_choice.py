@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.strategies.gist.choice import Choice, Kept, choose_lines
-from refold.strategies.gist.lines import Passage, Shown, passage
+from refold.strategies.gist.passages import Passage, Shown, passage
 
 
 def choice(

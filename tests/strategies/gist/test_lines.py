@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from refold.strategies.gist.lines import (
-    count_words,
-    cut,
-    merged,
-    tells,
-    windows,
-)
+from refold.strategies.gist.passages import count_words, cut, merged, tells, windows
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 import refold
 from refold.core.model import Body, Summarize
 from refold.strategies.gist import gist
-from refold.strategies.gist.lines import passage
-from refold.strategies.gist.mentions import (
+from refold.strategies.gist.draft import (
     MARK,
     SHARE_MOST,
     further_names,
@@ -21,7 +20,7 @@ from refold.strategies.gist.mentions import (
     without_secrets,
 )
 from refold.strategies.gist.names import Needs
-from refold.strategies.gist.passages import flat
+from refold.strategies.gist.passages import flat, passage
 from refold.strategies.ladder import Climb, climb
 from tests.strategies.talks import brief_of, log_of, said, state_of, used
 

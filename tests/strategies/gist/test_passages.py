@@ -15,9 +15,8 @@ from refold.core.model import (
     Text,
     ToolCall,
 )
-from refold.core.summary import summary_text
-from refold.strategies.gist.lines import Passage
-from refold.strategies.gist.passages import Reader, flat, quoted_passages
+from refold.core.shortened import summary_text
+from refold.strategies.gist.passages import Passage, Reader, flat, quoted_passages
 from tests.strategies.talks import brief_of, log_of, said, state_of
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.strategies.gist.queue import Queue
+from refold.strategies.gist.choice import Queue
 
 DENSITIES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), max_size=12)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.core.model import Quote, Span, Summarize
-from refold.core.summary import summary_text
+from refold.core.shortened import summary_text
 
 FORGED = [
     "#8443 user",

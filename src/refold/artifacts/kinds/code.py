@@ -1,6 +1,12 @@
 """A file of source: its signatures, outermost first, then what it imports.
 
 Numbers that a tool put before the lines are looked through.
+
+A diff, alone or behind the words of commits: its files, its hunks, the first changes of each.
+
+What compilers, linters and type checkers say (gcc, clang, rustc, javac, tsc, eslint, mypy, ruff,
+go vet, make): errors first, each kind of them once, with the source that some show below; then
+warnings, and the sum at the end.
 """
 
 from __future__ import annotations
@@ -8,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from refold.artifacts.kinds.sample import Sample, Telling, any_of, ends
+from refold.artifacts.kinds.sample import Sample, Telling, any_of, distinct, ends, in_turn
 
 SIGNATURES_MIN, SHARE_MIN = 4, 0.35
 _NUMBER = re.compile(r"\s*\d+(?:\t|→|: ?| ?\| ?|  )")
@@ -64,3 +70,114 @@ def _plain(line: str) -> str:
 
 def _depth(line: str) -> int:
     return len(line) - len(line.lstrip())
+
+
+DIFF_SHARE_MIN, FILES_MAX, HUNKS_MAX, COMMITS_MAX = 0.6, 12, 40, 4
+HUNK = re.compile(r"@@+ -\d+(?:,\d+)? ")
+_FILE = re.compile(
+    r"diff --git |Index: |\*\*\* (?:Update|Add|Delete) File: |(?:rename|new file|deleted)"
+)
+_OLD_NEW = re.compile(r"(?:---|\+\+\+) \S")
+_COMMIT = re.compile(r"commit [0-9a-f]{7,}|Author: |    \S")
+
+
+def diff_fits(sample: Sample) -> bool:
+    hunks = sum(HUNK.match(line) is not None for line in sample.lines)
+    of_diff = sum(line[:1] in ("+", "-", " ", "@") or not line for line in sample.lines)
+    return hunks > 0 and of_diff > DIFF_SHARE_MIN * len(sample.lines)
+
+
+def diff_telling(sample: Sample) -> Iterator[Telling]:
+    places = range(len(sample.lines))
+    files = [at for at in places if _FILE.match(sample.lines[at])]
+    if not files:
+        files = [at for at in places if sample.lines[at].startswith("+++ ")]
+    commits = [at for at in places[: files[0] if files else 0] if _COMMIT.match(sample.lines[at])]
+    yield from map(Telling, files[:FILES_MAX])
+    yield from map(Telling, commits[:COMMITS_MAX])
+    yield from in_turn(*list(_hunks(sample))[:HUNKS_MAX])
+    yield from map(Telling, files[FILES_MAX:])
+
+
+def _hunks(sample: Sample) -> Iterator[list[Telling]]:
+    """Each hunk: its heading, and what it changes that no hunk before changed likewise."""
+    hunk: list[Telling] = []
+    known: set[str] = set()
+    for at, line in enumerate(sample.lines):
+        if HUNK.match(line):
+            if hunk:
+                yield hunk
+            hunk = [Telling(at)]
+        elif hunk and line not in known and _is_change(line):
+            known.add(line)
+            hunk.append(Telling(at))
+    if hunk:
+        yield hunk
+
+
+def _is_change(line: str) -> bool:
+    return line[:1] in ("+", "-") and bool(line[1:].strip()) and not _OLD_NEW.match(line)
+
+
+FOUND_MIN = 3
+ERROR = any_of(
+    r"[^\s:][^:]{0,200}:\d+(?::\d+)?: (?:fatal )?error\b",
+    r"\S+\(\d+,\d+\): error ",
+    r"\s+\d+:\d+\s+error\s",
+    r"error(?:\[\w+\])?: ",
+    r"make(?:\[\d+\])?: \*\*\* ",
+    r".*undefined reference to ",
+    r"\S+: fatal error: ",
+    r"[^\s:][^:]{0,200}:\d+:\d+ - error ",
+    r"npm ERR! ",
+    r"CMake Error",
+    r"ld: ",
+    r"collect2: error",
+    r"ERROR: ",
+)
+# A finding without a word for how bad it is: `a.py:1:2: E501 Line too long`, `a.go:3:2: …`.
+NOTED = re.compile(r"\S+\.\w+:\d+:\d+: [A-Z]{1,4}\d{2,4} |[A-Z]{1,4}\d{2,4} (?:\[\*\] )?\S")
+WARNED = any_of(
+    r"[^\s:][^:]{0,200}:\d+(?::\d+)?: warning\b",
+    r"\s+\d+:\d+\s+warning\s",
+    r"warning(?:\[\w+\])?: ",
+    r"npm WARN",
+)
+_SUM = re.compile(
+    r".*\b(?:\d+ (?:errors?|warnings?|problems?)|Found \d+|generated|could not compile)"
+)
+_SOURCE = re.compile(r"\s+-->|\s*\d* ?\||\s+\^|\s{4,}\S")
+
+
+def compiler_fits(sample: Sample) -> bool:
+    errors = sum(ERROR.match(line) is not None for line in sample.lines)
+    others = sum(_is_other(line) for line in sample.lines)
+    return errors > 0 or others >= FOUND_MIN
+
+
+def _is_other(line: str) -> bool:
+    return (NOTED.match(line) or WARNED.match(line)) is not None
+
+
+def compiler_telling(sample: Sample) -> Iterator[Telling]:
+    places = range(len(sample.lines))
+    errors = distinct(sample, (at for at in places if ERROR.match(sample.lines[at])))
+    others = distinct(sample, (at for at in places if _is_other(sample.lines[at])))
+    sums = [Telling(at) for at in places if _SUM.match(sample.lines[at])]
+    yield from sums[-2:]
+    yield from errors[:8]
+    yield from in_turn(*(_below(sample, one.at) for one in errors[:8]))
+    yield from errors[8:]
+    yield from others
+    yield from in_turn(*(_below(sample, one.at) for one in others[:4]))
+    yield from ends(sample)
+
+
+def _below(sample: Sample, at: int) -> list[Telling]:
+    """The source and the place that are shown below an error."""
+    below = []
+    for place in range(at + 1, min(at + 6, len(sample.lines))):
+        if not _SOURCE.match(sample.lines[place]):
+            break
+        below.append(Telling(place))
+    return below

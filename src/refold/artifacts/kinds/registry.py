@@ -2,38 +2,41 @@
 
 The order is from the most to the least particular: a line of a compiler looks like a search result,
 and a log like nearly anything. Neighbours: `sample` has the lines, `stub` shows the excerpt.
+
+Any other text: its first and last lines, and what speaks of trouble between them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from refold.artifacts.kinds import (
-    code,
-    compiler,
-    diff,
-    json_lines,
-    json_value,
-    log,
-    plain,
-    search_results,
-    stack_trace,
-    table,
-    test_run,
-)
+from refold.artifacts.kinds import code, runs, search_results, tables
+from refold.artifacts.kinds import code as compiler
+from refold.artifacts.kinds import code as diff
 from refold.artifacts.kinds.sample import (
+    Alike,
     RedactLine,
     Sample,
     Telling,
     around,
     ends,
     excerpt,
+    in_turn,
     sample_of,
 )
+
+
+def plain_telling(sample: Sample) -> Iterator[Telling]:
+    troubled = sample.troubled
+    bad = Alike(sample).distinct(troubled) if troubled else []
+    yield from ends(sample, first=3, last=2)
+    yield from in_turn(bad[:12], ends(sample, first=15, last=8))
+    yield from ends(sample, first=60, last=30)
+
 
 SEARCH_RESULTS, JSON, PLAIN = "search results", "JSON", "plain"
 TELLING_MAX, AROUND_MAX = 500, 10
@@ -56,20 +59,20 @@ class Kind(Struct, frozen=True):
 
 
 KINDS: dict[str, Kind] = {
-    "JSON lines": Kind(json_lines.fits, json_lines.telling),
-    "diff": Kind(diff.fits, diff.telling),
-    "test run": Kind(test_run.fits, test_run.telling),
-    "log": Kind(log.fits, log.telling),
-    "stack trace": Kind(stack_trace.fits, stack_trace.telling),
-    "compiler output": Kind(compiler.fits, compiler.telling),
+    "JSON lines": Kind(tables.json_lines_fits, tables.json_lines_telling),
+    "diff": Kind(diff.diff_fits, diff.diff_telling),
+    "test run": Kind(runs.test_run_fits, runs.test_run_telling),
+    "log": Kind(runs.fits, runs.telling),
+    "stack trace": Kind(runs.stack_trace_fits, runs.stack_trace_telling),
+    "compiler output": Kind(compiler.compiler_fits, compiler.compiler_telling),
     SEARCH_RESULTS: Kind(
         search_results.fits, search_results.telling, search_results.about, filled=False
     ),
-    JSON: Kind(json_value.fits, json_value.telling, json_value.about),
+    JSON: Kind(tables.fits, tables.telling, tables.about),
     "code": Kind(code.fits, code.telling),
-    "table": Kind(table.fits, table.telling),
+    "table": Kind(tables.table_fits, tables.table_telling),
 }
-_PLAIN = Kind(lambda _: True, plain.telling)
+_PLAIN = Kind(lambda _: True, plain_telling)
 _registered: dict[str, Kind] = {}
 
 
@@ -96,8 +99,8 @@ class Looked:
     ) -> None:
         self._redact = redact
         sample = sample_of(text)
-        if json_value.fits(sample):
-            sample = replace(json_value.parted(sample), files=search_results.files_in(text))
+        if tables.fits(sample):
+            sample = replace(tables.parted(sample), files=search_results.files_in(text))
         self._sample = sample
         self._failed = failed
         self.name, self._kind = self._chosen()
@@ -141,7 +144,7 @@ class Looked:
             return excerpt(self._sample, chain(telling, beside, rest), room, self._redact)
         except Exception as error:  # noqa: BLE001 - a registered kind is the caller's code
             self._failed(f"kind {self.name}: {type(error).__name__}: {error}")
-            return excerpt(self._sample, plain.telling(self._sample), room, self._redact)
+            return excerpt(self._sample, plain_telling(self._sample), room, self._redact)
 
 
 def _ignore(_: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from refold.artifacts.kinds import json_value
+from refold.artifacts.kinds import tables
 from refold.artifacts.kinds.sample import Sample, Telling
 from refold.display import plural
 
@@ -60,7 +60,7 @@ def items_in(text: str) -> list[Any]:
     neither."""
     if len(text) > LISTED_CHARS_MAX:
         return []
-    value = json_value.value_of(text)
+    value = tables.value_of(text)
     lists = [value, *(value.values() if isinstance(value, dict) else ())]
     return max((one for one in lists if isinstance(one, list)), key=len, default=[])
 

@@ -9,11 +9,8 @@ from collections.abc import Mapping
 
 from refold.dialects.anthropic.check import check
 from refold.dialects.anthropic.parse import is_response, parse, reply, speaks
-from refold.dialects.anthropic.render import render
-from refold.dialects.anthropic.repair import NAME
-from refold.dialects.anthropic.request import request
-from refold.dialects.anthropic.thinking import finished
-from refold.dialects.anthropic.tools import definitions
+from refold.dialects.anthropic.render import NAME, render
+from refold.dialects.anthropic.request import definitions, finished, request
 from refold.dialects.protocol import answering_by_id as answering
 
 __all__ = [

@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from refold.checked import quoted
-from refold.dialects.faults import (
+from refold.dialects.wire import (
     Faults,
     faults_in,
     is_name,
     kind_in,
     matches,
+    objects_in,
     pattern_faults,
     repeated,
     type_faults,
 )
-from refold.dialects.wire import objects_in
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from refold.dialects.outside import MARKS
+from refold.dialects.input import MARKS
 from refold.dialects.protocol import MARKS_MAX
 from refold.dialects.wire import at, objects_in
 

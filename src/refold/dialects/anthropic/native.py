@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from refold.core.model import Usage
 from refold.dialects.anthropic.check import version_of
 from refold.dialects.anthropic.parse import usage_of
+from refold.dialects.input import count_in, plain, refused
 from refold.dialects.native import Written
-from refold.dialects.outside import count_in, plain, refused
 from refold.dialects.wire import objects_in
 
 BETA = "compact-2026-09-04"

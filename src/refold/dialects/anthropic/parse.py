@@ -23,10 +23,9 @@ from refold.core.model import (
     Usage,
 )
 from refold.dialects import MARKED
-from refold.dialects.anthropic.render import ELSEWHERE, own_part, usual
-from refold.dialects.anthropic.repair import NAME
+from refold.dialects.anthropic.render import ELSEWHERE, NAME, own_part, usual
 from refold.dialects.form import Usual, content_blocks, message_of, placed_content
-from refold.dialects.outside import (
+from refold.dialects.input import (
     MARKS,
     checked_message,
     count_in,

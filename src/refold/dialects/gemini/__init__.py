@@ -15,8 +15,7 @@ from refold.dialects.gemini.check import check
 from refold.dialects.gemini.fields import NAME, answering
 from refold.dialects.gemini.parse import is_response, parse, reply, speaks
 from refold.dialects.gemini.render import render
-from refold.dialects.gemini.request import request
-from refold.dialects.gemini.tools import definitions
+from refold.dialects.gemini.request import definitions, request
 from refold.dialects.protocol import finished_as_it_is as finished
 
 __all__ = [

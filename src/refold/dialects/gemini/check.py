@@ -14,17 +14,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from refold.checked import quoted
-from refold.dialects.faults import (
+from refold.dialects.gemini.fields import HELD, snake, value_in
+from refold.dialects.wire import (
     Faults,
     faults_in,
     is_name,
     matches,
     pattern_faults,
+    present,
     tool_faults,
     type_faults,
 )
-from refold.dialects.gemini.fields import HELD, snake, value_in
-from refold.dialects.wire import present
 
 _TOOL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")

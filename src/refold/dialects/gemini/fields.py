@@ -18,7 +18,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from refold.core.model import Block, Message, ToolCall, ToolResult
-from refold.dialects.outside import text_in
+from refold.dialects.input import text_in
 from refold.dialects.protocol import FindCalls
 
 NAME = "gemini"

@@ -4,23 +4,55 @@ All results of a turn go back in one user content, directly after the calls, in 
 what else is said follows them. Ids go back only where Gemini gave them. Calls that another model
 made carry the signature that Google documents for them, because newer models refuse the first call
 of a step without one. Neighbours: `parse` is the way in, `form` fills in what is unusual.
+
+Gemini contents, repaired: a part that came in a shape that the provider refuses goes out in one
+that it takes.
+
+A part holds one thing; what is not whole is said as a note or left out; only the model thinks and
+signs. Neighbours: `render` sends every content through here, `dialects.repair` has what the
+dialects share.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from mimetypes import guess_type
 from typing import Any
 
 from msgspec.structs import replace
 
+from refold.checked import quoted
 from refold.core.model import Block, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from refold.dialects.foreign import Accepts, Translation, media_as_note, with_object
 from refold.dialects.form import HOLE, beside_text, filled, words_of
-from refold.dialects.gemini.fields import NAME, UNSIGNED, Numbering, is_made, made_id, value_in
-from refold.dialects.gemini.repair import repaired
-from refold.dialects.system import system_text
-from refold.dialects.wire import at, copied, is_gone, objects_in, report
+from refold.dialects.gemini.fields import (
+    HELD,
+    NAME,
+    UNSIGNED,
+    Numbering,
+    is_made,
+    made_id,
+    snake,
+    text_at,
+    value_in,
+)
+from refold.dialects.wire import (
+    EMPTY,
+    Accepts,
+    Translation,
+    at,
+    copied,
+    is_base64,
+    is_gone,
+    media_as_note,
+    objects_in,
+    plain_id,
+    present,
+    refused_text,
+    report,
+    system_text,
+    with_object,
+)
 
 Wire = dict[str, Any]
 
@@ -269,3 +301,109 @@ def _media_part(media: Media) -> Wire:
     if media.data:
         return {"inlineData": {**mime, "data": media.data, **name}}
     return {"fileData": {**mime, "fileUri": media.url or media.file, **name}}
+
+
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
+_NAME_LENGTH_MAX = 127
+_BLANK: tuple[Any, ...] = (None, "", False)
+_NAMED = ("functionCall", "functionResponse")
+_SIGNED = ("thought", "thoughtSignature", "thought_signature")
+_ROLE_OF = {"functionCall": "model", "functionResponse": "user", "executableCode": "model"}
+# What is read of a part that holds several things, in this order.
+_FIRST = (*_NAMED, *HELD)
+
+RepairWire = dict[str, Any]
+
+
+def repaired(wire: RepairWire, lost: list[str]) -> RepairWire:
+    """The content without empty parts, and never empty, in a role that this provider knows."""
+    role = wire.get("role")
+    if role not in ("user", "model"):
+        wire = {"role": "user", **{key: wire[key] for key in wire if key != "role"}}
+    parts = wire["parts"] if type(wire.get("parts")) is list else []
+    kept = present(_part(part, wire["role"], lost) for part in parts)
+    return {**wire, "parts": kept or [{"text": EMPTY}]}
+
+
+def _part(part: Any, role: str, lost: list[str]) -> RepairWire | None:
+    """A part as the provider takes it; None for nothing."""
+    if type(part) is not dict:
+        return _as_text(part, lost)
+    if all(value in _BLANK for key, value in part.items() if key != "thought"):
+        return None
+    part = _with_fitting_signature(part, role)
+    held = [name for name in _FIRST if value_in(part, name) is not None]
+    if not held:
+        return part or None
+    return _holding(part, held[0], role, lost)
+
+
+def _holding(part: RepairWire, name: str, role: str, lost: list[str]) -> RepairWire | None:
+    """A part that holds one thing, and that whole."""
+    part = _with_one(part, name)
+    value = value_in(part, name)
+    is_signed = value_in(part, "thoughtSignature") is not None
+    if name == "text":
+        return part if type(value) is str and (value or is_signed) else None
+    if type(value) is not dict or role != _ROLE_OF.get(name, role):
+        return _as_text(value, lost)
+    if name in _NAMED:
+        return _named(part, name, value, lost)
+    return part if _is_whole(name, value) else _as_text({"type": name}, lost)
+
+
+def _as_text(value: Any, lost: list[str]) -> RepairWire | None:
+    text = refused_text(value, NAME, lost)
+    return {"text": text} if text else None
+
+
+def _with_one(part: RepairWire, name: str) -> RepairWire:
+    """The part with nothing else in it than the thing of that name."""
+    others = {spelling for other in HELD if other != name for spelling in (other, snake(other))}
+    is_alone = all(part.get(other) is None for other in others)
+    return part if is_alone else _without(part, others)
+
+
+def _without(part: RepairWire, keys: set[str] | tuple[str, ...]) -> RepairWire:
+    return {key: value for key, value in part.items() if key not in keys}
+
+
+def _with_fitting_signature(part: RepairWire, role: str) -> RepairWire:
+    """The part without what only the model may say, and without a signature that is none."""
+    if role != "model":
+        return part if all(key not in part for key in _SIGNED) else _without(part, _SIGNED)
+    signature = value_in(part, "thoughtSignature")
+    if signature is None or is_base64(signature):
+        return part
+    return _without(part, _SIGNED[1:])
+
+
+def _is_whole(name: str, value: RepairWire) -> bool:
+    """Whether media has what the provider needs of it."""
+    if name == "inlineData":
+        return is_base64(value.get("data")) and "/" in text_at(value, "mimeType")
+    return name != "fileData" or bool(text_at(value, "fileUri"))
+
+
+# --- calls and answers ---
+
+
+def _named(part: RepairWire, name: str, value: RepairWire, lost: list[str]) -> RepairWire:
+    """A call or an answer under a name that the provider takes, with an object in it."""
+    made = {**value, "name": _fitting_name(value.get("name"), lost)}
+    if name == "functionResponse" and type(value.get("response")) is not dict:
+        made["response"] = {}
+    if type(made.get("id", "")) not in (str, type(None)):
+        made.pop("id")
+    if made == value:
+        return part
+    key = name if name in part else snake(name)
+    return {**part, key: made}
+
+
+def _fitting_name(name: Any, lost: list[str]) -> str:
+    if type(name) is str and _NAME.fullmatch(name):
+        return name
+    fit = f"_{plain_id(str(name), _NAME_LENGTH_MAX - 1)}"
+    report(lost, f"the tool {quoted(name, 80)} is called {fit} here: {NAME} takes no such name")
+    return fit

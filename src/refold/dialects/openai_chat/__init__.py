@@ -9,9 +9,7 @@ from collections.abc import Mapping
 
 from refold.dialects.openai_chat.check import check
 from refold.dialects.openai_chat.parse import is_response, parse, reply, speaks
-from refold.dialects.openai_chat.render import render
-from refold.dialects.openai_chat.repair import NAME
-from refold.dialects.openai_chat.request import definitions, request
+from refold.dialects.openai_chat.render import NAME, definitions, render, request
 from refold.dialects.protocol import answering_by_id as answering
 from refold.dialects.protocol import finished_as_it_is as finished
 

@@ -10,18 +10,18 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from refold.dialects.faults import (
+from refold.dialects.wire import (
     Faults,
     faults_in,
     is_name,
     kind_in,
     matches,
     name_faults,
+    objects_in,
     pattern_faults,
     tool_faults,
     type_faults,
 )
-from refold.dialects.wire import objects_in
 
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _PARTS: dict[str, dict[str, str]] = {

@@ -21,17 +21,8 @@ from refold.core.model import (
     Usage,
 )
 from refold.dialects.form import Placed, Usual, message_of, placed_content
-from refold.dialects.openai_chat.render import own_part, usual
-from refold.dialects.openai_chat.repair import NAME
-from refold.dialects.outside import (
-    MARKS,
-    checked_message,
-    count_in,
-    plain,
-    refused,
-    role_of,
-    text_in,
-)
+from refold.dialects.input import MARKS, checked_message, count_in, plain, refused, role_of, text_in
+from refold.dialects.openai_chat.render import NAME, own_part, usual
 from refold.dialects.protocol import Reply
 from refold.dialects.wire import (
     Same,

@@ -12,8 +12,7 @@ from refold.dialects.openai_responses.check import check
 from refold.dialects.openai_responses.items import NAME
 from refold.dialects.openai_responses.parse import is_response, parse, reply, speaks
 from refold.dialects.openai_responses.render import render
-from refold.dialects.openai_responses.request import request
-from refold.dialects.openai_responses.tools import definitions
+from refold.dialects.openai_responses.request import definitions, request
 from refold.dialects.protocol import answering_by_id as answering
 from refold.dialects.protocol import finished_as_it_is as finished
 

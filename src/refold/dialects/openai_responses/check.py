@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from refold.checked import quoted
-from refold.dialects.faults import Faults, faults_in, is_name, kind_in, matches, tool_faults
+from refold.dialects.wire import Faults, faults_in, is_name, kind_in, matches, tool_faults
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")

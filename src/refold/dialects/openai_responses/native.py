@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from refold.dialects.input import plain, refused, text_in
 from refold.dialects.native import Written
 from refold.dialects.openai_responses.parse import usage_of
-from refold.dialects.outside import plain, refused, text_in
 from refold.dialects.wire import objects_in
 
 headers: Mapping[str, str] = {}

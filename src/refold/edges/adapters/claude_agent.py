@@ -22,7 +22,7 @@ from claude_agent_sdk import fold_session_summary
 
 import refold
 from refold.conversations import Conversation
-from refold.edges.adapters.sessions import Place, Sessions
+from refold.edges.adapters.guest import Place, Sessions
 
 HOST, ENTRY, ENTRY_JSON = "claude-code", "claude-code-entry", "claude-code-entry-json"
 SUMMARY = "claude-code-summary"  # in the metadata of a conversation

@@ -16,9 +16,7 @@ from typing import Any
 from google.adk.plugins import BasePlugin
 from google.genai import types
 
-from refold.edges.adapters.folding import Sent
-from refold.edges.adapters.guest import Answered, Guest, Waiting
-from refold.edges.adapters.sessions import Place
+from refold.edges.adapters.guest import Answered, Guest, Place, Sent, Waiting
 
 HOST, DIALECT = "adk", "gemini"
 OWN_ID = "adk-"  # how the id of a call begins that the ADK made

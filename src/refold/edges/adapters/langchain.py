@@ -21,9 +21,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.config import get_config
 
 import refold
-from refold.edges.adapters.folding import Sent, definitions
-from refold.edges.adapters.guest import Answered, Guest
-from refold.edges.adapters.sessions import Place
+from refold.edges.adapters.guest import Answered, Guest, Place, Sent, definitions
 
 HOST, DIALECT = "langchain", "openai_chat"
 

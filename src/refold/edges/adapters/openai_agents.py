@@ -8,11 +8,18 @@ A session gives back what it was given, whatever that is. What the model reads i
 items, and folded when the filter asks; what it answered, and was billed, the hooks keep. Both are
 of one conversation, through two contexts: a mirror may go on in a fork, the session may not.
 Neighbours: `guest`, `openai_agents_items`.
+
+The items of a session of the OpenAI Agents SDK, as notes of a conversation.
+
+Each item is a note, and so is that the last one was taken off, or all: what the notes come to are
+the items, in whatever process, also after somebody restored the log. Neighbours: `openai_agents`
+hands them over, `log.notes` keeps them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any
@@ -22,10 +29,16 @@ from agents.memory import SessionSettings
 from agents.run_config import CallModelData, ModelInputData
 
 import refold
-from refold.edges.adapters.folding import Sent, definitions, log, same
-from refold.edges.adapters.guest import Answered, Guest
-from refold.edges.adapters.openai_agents_items import HOST, Item, Items
-from refold.edges.adapters.sessions import Place, Sessions
+from refold.edges.adapters.guest import (
+    Answered,
+    Guest,
+    Place,
+    Sent,
+    Sessions,
+    definitions,
+    log,
+    same,
+)
 
 DIALECT = "openai_responses"
 
@@ -158,3 +171,62 @@ def _model_name(model: Any) -> str | None:
 def _tool(tool: Any) -> dict[str, Any]:
     schema = {"description": tool.description, "parameters": tool.params_json_schema}
     return {"type": "function", "name": tool.name, **schema}
+
+
+HOST = "openai-agents"
+ITEM, POP, CLEAR = f"{HOST}-item", f"{HOST}-pop", f"{HOST}-clear"
+
+Item = Any  # the SDK's TResponseInputItem: a dict of one of some forty shapes
+
+
+class Items:
+    """The items of the session of that name. Called in a thread."""
+
+    def __init__(self, sessions: Sessions, name: str) -> None:
+        self._sessions, self._name = sessions, name
+        self._items: list[Item] = []  # what the notes come to, as far as they were read
+        self._head = 0
+
+    def standing(self) -> list[Item]:
+        """The items that stand. Only what came since is read."""
+        with self._sessions.session(self._name) as context:
+            view = context.view
+            if view.changed_at > self._head:  # somebody restored, or undid it
+                self._items, self._head = [], 0
+            notes = context.log.notes(after=self._head)
+            for note in notes:
+                if note.kind == ITEM:
+                    self._items.append(note.data)
+                elif note.kind == POP:
+                    del self._items[-1:]
+                elif note.kind == CLEAR:
+                    self._items.clear()
+            self._head = max([view.head, *(note.seq for note in notes[-1:])])
+            return self._items
+
+    def newest(self, limit: int | None) -> list[Item]:
+        """So many of the newest, or all, as values of the caller's own."""
+        items = self.standing()
+        return copy.deepcopy(items if limit is None else items[max(0, len(items) - limit) :])
+
+    def add(self, items: Sequence[Item]) -> None:
+        with self._sessions.session(self._name) as context:
+            for item in items:
+                context.note(ITEM, item, by=HOST)
+            context.flush()
+
+    def pop(self) -> Item | None:
+        """Takes the newest off, and gives it."""
+        items = self.standing()
+        if not items:
+            return None
+        self._note(POP)
+        return items[-1]
+
+    def clear(self) -> None:
+        self._note(CLEAR)
+
+    def _note(self, kind: str) -> None:
+        with self._sessions.session(self._name) as context:
+            context.note(kind, by=HOST)
+            context.flush()

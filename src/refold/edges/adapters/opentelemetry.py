@@ -26,11 +26,11 @@ from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind, Tracer, TracerProvider
 
 import refold
-from refold.compaction import announcements
+from refold.compaction import compactor
 from refold.core.codec import decode
 from refold.core.model import Event, Message, Text, ToolCall, ToolResult, Usage
 from refold.core.plan import Receipt
-from refold.engine.search import ConversationSearch
+from refold.engine.log_reader import ConversationSearch
 from refold.memory.semantic import SemanticMemory
 from refold.tokens.models import model_info
 
@@ -61,7 +61,7 @@ def instrument(
         _put_around(refold.Context, "record", tracing.record)
         _put_around(refold.Context, "stream", tracing.stream)
     _put_around(ConversationSearch, "search", tracing.search)
-    _put_around(announcements, "complete", tracing.compacted)
+    _put_around(compactor, "complete", tracing.compacted)
     for verb, operation in MEMORY_VERBS.items():
         _put_around(SemanticMemory, verb, functools.partial(tracing.memory, operation))
 
@@ -135,7 +135,7 @@ class _Tracing:
             answer = method(memory, *given, **named)
             if isinstance(answer, list):
                 span.set_attribute("refold.memory.hits", len(answer))
-            self._tell(span, "refold.memory.given", [*given, *named.values()])
+            self._tell(span, "refold.memory.entry", [*given, *named.values()])
             return answer
 
     # --- what spans have in common ---

@@ -20,7 +20,7 @@ def talk(session: Session, given: ChatArguments) -> ChatEnded:
     lines = lines_for(screen, session.stdin)
     is_greeted = read_ahead(screen, lines, given)
     # The engine is large: a person who types first does not wait for it.
-    from refold.edges.chat.shown import Shown
+    from refold.edges.chat.output import Shown
     from refold.edges.chat.slash import obey
     from refold.edges.chat.start import greet, started
 

@@ -4,6 +4,13 @@ a chat can have, because they change what it works on.
 The table is read as it is, so a new command appears here by itself, with its help and its
 suggestions for a typo. Neighbours: `edges.commands.line` parses, `edges.commands` has the table,
 `loop` calls `obey`.
+
+`/condense`: the model of the chat writes a summary, and the person accepts it or says what is
+wrong with it.
+
+Both are ordinary messages of the log. What is said about a summary goes to the model, which writes
+another; nothing leaves the page before one is accepted. Neighbours: `edges.commands.condense` says
+what then leaves it, `slash` calls `is_agreed`.
 """
 
 from __future__ import annotations
@@ -18,18 +25,20 @@ from msgspec import Meta, Struct
 
 from refold.checked import quoted
 from refold.conversations.listing import id_of, meta_of, newest, title_of
-from refold.edges.chat.condense import is_agreed
+from refold.core.model import View
 from refold.edges.chat.loop import Chat, endpoint_for
-from refold.edges.chat.names import new_id
+from refold.edges.chat.remembered_model import new_id
 from refold.edges.cli.screen import Screen
-from refold.edges.commands import COMMANDS, condense, fork, help_
-from refold.edges.commands.command import Arguments, Document
+from refold.edges.commands import COMMANDS, compact, restore, shell
+from refold.edges.commands.command import Arguments, Document, parameters_of
+from refold.edges.commands.compact import FEEDBACK_TEXT, summary_of
 from refold.edges.commands.line import HELP_OPTIONS, Line, arguments_of, as_lines, parse, split
-from refold.edges.commands.model import WINDOW
-from refold.edges.commands.parameters import parameters_of
 from refold.edges.commands.session import Session
-from refold.errors import Conflict, NotFound, RefoldError
+from refold.edges.commands.stats import WINDOW
+from refold.engine.context import Context
+from refold.errors import Conflict, Invalid, NotFound, RefoldError
 from refold.log.reading import is_taken, open_id_checked
+from refold.log.unfold import body_text
 
 LISTED_MAX = 20
 MODEL = Meta(
@@ -79,7 +88,7 @@ def obey(chat: Chat, line: str) -> bool:
     try:
         asked = _asked_about(words)
         if asked is not None:
-            help_.show(help_.explained(asked), _screen(chat))
+            shell.show_help(shell.explained(asked), _screen(chat))
         elif own is None:
             _run(chat, parse(line, also=OWN))
         else:
@@ -197,19 +206,19 @@ def _list(chat: Chat) -> None:
     )
 
 
-def _condense(chat: Chat, given: condense.CondenseArguments) -> bool:
+def _condense(chat: Chat, given: compact.CondenseArguments) -> bool:
     is_wished = given.accept or is_agreed(chat, given.feedback.strip())
     if is_wished or not (chat.failure or chat.lines.can_ask):
         # The receipt says what the notices would say.
         chat.is_quiet_about_notices = True
-        accepted = condense.CondenseArguments(accept=is_wished)
-        _run(chat, Line(condense.COMMAND, accepted))
+        accepted = compact.CondenseArguments(accept=is_wished)
+        _run(chat, Line(compact.CONDENSE, accepted))
     return True
 
 
-def _fork(chat: Chat, given: fork.ForkArguments) -> bool:
+def _fork(chat: Chat, given: restore.ForkArguments) -> bool:
     with Session.holding(chat.context, chat.store) as session:
-        forked = fork.run(session, given)
+        forked = restore.run_fork(session, given)
     chat.go_to(forked.conversation)
     where = f"a fork of {forked.parent} at #{forked.parent_seq}"
     chat.shown.aside(f"This is {forked.conversation}, {where}; /resume {forked.parent} goes back")
@@ -241,8 +250,8 @@ _OWN = (
     OwnCommand(
         name="fork",
         summary=COMMANDS["fork"].summary,
-        details=f"{fork.COMMAND.details} The chat continues in the new one.",
-        arguments=fork.ForkArguments,
+        details=f"{restore.FORK.details} The chat continues in the new one.",
+        arguments=restore.ForkArguments,
         run=_fork,
     ),
     OwnCommand(
@@ -250,7 +259,7 @@ _OWN = (
         summary=COMMANDS["condense"].summary,
         details="The model writes a summary; with FEEDBACK, one that follows it. You accept it, or "
         "say what is wrong. Nothing is lost: /undo takes it back.",
-        arguments=condense.CondenseArguments,
+        arguments=compact.CondenseArguments,
         run=_condense,
     ),
     OwnCommand(
@@ -264,3 +273,69 @@ _OWN = (
     OwnCommand(name="quit", summary="Leave.", arguments=Arguments, run=_exit),
 )
 OWN = {own.name: own for own in _OWN}
+
+
+ROUNDS_MAX = 10
+ASKED = "Condense this conversation."
+REQUEST = (
+    f"{ASKED} Write a summary that can stand for all of it: what I asked for, what was done and "
+    "decided, which files, names and values matter, and what is still to do. Call no tool. Once I "
+    "accept it, only my first request, its answer, this request and your summary stay before you."
+)
+QUESTION = "Accept this summary? [y]es, [n]o, or say what is wrong with it:"
+
+
+def is_agreed(chat: Chat, wish: str) -> bool:
+    """Lets the model write a summary, with the person's wish, and again with whatever the person
+    says about it; gives whether one was accepted."""
+    text, head = _request(chat.context.view, wish), chat.context.view.head
+    for _ in range(ROUNDS_MAX):
+        chat.answer(text)
+        if chat.failure or not summary_of(chat.context.view) or not chat.lines.can_ask:
+            return False
+        answer = _answer(chat)
+        if answer.lower() in ("y", "yes"):
+            return True
+        if answer.lower() in ("", "n", "no"):
+            break
+        text = FEEDBACK_TEXT + answer
+    chat.shown.aside(_left(chat.context, head))
+    return False
+
+
+def _answer(chat: Chat) -> str:
+    """What the person says about the summary. A command is none: it would go to the model."""
+    for _ in range(ROUNDS_MAX):
+        answer = chat.lines.ask(QUESTION).strip()
+        if not answer.startswith("/"):
+            return answer
+        chat.shown.aside("Commands come after this question.")
+    return ""
+
+
+def _left(context: Context, head: int) -> str:
+    """What left the page although nothing was accepted: the request for a summary is a request
+    like any other, and may have needed room."""
+    made = [one.id for one in context.log.batches() if one.seq > head and one.live]
+    if not made:
+        return "Nothing left the page."
+    back = ", then ".join(f"/revert {id}" for id in reversed(made))
+    return f"No summary was accepted. To make room, older messages left the page; back with: {back}"
+
+
+def _request(view: View, wish: str) -> str:
+    """What the model is asked: for a summary, or for a better one where it has just written one."""
+    if not view.slots:
+        raise Invalid("there is nothing to condense yet", hint="ask something first")
+    if not wish:
+        return REQUEST
+    if _is_about_a_summary(view):
+        return FEEDBACK_TEXT + wish
+    return f"{REQUEST}\n\nAbove all: {wish}"
+
+
+def _is_about_a_summary(view: View) -> bool:
+    """Whether the newest request asks for a summary."""
+    requests = [slot.message for slot in view.slots if slot.message.role == "user"]
+    newest = body_text(requests[-1]) if requests else ""
+    return newest.startswith((ASKED, FEEDBACK_TEXT))

@@ -16,22 +16,21 @@ from typing import TYPE_CHECKING
 from refold.checked import quoted
 from refold.conversations.listing import newest, title_of
 from refold.display import number
-from refold.edges.chat import remembered
-from refold.edges.chat.completion import Names
-from refold.edges.chat.lines import Lines
+from refold.edges.chat import remembered_model
+from refold.edges.chat.input import Lines
 from refold.edges.chat.loop import Chat, Options, endpoint_for
-from refold.edges.chat.names import new_id
-from refold.edges.chat.prompt import PromptLines
+from refold.edges.chat.output import Shown
+from refold.edges.chat.prompt import Names, PromptLines
+from refold.edges.chat.remembered_model import new_id
 from refold.edges.chat.scripted import SPEC as SCRIPTED
-from refold.edges.chat.shown import Shown
 from refold.edges.chat.slash import OWN
 from refold.edges.chat.terminal import MODEL_ENV, greeting
-from refold.edges.chat.workspace import Workspace
-from refold.edges.cli.calling import at_places
+from refold.edges.chat.tools import Workspace
+from refold.edges.cli.options import at_places
 from refold.edges.commands.session import Session
-from refold.edges.displays.question import chosen
+from refold.edges.displays.phrases import chosen
 from refold.edges.endpoints.model_names import PROVIDERS
-from refold.edges.workspace.guarded import guarded
+from refold.edges.workspace import guarded
 from refold.errors import Invalid, NotFound
 from refold.stores.protocol import Store
 
@@ -104,7 +103,7 @@ def _held_with(store: Store, id: str, environ: Mapping[str, str]) -> str:
     """The model that a conversation was held with; a fork that had none goes on with that of
     the nearest it comes from."""
     for _ in range(ANCESTORS_MAX):
-        spec = remembered.spec_of(store.url, id, environ)
+        spec = remembered_model.spec_of(store.url, id, environ)
         id = id and store.conversation(id).parent
         if spec or not id:
             return spec

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from refold.display import one_line
-from refold.edges.chat.lines import Lines, PlainLines
-from refold.edges.chat.remembered import history_file, was_told
+from refold.edges.chat.input import Lines, PlainLines
+from refold.edges.chat.remembered_model import history_file, was_told
 from refold.errors import install_hint
 
 if TYPE_CHECKING:

@@ -20,16 +20,12 @@ import click
 
 from refold.checked import quoted
 from refold.display import is_text, nearest, one_line, suggestion
-from refold.edges.cli.calling import Place, at_places, places_of
-from refold.edges.cli.options import HELP, output_options, parameters
+from refold.edges.cli.options import HELP, Place, at_places, output_options, parameters, places_of
 from refold.edges.cli.screen import Screen
 from refold.edges.commands import COMMANDS, GROUPS, load
-from refold.edges.commands.command import Command, Document, Result
-from refold.edges.commands.line import with_id
-from refold.edges.commands.order import named_first
-from refold.edges.commands.parameters import parameters_of
+from refold.edges.commands.command import Command, Document, Result, parameters_of, short_line
+from refold.edges.commands.line import named_first, with_id
 from refold.edges.commands.session import Session
-from refold.edges.commands.text import short_line
 from refold.errors import OUTCOMES, Invalid, RefoldError, with_hint
 
 ABOUT = """Keep all of an agent's conversation, and send the best page that fits.

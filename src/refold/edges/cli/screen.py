@@ -23,12 +23,10 @@ from msgspec import UNSET
 from msgspec.structs import astuple, fields
 
 from refold.display import one_line, visible
-from refold.edges.cli.calling import Place, in_chat, in_shell
-from refold.edges.commands.command import Part, Progress, Result, builtins_of
-from refold.edges.commands.text import short_line
-from refold.edges.displays.question import chosen
-from refold.edges.displays.styled import Styled, broken, lines_of
-from refold.edges.displays.width import width
+from refold.edges.cli.options import Place, in_chat, in_shell
+from refold.edges.commands.command import Part, Progress, Result, builtins_of, short_line
+from refold.edges.displays.phrases import chosen
+from refold.edges.displays.wrap import Styled, broken, lines_of, width
 from refold.errors import OUTCOMES, Invalid, RefoldError
 
 if TYPE_CHECKING:

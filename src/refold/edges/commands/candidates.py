@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from refold.display import one_line
 from refold.edges.commands import COMMANDS, GROUPS, Entry, load
+from refold.edges.commands.command import Parameter, Taking, parameters_of
 from refold.edges.commands.line import split, table
-from refold.edges.commands.parameters import Parameter, Taking, parameters_of
 from refold.edges.commands.session import Session
 from refold.errors import RefoldError
 

@@ -9,9 +9,8 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from refold.edges.commands.command import Arguments, Command, Result, Screen
+from refold.edges.commands.command import Arguments, Command, Result, Screen, number
 from refold.edges.commands.session import Session
-from refold.edges.commands.text import number
 
 MODEL = Meta(
     description="openai:NAME, anthropic:NAME, gemini:NAME, ollama:NAME, llamacpp:NAME, vllm:NAME, "
@@ -84,7 +83,7 @@ def show(ended: ChatEnded, screen: Screen) -> None:
     screen.note(f"{kept}; go on with: {again}")
 
 
-COMMAND = Command(
+CHAT = Command(
     name="chat",
     details="Lines that begin with / are commands: /help lists them. @FILE attaches a file. Ctrl-C "
     "stops a reply or a tool, Ctrl-D leaves. Tools stay in this folder.",

@@ -4,20 +4,44 @@
 Whoever offers commands (a shell, a chat, a tool server) reads `arguments`, calls `run`, and either
 calls `show` or encodes the result by `builtins_of`. Neighbours: `session` is what `run` is given,
 the table of all commands is the package itself.
+
+What a command takes, field by field, as whoever reads a line of text needs it.
+
+A field of `Command.arguments` is a `Parameter`: a flag (bool), one that may be repeated (tuple), a
+choice (Literal), a number in a range (`ge`, `le`) or a text. One that is `positional` is given by
+its place, any other by its name (`--dry-run`). Neighbours: `edges/cli/options` makes click's
+options of them, `line` reads a line of a chat by them, and both complete and help by them.
+
+Texts that several commands read and write in the same way: counts (`number`), short lines, spans
+of lines, damage, the way back.
+
+What a batch of edits is called where a person reads of it: by its purpose.
+
+What a person writes for a place in the log: `41` or `#41`, or the name of a checkpoint.
+
+A name wins over a number, so `checkpoint` refuses names that are numbers. What is not there is an
+error that says what is. Neighbours: `restore`, `diff`, `fork` take a point; `why`, `pin` and
+`unpin` take a message.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TextIO, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import NODEFAULT, Meta, Struct, inspect
 from msgspec.structs import replace
 
+from refold.checked import quoted
+from refold.core.model import ADOPTED, BY_HAND, CLEARED, MADE_ROOM, NATIVE, View
+from refold.display import nearest
+from refold.display import number as number
 from refold.edges.commands import COMMANDS
+from refold.errors import Invalid, NotFound
 
 if TYPE_CHECKING:
     from refold.edges.commands.session import Session
@@ -141,3 +165,217 @@ def _whole(value: object) -> object:
     if isinstance(value, Iterator):
         return list(value)
     raise NotImplementedError(f"{type(value).__name__} cannot be encoded")
+
+
+Kind = Literal["flag", "text", "choice", "int", "float"]
+
+
+class Taking(Protocol):
+    """A command, as whoever reads, completes or explains a line needs it: one of the table, or
+    one that only a chat has."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def summary(self) -> str: ...
+    @property
+    def details(self) -> str: ...
+    @property
+    def on(self) -> str: ...
+    @property
+    def arguments(self) -> type[Arguments]: ...
+
+
+class Parameter(Struct, frozen=True, kw_only=True):
+    """One thing that a command takes. `option` is its name in a line, empty if its place says
+    what it is. `takes_rest` is a text of several words, up to the end of the line. `bare` is its
+    value where it is given without one, None if it must have one. `completes` says what kind of
+    name is written there (`file`, `folder`, `artifact`, ...). With `passes_on`, the first word and
+    all after it are somebody else's command line."""
+
+    name: str
+    option: str = ""
+    short: str = ""
+    metavar: str = ""
+    help: str = ""
+    kind: Kind = "text"
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    is_many: bool = False
+    is_required: bool = False
+    default: Any = None
+    takes_rest: bool = False
+    bare: str | None = None
+    completes: str = ""
+    passes_on: bool = False
+
+    @property
+    def shown(self) -> str:
+        """How a usage line names it: `ID`, `[NAME]...`, `--limit N`."""
+        if self.option:
+            value = self.metavar or ("TEXT" if self.kind == "text" else "N")
+            return self.option if self.kind == "flag" else f"{self.option} {value}"
+        name = self.metavar if self.is_required else f"[{self.metavar}]"
+        return f"{name}..." if self.is_many or self.takes_rest else name
+
+
+def parameters_of(command: Taking) -> tuple[Parameter, ...]:
+    """What the command takes, in the order in which places are filled."""
+    info = inspect.type_info(command.arguments)
+    assert isinstance(info, inspect.StructType)
+    return tuple(map(_parameter, info.fields))
+
+
+def _parameter(field: inspect.Field) -> Parameter:
+    kind, help_text, extra = _plain(field.type)
+    is_many = isinstance(kind, inspect.VarTupleType)
+    item = kind.item_type if isinstance(kind, inspect.VarTupleType) else kind
+    option = "" if extra.get("positional") else f"--{field.encode_name.replace('_', '-')}"
+    fallback = field.encode_name.upper() if not option else ""
+    return Parameter(
+        name=field.name,
+        option=option,
+        short=str(extra.get("short", "")),
+        metavar=str(extra.get("metavar", fallback)),
+        help=help_text,
+        is_many=is_many,
+        is_required=field.required,
+        default=None if field.default is NODEFAULT else field.default,
+        takes_rest=bool(extra.get("takes_rest")),
+        bare=extra.get("bare"),
+        completes=str(extra.get("completes", "")),
+        passes_on=bool(extra.get("passes_on")),
+        **_values(item),
+    )
+
+
+def _plain(kind: inspect.Type) -> tuple[inspect.Type, str, Mapping[str, Any]]:
+    """The type without None, its help, and what else its `Meta` says."""
+    if isinstance(kind, inspect.UnionType):
+        [kind] = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
+    if not isinstance(kind, inspect.Metadata):
+        return kind, "", {}
+    schema = kind.extra_json_schema or {}
+    return kind.type, str(schema.get("description", "")), kind.extra or {}
+
+
+def _values(kind: inspect.Type) -> dict[str, Any]:
+    """What may be given for a field of this type."""
+    match kind:
+        case inspect.BoolType():
+            return {"kind": "flag"}
+        case inspect.LiteralType():
+            return {"kind": "choice", "choices": tuple(map(str, kind.values))}
+        case inspect.IntType():
+            return {"kind": "int", "least": kind.ge, "most": kind.le}
+        case inspect.FloatType():
+            return {"kind": "float", "least": kind.ge, "most": kind.le}
+        case inspect.StrType():
+            return {"kind": "text"}
+    raise NotImplementedError(f"no option can be made of {kind}")
+
+
+_LINES = re.compile(r"(\d{1,9})(?:-(\d{0,9}))?")
+
+
+def short_line(text: str, most: int) -> str:
+    """A text as a part of one line: line ends and tabs are shown, and a long text is cut."""
+    shown = text.replace("\n", "\\n").replace("\t", "\\t")
+    return shown if len(shown) <= most else shown[: most - 3] + "..."
+
+
+def show_damage(damaged: Mapping[str, str], screen: Screen) -> None:
+    """Says which conversations could not be read."""
+    for id, reason in damaged.items():
+        advice = f"{short_line(reason, 300)}; {screen.call('verify', '', id)} says more."
+        screen.line(("red", f"{id} is damaged: "), advice)
+
+
+def line_span(lines: str) -> tuple[int, int]:
+    """`5`, `5-9` or `5-` as a first and last line; -1 is the end. Invalid for anything else."""
+    found = _LINES.fullmatch(lines)
+    if found is None:
+        raise Invalid(
+            f"--lines {quoted(lines, 40)} is not of the form 5-9, 5- or 5",
+            hint="lines are counted from 1",
+        )
+    first, last = int(found[1]), found[2]
+    if last is None:
+        return first, first
+    return first, int(last or -1)
+
+
+def show_undo(
+    conversation: str, screen: Screen, command: str = "undo", *, files: bool = False
+) -> None:
+    """Says how to take back what was done, to files as well."""
+    words = ("--files",) if files else ()
+    screen.line(("dim", f"Undo with: {screen.call(command, conversation, *words)}"))
+
+
+COMPACTION = "compaction"
+BATCHES = {
+    MADE_ROOM: "removal of the oldest",
+    BY_HAND: "hide",
+    CLEARED: "clear",
+    ADOPTED: COMPACTION,
+    NATIVE: COMPACTION,
+}
+
+
+def batch_noun(purpose: str) -> str:
+    """What a batch is called: `compaction`, `hide`, `clear`."""
+    return BATCHES.get(purpose, COMPACTION)
+
+
+POINT_HELP = "A seq such as 41 or #41, or the name of a checkpoint."
+NAMES_SHOWN = 5
+_SEQ = re.compile(r"#?([0-9]{1,15})")
+MESSAGES = Meta(
+    description="The messages, by seq: 41 or #41.",
+    min_length=1,
+    extra={"positional": True, "metavar": "SEQ"},
+)
+
+
+def is_seq(text: str) -> bool:
+    """Whether the text is a number, as `41` or `#41`."""
+    return _SEQ.fullmatch(text.strip()) is not None
+
+
+def check_checkpoint(name: str) -> None:
+    """Invalid for a name that would be taken for a seq."""
+    if is_seq(name):
+        reason = f"{short_line(name, 80)!r} is the name of an event, not of a checkpoint"
+        raise Invalid(reason, hint="choose a name that is not a number")
+
+
+def seq_of(text: str) -> int:
+    """The seq that `41` or `#41` names; Invalid for anything else."""
+    found = _SEQ.fullmatch(text.strip())
+    if found is None:
+        reason = f"{short_line(text, 80)!r} is not the seq of an event"
+        raise Invalid(reason, hint="give it as 41 or #41")
+    return int(found[1])
+
+
+def point_seq(view: View, text: str) -> int:
+    """The seq of a point: that of the checkpoint of this name, or the seq itself. NotFound if the
+    log has neither."""
+    if text in view.checkpoints:
+        return view.checkpoints[text]
+    if not is_seq(text):
+        reason = f"there is no checkpoint {short_line(text, 80)!r}"
+        raise NotFound(reason, hint=_known_points(text, list(view.checkpoints)))
+    seq = seq_of(text)
+    if not 1 <= seq <= view.head:
+        raise NotFound(f"there is no event #{seq}", hint=f"the log goes from #1 to #{view.head}")
+    return seq
+
+
+def _known_points(text: str, names: Sequence[str]) -> str:
+    """Which checkpoints may have been meant."""
+    near = nearest(text, names, limit=NAMES_SHOWN) or names[-NAMES_SHOWN:]
+    known = ", ".join(short_line(name, 80) for name in near)
+    return f"checkpoints: {known or 'none'}; a seq such as 41 will do as well"

@@ -16,11 +16,10 @@ from msgspec.structs import replace
 
 from refold.edges.commands.command import Arguments, Command, Screen
 from refold.edges.commands.session import Session
-from refold.edges.demo.report import Report
+from refold.edges.demo.report import Report, symbols_for
 from refold.edges.demo.screen import Lines, console_on, stage_on
+from refold.edges.demo.script import scratch_folder
 from refold.edges.demo.story import Story
-from refold.edges.demo.symbols import symbols_for
-from refold.edges.demo.workshop import scratch_folder
 
 WINDOW = 24_000
 WINDOW_HELP = Meta(description="The window of the simulated model, in tokens.", ge=1)
@@ -51,7 +50,7 @@ def show(report: Report, screen: Screen) -> None:
     Lines(console, symbols_for(console.encoding)).closing(report)
 
 
-COMMAND = Command(
+DEMO = Command(
     name="demo",
     on="nothing",
     arguments=DemoArguments,

@@ -4,26 +4,39 @@
 of the page, so they hold until the page changes. Neighbours: `show` names every edit, `unfold`
 takes a handle. On a terminal it stops at every full screen, unless `--all` is given. With `--html`
 it is a file for a browser, with every message, what is folded behind a click.
+
+What `refold page --html` writes: a conversation gathered for `displays.browser`.
+
+`refold unfold`: the originals behind a handle, or the summary that stands for them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import replace
 
-from refold.core.model import Slot
-from refold.dialects.system import readable_prompt
+from refold.core.model import Event, Slot, View
+from refold.dialects.wire import readable_prompt
 from refold.display import number
-from refold.edges.commands.command import Arguments, Command, Result, Screen
-from refold.edges.commands.native_part import NativePart, native_part, show_native_part
+from refold.edges.commands.command import Arguments, Command, Result, Screen, line_span
+from refold.edges.commands.context import sizes
 from refold.edges.commands.session import Session
+from refold.edges.commands.show import NativePart, native_part, show_native_part, written
+from refold.edges.displays.browser import Browsed, Written, browser_page, timeline
+from refold.edges.displays.overview import window_parts
 from refold.engine.context import Context
+from refold.engine.stats import Stats
 from refold.errors import Invalid, NotFound
+from refold.log.reading import pages_of
+from refold.log.trace import history_of
 from refold.log.unfold import body_text
+from refold.redaction import redactor
+from refold.stores.protocol import Store
+from refold.tokens.models import dollars
 
 NUMBER = Meta(
     description="Show the originals of the folded part with this number.",
@@ -85,7 +98,7 @@ class Browsable(Result, frozen=True, kw_only=True):
     size_bytes: int
 
 
-def run(session: Session, arguments: PageArguments) -> Page | Unfolded | Browsable:
+def run_page(session: Session, arguments: PageArguments) -> Page | Unfolded | Browsable:
     if arguments.html is not None:
         if arguments.number is not None:
             reason = "--html writes the whole conversation, not one folded part"
@@ -106,9 +119,9 @@ def run(session: Session, arguments: PageArguments) -> Page | Unfolded | Browsab
 
 
 def _browsable(session: Session, file: Path) -> Browsable:
-    from refold.edges.commands.page_file import page_file
+
     from refold.edges.displays.browser import MARK
-    from refold.replay.document import write
+    from refold.replay.page import write
 
     with session.context() as context:
         page = page_file(session.store, context)
@@ -154,7 +167,7 @@ def _unfolded(context: Context, wanted: int) -> Unfolded:
     return Unfolded(conversation=context.id, number=wanted, handle=found.handle, text=found.text)
 
 
-def show(result: Page | Unfolded | Browsable, screen: Screen) -> None:
+def show_page(result: Page | Unfolded | Browsable, screen: Screen) -> None:
     if isinstance(result, Browsable):
         size = number(result.size_bytes, "byte")
         screen.line(f"{result.conversation} is in {result.file} ({size}); open it in a browser.")
@@ -197,10 +210,108 @@ def _show_part(part: PagePart, conversation: str, screen: Screen) -> None:
     screen.block(part.text)
 
 
-COMMAND = Command(
+PAGE = Command(
     name="page",
     reads=True,
     arguments=PageArguments,
-    run=run,
-    show=show,
+    run=run_page,
+    show=show_page,
+)
+
+
+MESSAGES_MAX = 20_000
+
+
+def page_file(store: Store, context: Context) -> str:
+    """The document, without secrets unless the settings leave them in exports. Of a very long log
+    the newest messages are in it."""
+    view, stats = context.view, context.stats()
+    pages = pages_of(store, context.id, last=view.head) if view.head else ()
+    events = [event for page in pages for event in page]
+    shown, left_out = _newest(events)
+    browsed = Browsed(
+        conversation=context.id,
+        title=stats.title,
+        facts=_facts(stats),
+        window=stats.window,
+        parts=window_parts(view, context.budget),
+        sizes=tuple((one.seq, one.tokens) for one in sizes(context, stats.current)),
+        batches=tuple(context.log.batches()),
+        items=timeline(shown, view, history_of(events), _written(context, view)),
+        left_out=left_out,
+    )
+    return browser_page(browsed, redactor(context.config.redact, "exports"))
+
+
+def _written(context: Context, view: View) -> dict[int, Written]:
+    """What providers wrote on this page, by the seq of its slot."""
+    found = ((slot.seq, native_part(context, slot)) for slot in view.slots)
+    return {seq: written(one) for seq, one in found if one is not UNSET}
+
+
+def _newest(events: list[Event]) -> tuple[list[Event], int]:
+    """The newest messages, and how many there are before them."""
+    messages = [event for event in events if event.kind == "message"]
+    return messages[-MESSAGES_MAX:], max(0, len(messages) - MESSAGES_MAX)
+
+
+def _facts(stats: Stats) -> tuple[str, ...]:
+    sizes = f"{stats.percent:.1f}% full, {stats.current:,} of {number(stats.window, 'token')}"
+    messages = f"{number(stats.messages, 'message')}, {stats.active:,} of them on the page"
+    billed = f"billed {dollars(stats.cost)}" if stats.cost else ""
+    facts = (stats.model or "unknown model", sizes, messages, billed)
+    return tuple(fact for fact in facts if fact)
+
+
+HANDLE = Meta(
+    description="A message (#41), a span (#41-58) or an artifact (art-...).",
+    extra={"positional": True, "metavar": "HANDLE", "completes": "handle"},
+)
+LEVEL = Meta(
+    description="Show less: the summary, as a line or a paragraph; without one, the beginning."
+)
+LINES = Meta(description="Only these lines of it, counted from 1.", extra={"metavar": "A-B"})
+
+Level = Literal["line", "paragraph", "full"]
+
+
+class UnfoldArguments(Arguments, frozen=True, kw_only=True):
+    handle: Annotated[str, HANDLE]
+    level: Annotated[Level, LEVEL] = "full"
+    lines: Annotated[str, LINES] | None = None
+
+
+class CommandsUnfoldUnfolded(Result, frozen=True, kw_only=True):
+    conversation: str
+    handle: str
+    level: str
+    text: str
+    asked: Level = "full"
+
+
+def run_unfold(session: Session, arguments: UnfoldArguments) -> CommandsUnfoldUnfolded:
+    span = None if arguments.lines is None else line_span(arguments.lines)
+    with session.context() as context:
+        found = context.unfold(arguments.handle, level=arguments.level, lines=span)
+    return CommandsUnfoldUnfolded(
+        conversation=context.id,
+        handle=found.handle,
+        level=found.level,
+        text=found.text,
+        asked=arguments.level,
+    )
+
+
+def show_unfold(unfolded: CommandsUnfoldUnfolded, screen: Screen) -> None:
+    if unfolded.level != unfolded.asked:
+        screen.note(f"{unfolded.handle} has no levels: this is all of it.")
+    screen.line(unfolded.text)
+
+
+UNFOLD = Command(
+    name="unfold",
+    reads=True,
+    arguments=UnfoldArguments,
+    run=run_unfold,
+    show=show_unfold,
 )

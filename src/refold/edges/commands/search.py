@@ -2,6 +2,8 @@
 
 What a search has to say about its index is in `notices`. Snippets are content: they are shown
 through the screen, which lets none of it steer the terminal.
+
+`refold index`: the search index brought up to date, or made again.
 """
 
 from __future__ import annotations
@@ -10,17 +12,19 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
 from refold.core.model import Role
 from refold.display import moment
-from refold.edges.commands.command import Arguments, Command, Part, Result, Screen
+from refold.edges.commands.command import Arguments, Command, Part, Result, Screen, number
 from refold.edges.commands.session import Session
-from refold.errors import Invalid
+from refold.errors import Denied, Invalid
 from refold.search.hits import LIMIT_MAX, Hit
 from refold.search.searcher import Searcher
+from refold.stores import is_writable
 
 _AGO = re.compile(r"(\d{1,5})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -65,7 +69,7 @@ class Found(Result, frozen=True, kw_only=True):
     notices: tuple[IndexNotice, ...]
 
 
-def run(session: Session, arguments: SearchArguments) -> Found:
+def run_search(session: Session, arguments: SearchArguments) -> Found:
     query = " ".join(arguments.query)
     with searching(session, full_text=arguments.full_text) as searcher:
         ids = [session.find(name) for name in arguments.conversations] or None
@@ -123,7 +127,7 @@ def _time_ago(text: str) -> datetime | None:
 # --- shown ---
 
 
-def show(found: Found, screen: Screen) -> None:
+def show_search(found: Found, screen: Screen) -> None:
     for hit in found.hits:
         _show_hit(hit, screen)
     if not found.hits:
@@ -157,13 +161,64 @@ def _snippet_parts(hit: Hit) -> list[Part]:
     return parts
 
 
-COMMAND = Command(
+SEARCH = Command(
     name="search",
     details="Searches all conversations, including what no page shows any more.\n"
     "Words in any form find each other; a '\"phrase in double quotes\"' must be there exactly.",
     on="store",
     derives=True,
     arguments=SearchArguments,
-    run=run,
-    show=show,
+    run=run_search,
+    show=show_search,
+)
+
+
+REBUILD = Meta(description="Discard the index and make it again.")
+
+
+class IndexArguments(Arguments, frozen=True, kw_only=True):
+    rebuild: Annotated[bool, REBUILD] = False
+    full_text: Annotated[bool, FULL_TEXT] = False
+
+
+class Indexed(Result, frozen=True, kw_only=True):
+    index: str
+    events: int
+    rebuilt: bool
+    notices: tuple[IndexNotice, ...]
+
+
+def run_index(session: Session, arguments: IndexArguments) -> Indexed:
+    url = session.store.url
+    if not is_writable(url):
+        hint = "check the owner and the mode of its files; refold search works without an index"
+        raise Denied(f"{url} may only be read", hint=hint)
+    with (
+        searching(session, full_text=arguments.full_text) as searcher,
+        session.progress("indexing") as progress,
+    ):
+        listener = partial(progress, "indexing") if progress else None
+        complete = searcher.rebuild if arguments.rebuild else searcher.complete
+        events = complete(listener)
+        return Indexed(
+            index=searcher.path,
+            events=events,
+            rebuilt=arguments.rebuild,
+            notices=notices_of(searcher),
+        )
+
+
+def show_index(indexed: Indexed, screen: Screen) -> None:
+    screen.line(f"{number(indexed.events, 'event')} taken into {indexed.index}.")
+    show_notices(indexed.notices, screen)
+
+
+INDEX = Command(
+    name="index",
+    details="Searching does this automatically, a bounded number of events at a time. The index "
+    "holds nothing that the logs do not.",
+    on="store",
+    arguments=IndexArguments,
+    run=run_index,
+    show=show_index,
 )

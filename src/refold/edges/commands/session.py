@@ -207,7 +207,7 @@ class Session:
         if self._held is not None:
             return self.config
         from refold.conversations.listing import meta_of
-        from refold.settings.noted import loaded_for
+        from refold.settings.sources import loaded_for
 
         about = self.store.conversation(self.conversation)
         return loaded_for(meta_of(self.store, about).metadata or {})

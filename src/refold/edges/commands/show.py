@@ -3,37 +3,271 @@
 A slot is a heading of ours (`#41 tool, 1,204 tokens`, and what was done to it) and the message's
 text, indented. The log shows every event, also those that no page shows any more; it is read while
 it is shown, never held whole.
+
+One event as commands give it back: its envelope, its body, and what it says in one line; and
+messages as short rows, for commands that name many.
+
+A part of the page that its provider wrote: what the model gets, beside the text for all others.
+
+The fold shows such a part by its text, which every reader can have; the provider's own models get
+what it wrote instead, which may be sealed. Neighbours: `page`, `page_file` and `show` show it,
+`dialects.native` knows how it is said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Annotated, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
-from refold.core.model import Applied, Block, Event, Message, Role, Slot, Span, View
-from refold.core.shortened import ERASED
-from refold.dialects.system import readable_prompt
-from refold.edges.commands.command import Arguments, Command, Result, Screen
-from refold.edges.commands.events import (
-    EventRow,
-    body_bytes,
-    body_of,
-    event_row,
-    state_of,
-    summary,
-    whole_slots,
+from refold import dialects
+from refold.core.codec import decode, digest_of
+from refold.core.model import (
+    Applied,
+    Block,
+    Body,
+    Event,
+    Hide,
+    Message,
+    Native,
+    Replace,
+    Role,
+    Slot,
+    Span,
+    Summarize,
+    View,
 )
-from refold.edges.commands.native_part import NativePart, native_part, show_native_part
+from refold.core.shortened import ERASED
+from refold.dialects.native import readable
+from refold.dialects.wire import readable_prompt
+from refold.edges.commands.command import (
+    Arguments,
+    Command,
+    Result,
+    Screen,
+    line_span,
+    number,
+    short_line,
+)
 from refold.edges.commands.session import Session
-from refold.edges.commands.text import line_span, number, short_line
+from refold.edges.displays.browser import Written
 from refold.engine.context import Context
 from refold.errors import Invalid, NotFound
+from refold.log.log import runs
 from refold.log.reading import pages_of
 from refold.log.unfold import body_text
 from refold.stores.protocol import Store
+
+START_BYTES = 300
+START_CHARS, LINE_CHARS = 300, 100
+ROWS_SHOWN = 20
+
+State = Literal["", "whole", "shortened", "hidden"]
+
+
+class EventRow(Struct, frozen=True, kw_only=True):
+    """One event; `body` is None if it was erased. `shown` says how the page has a message: empty
+    for any other event, unset where only this event was asked for."""
+
+    seq: int
+    id: str
+    at_ms: int
+    by: str
+    kind: str
+    tokens: int
+    body: Raw | None
+    shown: State | UnsetType = UNSET
+
+
+def event_row(event: Event, shown: State | UnsetType = UNSET) -> EventRow:
+    return EventRow(
+        seq=event.seq,
+        id=event.id,
+        at_ms=event.at_ms,
+        by=event.by,
+        kind=event.kind,
+        tokens=event.tokens,
+        body=None if event.erased else Raw(event.body),
+        shown=shown,
+    )
+
+
+def whole_slots(view: View) -> dict[int, Slot]:
+    """The slots of the page that are messages themselves, by their seq."""
+    return {slot.seq: slot for slot in view.slots if not slot.standin}
+
+
+def state_of(event: Event, slots: Mapping[int, Slot]) -> State:
+    """How the page has an event, given its `whole_slots`."""
+    if event.kind != "message":
+        return ""
+    slot = slots.get(event.seq)
+    if slot is None:
+        return "hidden"
+    return "shortened" if slot.edits else "whole"
+
+
+def summary(row: EventRow) -> str:
+    """What an event other than a message says, in one line."""
+    match body := body_of(row):
+        case Hide():
+            action = f"hides {body.span}"
+        case Summarize():
+            action = f"summarizes {body.span}"
+        case Replace():
+            action = f"shortens #{body.seq}, block {body.block}"
+        case _:
+            start = body_bytes(row)[:START_BYTES].decode("utf-8", "replace")
+            return f"#{row.seq} {row.kind}: {start}"
+    reason = f" ({body.reason})" if body.reason else ""
+    return f"#{row.seq} {row.by}: {action}{reason}"
+
+
+def body_of(row: EventRow) -> Body | None:
+    """What the event says; None for a kind this version does not know, and for an erased one."""
+    # An event again, as far as decoding it needs.
+    salt, body = b"" if row.body is None else b"kept", body_bytes(row)
+    event = Event(
+        seq=row.seq,
+        id=row.id,
+        at_ms=row.at_ms,
+        by=row.by,
+        kind=row.kind,
+        body=body,
+        salt=salt,
+        digest=digest_of(salt, body),
+        chain=b"",
+    )
+    return decode(event)
+
+
+def body_bytes(row: EventRow) -> bytes:
+    """The body as it was written; empty if it was erased."""
+    return b"" if row.body is None else bytes(row.body)
+
+
+# --- messages in one line ---
+
+
+class MessageRow(Struct, frozen=True, kw_only=True):
+    """One message in one line: `text` is how it begins. `role` is empty if it was erased."""
+
+    seq: int
+    role: str
+    tokens: int
+    text: str
+
+
+def message_rows(store: Store, id: str, seqs: Iterable[int]) -> tuple[MessageRow, ...]:
+    """The messages among these events, by seq. Only they are read."""
+    rows: list[MessageRow] = []
+    for span in runs(set(seqs)):
+        for events in pages_of(store, id, after=span.first - 1, last=span.last):
+            rows += [_message_row(event) for event in events if event.kind == "message"]
+    return tuple(rows)
+
+
+def _message_row(event: Event) -> MessageRow:
+    body = decode(event)
+    role, text = "", ERASED
+    if isinstance(body, Message):
+        role, text = body.role, body_text(body)
+    return MessageRow(seq=event.seq, role=role, tokens=event.tokens, text=text[:START_CHARS])
+
+
+def named_messages(store: Store, id: str, seqs: Sequence[int]) -> tuple[MessageRow, ...]:
+    """The same, of messages that must be there; NotFound for the first that is not."""
+    head = store.conversation(id).head
+    rows = message_rows(store, id, [seq for seq in seqs if 1 <= seq <= head])
+    missing = [seq for seq in seqs if seq not in {row.seq for row in rows}]
+    if missing:
+        hint = f"refold show {id} --all --brief names each message by its seq"
+        raise NotFound(f"there is no message #{missing[0]}", hint=hint)
+    return rows
+
+
+def show_messages(rows: Sequence[MessageRow], screen: Screen, mark: str = "") -> None:
+    """A line for each of the first messages, and how many more there are."""
+    for row in rows[:ROWS_SHOWN]:
+        heading = f"  {mark}#{row.seq} {row.role or 'erased'}"
+        screen.line(("cyan", heading), f": {short_line(row.text, LINE_CHARS)}")
+    if len(rows) > ROWS_SHOWN:
+        screen.line(f"  ... +{len(rows) - ROWS_SHOWN:,} more")
+
+
+NAME_CHARS = 40
+
+
+class NativePart(Struct, frozen=True, kw_only=True):
+    """What a provider wrote in the place of messages. `text` is what can be read of it, the rest is
+    `sealed_chars` long. `sent` says whether the model of the conversation gets it: if not, it gets
+    the text of the part."""
+
+    provider: str
+    model: str
+    sent: bool
+    text: str
+    sealed_chars: int
+
+
+def native_part(context: Context, slot: Slot) -> NativePart | UnsetType:
+    """What the provider wrote in the place of these messages; unset if nothing."""
+    native = slot.summary.native if slot.summary is not None else None
+    if native is None or native.dialect not in dialects.DIALECTS:
+        return UNSET
+    text, sealed_chars = readable(native)
+    return NativePart(
+        provider=dialects.dialect(native.dialect).provider,
+        model=native.model,
+        sent=_is_sent(context, slot, native),
+        text=text,
+        sealed_chars=sealed_chars,
+    )
+
+
+def _is_sent(context: Context, slot: Slot, native: Native) -> bool:
+    shown = context.page(native.dialect, settle=False)
+    return any(_is_compaction(one.message) for one in shown if slot.seq in one.seqs)
+
+
+def _is_compaction(message: Any) -> bool:
+    content = message.get("content")
+    blocks = [message, *(content if isinstance(content, list) else ())]
+    return any(isinstance(one, dict) and one.get("type") == "compaction" for one in blocks)
+
+
+def show_native_part(part: NativePart, screen: Screen, *, is_brief: bool = False) -> None:
+    """Says what the model gets, and for whom the text is that comes next."""
+    said = written(part)
+    screen.line(("yellow" if part.sent else "dim", f"  {said.heading}"))
+    if said.text and not is_brief:
+        screen.block(said.text)
+    screen.line(("dim", f"  {said.rest}"))
+
+
+def written(part: NativePart) -> Written:
+    """The same in words, with what the model of the conversation gets of it."""
+    name, size = short_line(part.provider, NAME_CHARS), _size(part)
+    if not part.sent:
+        heading = f"{name} compacted this ({size}) for its own models"
+        return Written(heading=heading, text="", rest="the model of this conversation gets:")
+    return Written(
+        heading=f"compacted by {name}, {size}",
+        text=part.text,
+        rest="models of other providers, and searches, get:",
+    )
+
+
+def _size(part: NativePart) -> str:
+    """How much it is; what is sealed, nobody but the provider can read."""
+    sealed = f"{number(part.sealed_chars, 'character')} sealed"
+    if not part.text:
+        return sealed
+    written = number(len(part.text), "character")
+    return f"{written} and {sealed}" if part.sealed_chars else written
+
 
 BRIEF_CHARS = 100
 HELP = "refold show --help"
@@ -113,7 +347,7 @@ class WholeLog(Result, frozen=True, kw_only=True):
 Shown = Originals | OneEvent | WholePage | WholeLog
 
 
-def run(session: Session, arguments: ShowArguments) -> Shown:
+def run_show(session: Session, arguments: ShowArguments) -> Shown:
     _check(arguments)
     brief: Brief = arguments.brief or UNSET
     with session.context() as context:
@@ -225,7 +459,7 @@ def _log_rows(pages: Iterable[list[Event]], view: View) -> Iterator[EventRow]:
 # --- shown ---
 
 
-def show(shown: Shown, screen: Screen) -> None:
+def show_show(shown: Shown, screen: Screen) -> None:
     match shown:
         case Originals():
             screen.line(shown.text)
@@ -308,10 +542,10 @@ def _show_log_row(row: EventRow, screen: Screen, *, is_brief: bool) -> None:
     _show_text(text, screen, is_brief=is_brief)
 
 
-COMMAND = Command(
+SHOW = Command(
     name="show",
     reads=True,
     arguments=ShowArguments,
-    run=run,
-    show=show,
+    run=run_show,
+    show=show_show,
 )

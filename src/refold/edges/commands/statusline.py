@@ -45,7 +45,7 @@ def show(found: StatusLine, screen: Screen) -> None:
     screen.out.write(f"{found.line}\n")
 
 
-COMMAND = Command(
+STATUSLINE = Command(
     name="statusline",
     details="Never fails: if there is nothing to show, the line is empty.",
     on="store",

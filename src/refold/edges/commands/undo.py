@@ -3,32 +3,100 @@
 Where all of it would not fit the window, messages must leave the page for it: then it is asked
 first, with the sizes before, after and whole, and the ways to have all of it. Neighbours:
 `rehearsal` finds out, `redo` goes the other way.
+
+`refold redo`: brings back what was undone last, one step at a time.
+
+`refold revert`: switches one compaction off, whichever it is.
+
+`refold receipts`: every compaction of a conversation: which batch, by which strategy, when,
+what it saved, and whether it holds or was undone.
+
+What `undo`, `redo`, `revert` and `clear` give back: how large the page was, and is now.
+
+Sizes are those of `stats`, so that every command says the same number for the same page.
+
+Files that `restore`, `undo` and `redo` put back, as a person sees them.
+
+A change tried on a copy in memory, so that a person can be asked about what it would do.
+
+The copy has the whole log and no contents of artifacts; what is done to it is done nowhere else.
+Neighbours: `undo` asks with what came of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Annotated
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, NamedTuple, TypedDict
 
 from msgspec import Meta
 from msgspec.structs import asdict
 
+from refold.checked import quoted
 from refold.compaction.trigger import PAUSE_RATIO, REASONS
 from refold.core.codec import decode
 from refold.core.model import Hide
-from refold.edges.commands.batch_names import batch_noun
-from refold.edges.commands.command import Arguments, Command, Screen
-from refold.edges.commands.file_changes import confirm_changes, show_put_back
-from refold.edges.commands.page_change import PageChange, page_size, sizes, sizes_text
-from refold.edges.commands.rehearsal import rehearsal
+from refold.display import moment, number
+from refold.edges.commands.command import (
+    Arguments,
+    Command,
+    Result,
+    Screen,
+    batch_noun,
+    short_line,
+    show_undo,
+)
 from refold.edges.commands.session import Session
-from refold.edges.commands.text import number
 from refold.engine.context import Context
 from refold.errors import Invalid
-from refold.log.file_versions import FileChange
+from refold.log.points import Batch
 from refold.log.reading import pages_of
-from refold.log.undo import Change, ChangeKind, History, history
+from refold.log.undo import Change, ChangeKind, FileChange, History, history
 from refold.log.undo import Undone as Taken
+from refold.stores import open_store
+
+
+class PageChange(Result, frozen=True, kw_only=True):
+    conversation: str
+    slots_before: int
+    slots_after: int
+    tokens_before: int
+    tokens_after: int
+
+
+class PageSize(NamedTuple):
+    slots: int
+    tokens: int
+
+
+class Sizes(TypedDict):
+    """The fields of a `PageChange` that are sizes."""
+
+    slots_before: int
+    slots_after: int
+    tokens_before: int
+    tokens_after: int
+
+
+def page_size(context: Context) -> PageSize:
+    return PageSize(len(context.view.slots), context.stats().current)
+
+
+def sizes(before: PageSize, after: PageSize) -> Sizes:
+    return Sizes(
+        slots_before=before.slots,
+        slots_after=after.slots,
+        tokens_before=before.tokens,
+        tokens_after=after.tokens,
+    )
+
+
+def sizes_text(change: PageChange) -> str:
+    """`4 -> 16 slots, 953 -> 1,778 tokens`."""
+    slots = f"{change.slots_before:,} -> {number(change.slots_after, 'slot')}"
+    return f"{slots}, {change.tokens_before:,} -> {number(change.tokens_after, 'token')}"
+
 
 SPANS_SHOWN = 4
 FILES = Meta(description="Where a restore put files back, take that back as well.")
@@ -71,7 +139,7 @@ class Undone(Step, frozen=True, kw_only=True):
     undone: bool
 
 
-def run(session: Session, arguments: StepArguments) -> Undone:
+def run_undo(session: Session, arguments: StepArguments) -> Undone:
     if arguments.files:
         confirm_files(session, past_of(session).standing, yes=arguments.yes)
     if not arguments.yes:
@@ -202,10 +270,213 @@ def show_step(step: Step, screen: Screen, *, done: str) -> None:
         screen.line(f"  a model that has one: {screen.call('model', step.conversation, 'NAME')}")
 
 
-COMMAND = Command(
+UNDO = Command(
     name="undo",
     details="Running undo again goes one step further back; refold redo comes forward again.",
     arguments=StepArguments,
-    run=run,
+    run=run_undo,
     show=show,
 )
+
+
+class Redone(Step, frozen=True, kw_only=True):
+    redone: bool
+
+
+def run_redo(session: Session, arguments: StepArguments) -> Redone:
+    if arguments.files:
+        confirm_files(session, past_of(session).undone, yes=arguments.yes)
+    step = take_step(session, lambda context: context.redo(files=arguments.files))
+    return Redone(**asdict(step), redone=step.kind != "none")
+
+
+def show_redo(step: Redone, screen: Screen) -> None:
+    if not step.redone:
+        screen.line("There is nothing to redo.")
+        return
+    show_step(step, screen, done="Redone")
+    if step.redo_steps:
+        further = screen.call("redo", step.conversation)
+        screen.line(("dim", f"Further with: {further}"))
+    show_undo(step.conversation, screen, files=bool(step.changes))
+
+
+REDO = Command(
+    name="redo",
+    details="What refold undo or refold revert switched off is on the page again.",
+    arguments=StepArguments,
+    run=run_redo,
+    show=show_redo,
+)
+
+
+BATCHES_NAMED = 5
+BATCH = Meta(
+    description="The batch, as refold receipts and refold why name it, or how it begins.",
+    extra={"positional": True, "completes": "batch"},
+)
+
+
+class RevertArguments(Arguments, frozen=True, kw_only=True):
+    batch: Annotated[str, BATCH]
+
+
+class Reverted(PageChange, frozen=True, kw_only=True):
+    batch: str
+
+
+def run_revert(session: Session, arguments: RevertArguments) -> Reverted:
+    with session.context(writes=True) as context:
+        before = page_size(context)
+        batch = _batch_meant(context, arguments.batch)
+        context.revert(batch)
+        after = page_size(context)
+    return Reverted(conversation=context.id, batch=batch, **sizes(before, after))
+
+
+def _batch_meant(context: Context, typed: str) -> str:
+    """The batch of that id, or the only one that begins so; what is neither, as it was typed."""
+    known = {batch for _, batch in context.view.undoable if batch.startswith(typed)}
+    if typed in known or not typed or not known:
+        return typed
+    if len(known) > 1:
+        names = ", ".join(sorted(known)[:BATCHES_NAMED])
+        raise Invalid(f"several batches begin with {quoted(typed, 40)}", hint=f"one of {names}")
+    return known.pop()
+
+
+def show_revert(reverted: Reverted, screen: Screen) -> None:
+    what = f"Reverted the compaction {reverted.batch}"
+    screen.line(("bold", what), f": {sizes_text(reverted)}.")
+    screen.line(("dim", f"Redo with: {screen.call('redo', reverted.conversation)}"))
+
+
+REVERT = Command(
+    name="revert",
+    details="Later compactions stay. refold undo takes the newest back, this command any.",
+    arguments=RevertArguments,
+    run=run_revert,
+    show=show_revert,
+)
+
+
+class Receipts(Result, frozen=True, kw_only=True):
+    """Oldest first."""
+
+    conversation: str
+    batches: tuple[Batch, ...]
+
+
+def run_receipts(session: Session, arguments: Arguments) -> Receipts:
+    with session.context() as context:
+        return Receipts(conversation=context.id, batches=tuple(context.log.batches()))
+
+
+def show_receipts(receipts: Receipts, screen: Screen) -> None:
+    id = receipts.conversation
+    if not receipts.batches:
+        screen.line(f"{id} was never compacted.")
+        return
+    heads = ("BATCH", "KIND", ">SEQ", "AT", "BY", ">EDITS", ">TOKENS", "STATE")
+    screen.table(heads, [_cells(batch) for batch in receipts.batches])
+    live = [batch for batch in receipts.batches if batch.live]
+    undone = len(receipts.batches) - len(live)
+    screen.line(f"{_counted(live)} on the page, {undone:,} undone.")
+    if live:
+        screen.line(("dim", f"Take one back with: {screen.call('revert', id, 'BATCH')}"))
+        show_undo(id, screen)
+
+
+def _counted(batches: Sequence[Batch]) -> str:
+    """`2 compactions, 1 hide`."""
+    nouns = Counter(batch_noun(batch.purpose) for batch in batches)
+    return ", ".join(_number(count, noun) for noun, count in nouns.items()) or "Nothing"
+
+
+def _number(count: int, noun: str) -> str:
+    first, space, rest = noun.partition(" ")
+    return f"{number(count, first)}{space}{rest}"
+
+
+def _cells(batch: Batch) -> tuple[str, ...]:
+    sizes = f"{batch.tokens_before:,} -> {batch.tokens_after:,}"
+    by = short_line(batch.strategy, 60)
+    state = "live" if batch.live else "undone"
+    noun = batch_noun(batch.purpose)
+    at, edits = moment(batch.at_ms), f"{batch.edits:,}"
+    return batch.id, noun, f"#{batch.seq}", at, by, edits, sizes, state
+
+
+RECEIPTS = Command(
+    name="receipts",
+    reads=True,
+    arguments=Arguments,
+    run=run_receipts,
+    show=show_receipts,
+)
+
+
+DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+PUT_BACK = {
+    "create": "is there again",
+    "change": "is as it was then",
+    "remove": "was not there then: removed",
+    "same": "is as it was already",
+    "impossible": "is left alone",
+}
+
+
+def show_put_back(changes: Iterable[FileChange], screen: Screen, *, dry_run: bool = False) -> None:
+    """What became of each file; in a dry run, what would change in it."""
+    for one in changes:
+        reason = f": {one.reason}" if one.reason else ""
+        if dry_run and one.diff:
+            show_changes([one], screen)
+        else:
+            screen.line(short_line(f"  {one.path} {PUT_BACK[one.change]}{reason}", 300))
+
+
+def confirm_changes(session: Session, changes: Iterable[FileChange], *, yes: bool) -> None:
+    """Asks before files are put back, with what that changes in front of whoever is asked."""
+    going = [one for one in changes if one.change not in ("same", "impossible")]
+    if not going or yes:
+        return
+    screen = session.screen
+    if screen is not None and not screen.json_output:
+        show_changes(going, screen)
+        if screen.ask(_question(going)):
+            return
+    raise Invalid("nothing was changed", hint="--yes puts files back without a question")
+
+
+def _question(changes: Sequence[FileChange]) -> str:
+    removed = sum(one.change == "remove" for one in changes)
+    back = len(changes) - removed
+    asked = [
+        f"put {number(back, 'file')} back" if back else "",
+        f"remove {number(removed, 'file')}" if removed else "",
+    ]
+    return " and ".join(filter(None, asked)).capitalize() + "?"
+
+
+def show_changes(changes: Iterable[FileChange], screen: Screen) -> None:
+    """The differences of files, line by line."""
+    for one in changes:
+        show_diff(one.diff, screen)
+
+
+def show_diff(diff: str, screen: Screen) -> None:
+    """A unified diff, its lines colored by what they do."""
+    for line in diff.splitlines():
+        screen.line((DIFF_STYLES.get(line[:1], ""), line))
+
+
+@contextmanager
+def rehearsal(session: Session) -> Iterator[Context]:
+    """The conversation asked for once more, as it would go on."""
+    store, id = session.store, session.conversation
+    copy = open_store("memory:")
+    for events in pages_of(store, id, last=store.conversation(id).head):
+        copy.append(id, events, expect=events[0].seq - 1)
+    with Context(copy, id, config=session.config_beside) as context:
+        yield context

@@ -21,14 +21,14 @@ from msgspec.structs import replace
 from refold.core.model import Event
 from refold.display import number
 from refold.edges.commands.command import Arguments, Command, Result, Screen
-from refold.edges.commands.events import EventRow, event_row
 from refold.edges.commands.session import Session
+from refold.edges.commands.show import EventRow, event_row
 from refold.edges.displays.happening import Happening, happenings
 from refold.edges.displays.panel import Line, meter
 from refold.edges.displays.phrases import tokens_of
-from refold.edges.displays.width import fitted, harmless, padded
+from refold.edges.displays.wrap import fitted, harmless, padded
 from refold.engine.context import Context
-from refold.log.batches import Batch
+from refold.log.points import Batch
 from refold.stores import synced_of
 from refold.stores.protocol import Store, Synced
 
@@ -230,7 +230,7 @@ def _clock(at_ms: int) -> str:
         return "--:--:--"
 
 
-COMMAND = Command(
+WATCH = Command(
     name="watch",
     reads=True,
     arguments=WatchArguments,

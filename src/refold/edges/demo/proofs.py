@@ -18,9 +18,9 @@ from msgspec import Struct
 from refold.core.model import View
 from refold.core.shortened import text_of
 from refold.display import cut
-from refold.edges.commands.text import number
-from refold.edges.demo.billing import unmarked
+from refold.edges.commands.command import number
 from refold.edges.demo.report import Note
+from refold.edges.demo.sides import unmarked
 from refold.engine.context import Context
 
 QUERY_WORDS, HITS, LINE_CHARS = 3, 5, 70

@@ -15,9 +15,8 @@ from msgspec import Struct
 
 from refold.core.model import Slot, Span, ToolResult
 from refold.edges.demo import script
-from refold.edges.demo.billing import MARK
-from refold.edges.demo.sides import Entry
-from refold.edges.demo.workshop import Outcome
+from refold.edges.demo.script import Outcome
+from refold.edges.demo.sides import MARK, Entry
 from refold.engine.context import Context
 from refold.errors import NotFound
 from refold.log.unfold import body_text
@@ -80,7 +79,7 @@ def questions(facts: Mapping[str, Outcome]) -> list[Question]:
     ]
 
 
-def asked(those: list[Question]) -> str:
+def questions_message(those: list[Question]) -> str:
     """All questions as one message."""
     lines = [f"{number}. {question.text}" for number, question in enumerate(those, 1)]
     return "Before we stop, six questions about this session:\n" + "\n".join(lines)

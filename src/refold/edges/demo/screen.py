@@ -20,9 +20,8 @@ from rich.table import Table
 from rich.text import Text
 
 from refold.edges.commands.command import Screen as CommandScreen
-from refold.edges.demo import tables
-from refold.edges.demo.report import Answer, Note, Report
-from refold.edges.demo.symbols import Symbols, clean, symbols_for
+from refold.edges.demo import report as tables
+from refold.edges.demo.report import Answer, Note, Report, Symbols, clean, symbols_for
 
 WIDTH_MAX = 132
 ROWS_MAX = 40

@@ -4,26 +4,161 @@ All sides get the same messages and are checked, weighed and billed by the same 
 window is the usual one, and a fair one: system prompt and tools stay, the oldest messages go as
 soon as the page passes the same trigger that refold has, tool pairs stay whole, and an output that
 no request can hold is cut to as much as refold's stub shows.
+
+A fourth way to send a conversation: when the page is full, the model is asked for a summary, and
+the summary and the newest messages are what is left.
+
+No model is at hand in the demo, so a script stands for it: of what is summarized it takes the
+user's words and what the agent said, the newest first, as many tokens as summaries of coding agents
+have. A real model would choose better, and could be wrong. What the calls cost is real: each reads
+what it sums up, as far as it can from the cache, and its answer is billed. Neighbour: `sides`.
+
+How many tokens a request has and what it costs: measured on the request itself, for every side
+by the same rule.
+
+A request is read as a list of units: what comes before the messages, then each message, without
+cache marks. Units that equal those of the previous request from the start are read from the cache;
+the rest is written to it. Neighbours: `sides` sends, `tokens.models` has the list prices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.artifacts.stub import STUB_CHARS_MAX
 from refold.config import Config
 from refold.core.model import Usage
-from refold.dialects import dialect
-from refold.edges.demo.billing import DIALECT, MARK, Bill, Scale, Unit, size
-from refold.edges.demo.workshop import Outcome
+from refold.dialects import dialect, parse
+from refold.edges.demo.script import Outcome
 from refold.engine.context import Context
 from refold.errors import Invalid
 from refold.log.notices import Notice
 from refold.stores import open_store
-from refold.tokens.models import Model
+from refold.tokens.counter import ESTIMATE, count_message, count_system, count_tools
+from refold.tokens.models import Model, cost
+
+DIALECT = "anthropic"
+MARK = "cache_control"
+
+
+class Unit(Struct, frozen=True):
+    """A part of a request that is cached or not as a whole."""
+
+    text: str
+    tokens: int
+
+
+class Scale:
+    """Counts the tokens of requests. A message that was counted before is not counted again."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+
+    def units(self, request: Mapping[str, Any]) -> list[Unit]:
+        """The request as a list of units."""
+        return [self._head(request), *map(self.unit, request["messages"])]
+
+    def _head(self, request: Mapping[str, Any]) -> Unit:
+        """What comes before the messages."""
+        head = {key: unmarked(value) for key, value in request.items() if key != "messages"}
+        system = count_system(head.get("system"), ESTIMATE)
+        tools = count_tools(head.get("tools"), ESTIMATE)
+        return Unit(_encoded(head), system + tools)
+
+    def unit(self, message: Any) -> Unit:
+        """One message."""
+        bare = unmarked(message)
+        text = _encoded(bare)
+        if text not in self._known:
+            parsed = parse(bare, DIALECT)
+            self._known[text] = sum(count_message(one, ESTIMATE) for one in parsed)
+        return Unit(text, self._known[text])
+
+
+def _encoded(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def unmarked(value: Any) -> Any:
+    """The value without cache marks, and with plain text as one text block: a mark can only
+    stand on a block, and the provider reads both forms as the same."""
+    if isinstance(value, list):
+        return [unmarked(inner) for inner in value]
+    if not isinstance(value, dict):
+        return value
+    bare = {key: unmarked(inner) for key, inner in value.items() if key != MARK}
+    content = bare.get("content")
+    if "role" in bare and isinstance(content, str):
+        bare["content"] = [{"type": "text", "text": content}]
+    return bare
+
+
+def size(units: Sequence[Unit]) -> int:
+    return sum(unit.tokens for unit in units)
+
+
+class Bill:
+    """What one side has sent so far. `requests` are those that the provider would take;
+    `refused` the others."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.requests = self.invalid = self.over_budget = 0
+        self.tokens_sent = self.tokens_max = self.tokens_read = 0
+        self.cost_cached = self.cost_plain = 0.0
+        self._previous: Sequence[Unit] = ()
+
+    @property
+    def cost(self) -> float:
+        """The cheaper of two ways: with cache marks and without. Nobody is billed for a cache
+        that never holds."""
+        return min(self.cost_cached, self.cost_plain)
+
+    @property
+    def refused(self) -> int:
+        return self.invalid + self.over_budget
+
+    def refuse(self, *, too_long: bool) -> None:
+        """Counts a request that the provider would not take; it costs nothing."""
+        self.requests += 1
+        self.over_budget += too_long
+        self.invalid += not too_long
+
+    def charge(self, units: Sequence[Unit], output: int) -> Usage:
+        """Counts a request that was answered with so many tokens. Gives its usage as the
+        provider would report it."""
+        whole, read = size(units), size(units[: same(self._previous, units)])
+        self._previous = units
+        usage = Usage(
+            model=self.model.name,
+            input=whole,
+            output=output,
+            cache_read=read,
+            cache_write=whole - read,
+        )
+        self.requests += 1
+        self.tokens_sent += whole
+        self.tokens_read += read
+        self.tokens_max = max(self.tokens_max, whole)
+        self.cost_cached += cost(self.model, usage) or 0.0
+        self.cost_plain += cost(self.model, replace(usage, cache_read=0, cache_write=0)) or 0.0
+        return usage
+
+
+def same(before: Sequence[Unit], after: Sequence[Unit]) -> int:
+    """How many units at the start are equal."""
+    count = 0
+    for old, new in zip(before, after, strict=False):
+        if old.text != new.text:
+            break
+        count += 1
+    return count
+
 
 DROPPED = "[Earlier messages were dropped to fit the window.]"
 REST_DROPPED = "\n[The rest was dropped: too long for the window.]"
@@ -230,3 +365,89 @@ def fixed_part(system: str, tools: list[dict[str, Any]]) -> dict[str, Any]:
         "system": [{"type": "text", "text": system, MARK: {"type": "ephemeral"}}],
         "tools": tools,
     }
+
+
+# What such a summary has: the median of those that coding agents wrote in recorded sessions.
+SUMMARY_TOKENS = 2_700
+TAIL_SHARE = 5  # so much of the limit stays as it came: a fifth
+INSTRUCTION = "Summarize the conversation so far: requests, rules, files, decisions, what is open."
+ASKED = {"role": "user", "content": INSTRUCTION}
+OPENING = "[Summary of the conversation so far]"
+
+
+class Summarized(Messages):
+    """A list of messages whose beginning is summarized. `summaries` is how often, and
+    `summaries_dollars` what those calls cost."""
+
+    def __init__(
+        self, scale: Scale, model: Model, fixed: dict[str, Any], *, room: int, limit: int
+    ) -> None:
+        super().__init__(scale, model, fixed, room=room, limit=None)
+        self.full = limit
+        self.summaries, self.summaries_dollars = 0, 0.0
+
+    def send(self) -> Sent:
+        """The next request; summarizes first where the page is full."""
+        if self.tokens() > self.full:
+            self._summarize()
+        return super().send()
+
+    def _summarize(self) -> None:
+        first = self._tail_start()
+        if first is None:
+            return
+        text = summary_text(self.entries[:first])
+        wire = {"role": "user", "content": text}
+        summary = Entry(0, wire, self.scale.unit(wire))
+        self._charge(self.entries[:first], summary.unit.tokens)
+        self.entries = [summary, *self.entries[first:]]
+
+    def _tail_start(self) -> int | None:
+        """Where the messages begin that stay; None if nothing could go."""
+        room, start = self.full // TAIL_SHARE, None
+        for at in range(len(self.entries) - 1, 0, -1):
+            room -= self.entries[at].unit.tokens
+            if room < 0 and start is not None:
+                break
+            if not has_results(self.entries[at]):
+                start = at
+        return start
+
+    def _charge(self, read: Sequence[Entry], output: int) -> None:
+        """The call by which a model would write it: the page up to there, and an instruction."""
+        head = self.scale.units({**self.fixed, "messages": [entry.wire for entry in read]})
+        usage = self.bill.charge([*head, self.scale.unit(ASKED)], output)
+        self.summaries += 1
+        self.summaries_dollars += _dollars(self.bill.model, usage)
+
+
+def _dollars(model: Model, usage: Usage) -> float:
+    return cost(model, usage) or 0.0
+
+
+def summary_text(entries: Sequence[Entry]) -> str:
+    """What stands for the entries: the words of the user and of the agent, the newest first while
+    there is room, in their order."""
+    chosen: list[str] = []
+    room = SUMMARY_TOKENS
+    for text in _newest_first(entries):
+        room -= ESTIMATE(text)
+        if room < 0:
+            break
+        chosen.append(text)
+    return "\n".join([OPENING, *reversed(chosen)])
+
+
+def _newest_first(entries: Sequence[Entry]) -> Iterator[str]:
+    """The user's words first: they matter most; then what the agent said."""
+    yield from (text for entry in reversed(entries) for text in _texts(entry, "user"))
+    yield from (text for entry in reversed(entries) for text in _texts(entry, "assistant"))
+
+
+def _texts(entry: Entry, role: str) -> list[str]:
+    content = entry.wire["content"]
+    if entry.wire["role"] != role:
+        return []
+    if isinstance(content, str):
+        return [content.removeprefix(f"{OPENING}\n")]
+    return [block["text"] for block in content if block["type"] == "text"]

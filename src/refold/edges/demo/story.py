@@ -13,16 +13,22 @@ from typing import Any
 
 from refold.core.model import Span
 from refold.core.plan import Receipt
-from refold.edges.commands.text import number
+from refold.edges.commands.command import number
 from refold.edges.demo import proofs, script
-from refold.edges.demo.billing import Scale
-from refold.edges.demo.questions import Question, Search, asked, on_entries, questions
+from refold.edges.demo.questions import Question, Search, on_entries, questions, questions_message
 from refold.edges.demo.report import Answer, Note, Report, report_of
 from refold.edges.demo.screen import Screen
-from refold.edges.demo.script import Call, Turn
-from refold.edges.demo.sides import Entry, Folded, Messages, Sent, fixed_part, reserve_for
-from refold.edges.demo.summarized import Summarized
-from refold.edges.demo.workshop import TOOLS, Outcome, Workshop
+from refold.edges.demo.script import TOOLS, Call, Outcome, Turn, Workshop
+from refold.edges.demo.sides import (
+    Entry,
+    Folded,
+    Messages,
+    Scale,
+    Sent,
+    Summarized,
+    fixed_part,
+    reserve_for,
+)
 from refold.errors import Corrupt
 from refold.log.notices import Notice
 from refold.tokens.models import model_info
@@ -227,7 +233,7 @@ class Story:
     def _questions(self) -> list[Answer]:
         """Asks all six in one message and looks for each answer in what every side would send."""
         those = questions(self.facts)
-        self._ask(asked(those))
+        self._ask(questions_message(those))
         everything = self._send_plain(self.everything, 0, shown=False)
         summarized = self._send_plain(self.summarized, 0, shown=False)
         window, folded = self._send_plain(self.window, 0, shown=True), self._send_folded()

@@ -11,7 +11,7 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from refold.core.arguments import arguments_object, arguments_text
+from refold.core.call_arguments import arguments_object, arguments_text
 from refold.core.codec import decode
 from refold.core.model import (
     Artifact,
@@ -41,8 +41,8 @@ from refold.core.model import (
 from refold.core.shortened import text_of
 from refold.display import number
 from refold.edges.displays.phrases import percent_of
-from refold.edges.displays.width import harmless
-from refold.log.batches import Batch
+from refold.edges.displays.wrap import harmless
+from refold.log.points import Batch
 from refold.tokens.models import dollars
 
 TEXT_CHARS = 300

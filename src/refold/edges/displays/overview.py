@@ -2,18 +2,35 @@
 
 The lines are what the designs before us drew, to the letter. Times are in the time zone that is
 given. Neighbour: the command `context` gathers what is shown.
+
+A box in plain characters, 50 columns wide: how much of a conversation is on the page, and what a
+compaction saved.
+
+Every row has the width of the border, whatever its text: it is padded by display width, and cut if
+it is too long. Percentages in a box are rounded.
+
+How full the window is and what fills it, in a few lines.
+
+What the window is made of: every token of it belongs to one part, so the parts always sum to the
+window, or to the page where that is larger.
+
+Our estimates are scaled to the provider's own count of the page. Neighbours: `bar` and `panel` draw
+the parts, `usage` lists some of them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, tzinfo
 
 from msgspec import Struct
 
+from refold.core.budget import Budget, current_tokens
+from refold.core.model import Slot, ToolResult, View, shows_memories
 from refold.display import counted, number, plural
-from refold.edges.displays.width import fitted, harmless
+from refold.edges.displays.phrases import ago
+from refold.edges.displays.wrap import fitted, harmless, padded
 from refold.tokens.models import dollars
 
 LINE_COLUMNS = 60
@@ -35,7 +52,7 @@ class Said(Struct, frozen=True, kw_only=True):
     text: str
 
 
-class Kept(Struct, frozen=True, kw_only=True):
+class ArtifactLine(Struct, frozen=True, kw_only=True):
     """An artifact in one line. `results` are those of a search that did not give one a line."""
 
     id: str
@@ -59,7 +76,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     created_ms: int
     updated_ms: int
     recent: tuple[Said, ...]
-    first: tuple[Kept, ...]
+    first: tuple[ArtifactLine, ...]
 
 
 def overview_lines(seen: Overview, zone: tzinfo | None = None, call: Call = in_chat) -> list[str]:
@@ -130,3 +147,171 @@ def _artifacts(seen: Overview) -> Iterator[str]:
     more = sum(seen.artifacts.values()) - len(seen.first[:ARTIFACTS_SHOWN])
     if more > 0:
         yield f"  ... +{more:,} more"
+
+
+COLUMNS = 50
+USAGE_CELLS, COMPACTION_CELLS = 20, 15
+NAME_COLUMNS = 21
+
+
+def boxed(title: str, rows: Iterable[str], columns: int = COLUMNS) -> list[str]:
+    """A title and rows between borders."""
+    border = f"+{'-' * (columns - 2)}+"
+    inside = [_row(row, columns) for row in rows]
+    return [border, _row(title, columns), border, *inside, border]
+
+
+def _row(text: str, columns: int) -> str:
+    # Two borders and the space after the first: what is left is for the text.
+    room = columns - 3
+    return f"| {padded(fitted(text, room), room)}|"
+
+
+def bar(share: float, cells: int) -> str:
+    """`[#####...............]`."""
+    filled = round(min(1.0, max(0.0, share)) * cells)
+    return f"[{'#' * filled}{'.' * (cells - filled)}]"
+
+
+def rounded(share: float) -> int:
+    """A share in whole percent, the nearest; a half goes up."""
+    return int(share * 100 + 0.5)
+
+
+def usage_box(active: int, total: int, summaries: int, columns: int = COLUMNS) -> list[str]:
+    """How many of the messages are on the page; narrower only where the screen is."""
+    # Two borders with a space, the name, the ends of the bar, the percentage.
+    cells = max(1, min(USAGE_CELLS, columns - 3 - 7 - 2 - 5))
+    share = active / total if total else 1.0
+    status = "Compressed" if active < total else "Uncompressed"
+    rows = (
+        _number("Active Messages", active),
+        _number("Total Messages", total),
+        _number("Summaries", summaries),
+        "",
+        f"Usage  {bar(share, cells)} {rounded(share):>3}%",
+        "",
+        f"Status: {status}",
+    )
+    return boxed("Context Usage Statistics", rows, min(COLUMNS, columns))
+
+
+def compaction_box(active: int, total: int, summaries: int, columns: int = COLUMNS) -> list[str]:
+    """What compactions made of all messages."""
+    # Two borders with a space, a name with its number, two spaces and the ends of the bar.
+    cells = max(1, min(COMPACTION_CELLS, columns - 3 - (NAME_COLUMNS + 2) - 4))
+    share = active / total if total else 1.0
+    rows = (
+        f"{_number('Active', active)}  {bar(share, cells)}",
+        f"{_number('Total', total)}  {bar(1.0 if total else 0.0, cells)}",
+        _number("Summaries", summaries),
+        "",
+        # Not rounded on its own: what is saved and what is left are 100 %.
+        f"Saved: {100 - rounded(share)}%",
+    )
+    return boxed("Compaction Complete", rows, min(COLUMNS, columns))
+
+
+def _number(name: str, count: int) -> str:
+    return f"{name:<{NAME_COLUMNS - 1}}{count:>3}"
+
+
+# What the lines call the parts; any other part has its own name.
+USAGE_NAMES = {
+    "system": "System prompt",
+    "tools": "Tools",
+    "memory": "Memory context",
+    "summaries": "Summaries",
+    "artifacts": "Artifacts",
+    "conversation": "Conversation",
+}
+
+
+def usage_lines(
+    *, current: int, window: int, messages: int, oldest_age_ms: int, parts: Mapping[str, int]
+) -> list[str]:
+    """The size of the next request, and its parts; those that have nothing are left out."""
+    percent = 1_000 * current // window / 10
+    lines = [
+        "Context Usage:",
+        f"  Current: {current:,} tokens ({percent:.1f}%)",
+        f"  Maximum: {window:,} tokens",
+        f"  Messages: {messages:,}",
+    ]
+    if messages:
+        lines.append(f"  Oldest: {ago(oldest_age_ms)}")
+    shown = {name: size for name, size in parts.items() if size}
+    if shown:
+        lines += ["", "Breakdown:"]
+    for name, size in shown.items():
+        lines.append(f"  {USAGE_NAMES.get(name, name.capitalize())}: {size:,} tokens")
+    return lines
+
+
+NAMES = {
+    "system": "System prompt",
+    "tools": "Tools",
+    "memory": "Memory",
+    "summaries": "Summaries",
+    "user": "User messages",
+    "assistant": "Assistant messages",
+    "outputs": "Tool outputs",
+    "free": "Free",
+    "reserve": "Reserve for the answer",
+}
+REST = ("free", "reserve")
+
+
+class WindowPart(Struct, frozen=True, kw_only=True):
+    """One part of the window, by its key in `NAMES`."""
+
+    name: str
+    tokens: int
+
+
+def window_parts(view: View, budget: Budget) -> tuple[WindowPart, ...]:
+    """The parts of the page, then what is free, then what is kept for the answer. Parts without
+    a token are left out."""
+    current = current_tokens(view, budget.factor)
+    used = _scaled(_estimates(view), current)
+    free = max(0, budget.input_max - current)
+    reserve = max(0, budget.window - current - free)
+    whole = {**used, "free": free, "reserve": reserve}
+    return tuple(WindowPart(name=name, tokens=size) for name, size in whole.items() if size)
+
+
+def page_parts(view: View, budget: Budget) -> dict[str, int]:
+    """The parts of the page as a person counts them: all messages are the conversation."""
+    current = current_tokens(view, budget.factor)
+    used = _scaled(_estimates(view), current)
+    parts = {name: used[name] for name in ("system", "tools", "memory", "summaries")}
+    return {**parts, "conversation": current - sum(parts.values())}
+
+
+def _estimates(view: View) -> dict[str, int]:
+    sizes = dict.fromkeys((name for name in NAMES if name not in REST), 0)
+    sizes["system"], sizes["tools"] = view.system_tokens, view.tools_tokens
+    for slot in view.slots:
+        sizes[part_of(slot)] += slot.tokens
+    return sizes
+
+
+def part_of(slot: Slot) -> str:
+    """The part that a slot of the page belongs to."""
+    message = slot.message
+    if slot.standin:
+        return "summaries"
+    if shows_memories(message):
+        return "memory"
+    if message.role == "tool" or any(isinstance(block, ToolResult) for block in message.blocks):
+        return "outputs"
+    return message.role if message.role in ("system", "assistant") else "user"
+
+
+def _scaled(sizes: dict[str, int], current: int) -> dict[str, int]:
+    """Sizes that sum to the size of the page; the largest takes the rounding."""
+    total = sum(sizes.values())
+    scaled = {name: size * current // total if total else 0 for name, size in sizes.items()}
+    largest = max(scaled, key=lambda name: scaled[name])
+    scaled[largest] += current - sum(scaled.values())
+    return scaled

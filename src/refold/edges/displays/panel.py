@@ -3,6 +3,17 @@ size went, what is largest, what is pinned, and what to do next.
 
 Lines are lists of texts and styled texts, never wider than the columns that are given. Neighbours:
 `bar`, `sparkline`, `parts`.
+
+The window as one bar: a cell for every share of it, each part in its color; without colors, each
+with a letter of its own.
+
+Cells are dealt out by largest remainder, so they always fill the bar. The page ends where its size
+says, unless it has fewer cells than parts; a part that has anything has at least one cell while
+there are enough.
+
+A line of small bars: how the size of the page went, with a mark under every compaction.
+
+Positions are by `seq`, so a stretch in which nothing is known repeats what was known before.
 """
 
 from __future__ import annotations
@@ -13,12 +24,9 @@ from msgspec import Struct
 
 from refold.core.model import Span
 from refold.display import number
-from refold.edges.displays.bar import LOOKS, bar, shares
-from refold.edges.displays.overview import Overview
-from refold.edges.displays.parts import NAMES, REST, WindowPart
+from refold.edges.displays.overview import NAMES, REST, Overview, WindowPart
 from refold.edges.displays.phrases import percent_of
-from refold.edges.displays.sparkline import marks, sparkline
-from refold.edges.displays.width import fitted, harmless, padded, width
+from refold.edges.displays.wrap import Styled, fitted, harmless, padded, width
 from refold.tokens.models import dollars
 
 Text = str | tuple[str, str]
@@ -244,3 +252,118 @@ def _measure(name: str, tokens: int, window: int, room: int, style: str) -> Line
     cells = room - 7 - len(size)
     filled = min(cells, round(cells * tokens / max(1, window)))
     return [f"{name:<7}", (style, "█" * filled), ("dim", "░" * (cells - filled)), size]
+
+
+class PartStyle(Struct, frozen=True):
+    """How a part is drawn: its style, its cell in that color, and its cell without colors."""
+
+    style: str
+    cell: str
+    letter: str
+
+    def sign(self, *, colors: bool) -> Styled:
+        """One cell of it."""
+        return self.style, self.cell if colors else self.letter
+
+
+# Free and reserve look different also where colors do not.
+LOOKS = {
+    "system": PartStyle("magenta", "█", "S"),
+    "tools": PartStyle("blue", "█", "T"),
+    "memory": PartStyle("bright_cyan", "█", "M"),
+    "summaries": PartStyle("yellow", "█", "Z"),
+    "user": PartStyle("green", "█", "U"),
+    "assistant": PartStyle("cyan", "█", "A"),
+    "outputs": PartStyle("red", "█", "O"),
+    "free": PartStyle("dim", "░", "░"),
+    "reserve": PartStyle("dim", "▒", "▒"),
+}
+
+
+LEFT = ("free", "reserve")
+
+
+def bar(parts: Sequence[WindowPart], cells: int, *, colors: bool = True) -> list[Styled]:
+    """The bar, part by part."""
+    drawn: list[Styled] = []
+    for part, count in zip(parts, _bar_counts(parts, cells), strict=True):
+        style, cell = LOOKS[part.name].sign(colors=colors)
+        drawn.append((style, cell * count))
+    return [one for one in drawn if one[1]]
+
+
+def _bar_counts(parts: Sequence[WindowPart], cells: int) -> list[int]:
+    """The cells of each part. First how far the page reaches, which is held against marks below
+    the bar; then what fills it, however small, within that."""
+    taken = [part.tokens for part in parts if part.name not in LEFT]
+    rest = [part.tokens for part in parts if part.name in LEFT]
+    reach = shares([sum(taken), *rest], cells)[0]
+    # Only a page of fewer cells than parts reaches further than its size.
+    reach = min(cells, max(reach, sum(size > 0 for size in taken)))
+    inside, outside = iter(dealt(taken, reach)), iter(dealt(rest, cells - reach))
+    return [next(outside if part.name in LEFT else inside) for part in parts]
+
+
+def dealt(sizes: Sequence[int], cells: int) -> list[int]:
+    """So many cells, dealt out by size. One that would have none takes its cell from the
+    largest."""
+    counts = shares(sizes, cells)
+    if sum(size > 0 for size in sizes) <= cells:
+        counts = [max(count, 1) if size else 0 for count, size in zip(counts, sizes, strict=True)]
+    while sum(counts) > max(0, cells):
+        counts[counts.index(max(counts))] -= 1
+    return counts
+
+
+def shares(sizes: Sequence[int], whole: int) -> list[int]:
+    """A whole number, divided by size, so that the parts sum to it: what is left goes to those
+    that lost most by cutting."""
+    total = sum(sizes)
+    if not total or whole <= 0:
+        return [0] * len(sizes)
+    counts = [size * whole // total for size in sizes]
+    order = sorted(range(len(sizes)), key=lambda at: -(sizes[at] * whole % total))
+    for at in order[: whole - sum(counts)]:
+        counts[at] += 1
+    return counts
+
+
+SPARKLINE_LEVELS = "▁▂▃▄▅▆▇█"
+MARK = "▲"
+
+
+def sparkline(history: Sequence[tuple[int, int]], whole: int, columns: int) -> str:
+    """The largest size in every column, against a whole (the window). Empty where fewer than two
+    sizes are known."""
+    if len(history) < 2 or columns < 2:
+        return ""
+    largest = _columns(history, columns)
+    steps = (
+        min(len(SPARKLINE_LEVELS) - 1, size * len(SPARKLINE_LEVELS) // max(1, whole))
+        for size in largest
+    )
+    return "".join(SPARKLINE_LEVELS[step] for step in steps)
+
+
+def _columns(history: Sequence[tuple[int, int]], columns: int) -> list[int]:
+    first, last = history[0][0], history[-1][0]
+    found: dict[int, int] = {}
+    for seq, tokens in history:
+        column = column_of(seq, first, last, columns)
+        found[column] = max(tokens, found.get(column, 0))
+    sizes, latest = [], history[0][1]
+    for column in range(columns):
+        latest = found.get(column, latest)
+        sizes.append(latest)
+    return sizes
+
+
+def column_of(seq: int, first: int, last: int, columns: int) -> int:
+    """The column in which a seq lies."""
+    return min(columns - 1, max(0, (seq - first) * columns // max(1, last - first + 1)))
+
+
+def marks(seqs: Sequence[int], first: int, last: int, columns: int) -> str:
+    """A mark in every column in which one of the seqs lies."""
+    marked = {column_of(seq, first, last, columns) for seq in seqs}
+    return "".join(MARK if column in marked else " " for column in range(columns)).rstrip()

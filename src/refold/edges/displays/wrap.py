@@ -5,15 +5,27 @@ a line may be broken, as readers of them expect, but no line begins with a closi
 lines stand below the text of the first: below its indent, and after the sign of a list. Of the
 text, only spaces where it is broken are left out. Neighbours: `width` measures; `flow` breaks
 a text while it comes, `edges.cli.screen` every line that a terminal gets.
+
+A text that comes in pieces, such as a reply, broken between words while it is printed.
+
+The last word waits until its end is known. Code between fences is left to the terminal, so that it
+can be copied as it is. Neighbours: `wrap` says where a line is broken, `edges.chat.shown` prints.
+
+How many columns a text takes on a terminal: two for wide characters and emoji, none for
+combining ones. A row that is measured so has its border in the right place.
+
+Lines made of styled texts, broken between words like plain ones.
+
+Neighbours: `wrap` says where, `edges.cli.screen` turns styles into colors.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from refold.edges.displays.width import start, width
+from refold.display import one_line, visible
 
 # On a screen narrower than that, nothing is gained.
 COLUMNS_MIN = 8
@@ -121,3 +133,168 @@ def _whole_characters(text: str, columns: int) -> int:
     if flags and len(flags[0]) % 2 and _FLAGS.match(text[at : at + 1]):
         at -= 1
     return at if at > 0 else max(1, size)
+
+
+_FENCE = re.compile(r"\s*(```|~~~)")
+
+
+class Flow:
+    """One text. `feed` gives what is to be printed now, `end` what still waits."""
+
+    def __init__(self) -> None:
+        self._line = ""  # from its beginning on the screen
+        self._printed = 0  # so much of it stands there
+        self._hang: int | None = None  # that of the line which it continues
+        self._columns = 0
+        self._is_code = False
+
+    def feed(self, text: str, columns: int) -> str:
+        """What can be printed now that so much has come, on a screen of so many columns."""
+        if columns != self._columns:
+            # The terminal has moved what stands there; what waits goes on from a new beginning.
+            self._line, self._printed = self._line[self._printed :], 0
+            self._columns = columns
+        *whole, rest = (self._line + text).expandtabs(TAB_COLUMNS).split("\n")
+        printed = [f"{self._ended(line)}\n" for line in whole]
+        return "".join(printed) + self._begun(rest)
+
+    def end(self) -> str:
+        """What still waits."""
+        text = self._ended(self._line)
+        self._is_code = False
+        return text
+
+    def _ended(self, line: str) -> str:
+        """The rest of a line that is whole; the next one begins."""
+        text = self._broken(line)
+        text += self._line[self._printed :].rstrip()
+        if _FENCE.match(line) and self._hang is None:
+            self._is_code = not self._is_code
+        self._line, self._printed, self._hang = "", 0, None
+        return text
+
+    def _begun(self, line: str) -> str:
+        """What is settled of a line that is still coming."""
+        text = self._broken(line)
+        settled = max(self._printed, self._settled())
+        text += self._line[self._printed : settled]
+        self._printed = settled
+        return text
+
+    def _settled(self) -> int:
+        """Up to where the line can be printed, whatever comes: a fence is known by its signs,
+        and a word by its end."""
+        line = self._line
+        if self._is_code:
+            return len(line)
+        words = list(chunks(line))
+        if line[-1:].isspace() or not words:
+            return len(line.rstrip())
+        return len(line[: words[-1][0]].rstrip())
+
+    def _broken(self, line: str) -> str:
+        """The lines that are full; what is left of them is the line that is being written."""
+        hang = hang_of(line, self._columns) if self._hang is None else self._hang
+        found = [Cut(0, len(line))] if self._is_code else cuts(line, self._columns, hang)
+        text = ""
+        for one in found[:-1]:
+            text += line[max(one.start, self._printed) : one.end] + parted(one, hang)
+            self._printed, self._hang = 0, hang
+        last = found[-1]
+        if len(found) == 1:
+            self._line = line
+        else:
+            # The hanging indent is printed already.
+            self._line, self._printed = " " * hang + line[last.start :], hang
+        return text
+
+
+def parted(one: Cut, hang: int) -> str:
+    """What is printed between two lines. Inside of a word it is nothing where the terminal itself
+    goes to the next line: then the word can be copied as it is."""
+    return "" if one.is_inside and not hang else "\n" + " " * hang
+
+
+ELLIPSIS = "..."
+
+
+def harmless(text: str) -> str:
+    """A text of others as a part of one line, as a screen shows it: only so can it be measured."""
+    return visible(one_line(text))
+
+
+def width(text: str) -> int:
+    """The columns that a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def fitted(text: str, columns: int, mark: str = ELLIPSIS) -> str:
+    """The text in at most so many columns; a shortened one ends with the mark."""
+    if width(text) <= columns:
+        return text
+    room = columns - width(mark)
+    if room <= 0:
+        return mark[: max(0, columns)]
+    return start(text, room) + mark
+
+
+def start(text: str, columns: int) -> str:
+    """The longest beginning that takes at most so many columns."""
+    if text.isascii():
+        return text[:columns]
+    low, high = 0, min(len(text), 2 * columns + 64)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if width(text[:middle]) <= columns:
+            low = middle
+        else:
+            high = middle - 1
+    return text[:low]
+
+
+def padded(text: str, columns: int, *, right: bool = False) -> str:
+    """The text with spaces up to so many columns."""
+    space = " " * max(0, columns - width(text))
+    return space + text if right else text + space
+
+
+Styled = tuple[str, str]  # a style, which may be empty, and a text
+
+
+def lines_of(parts: Sequence[str | Styled]) -> list[list[Styled]]:
+    """The lines that the texts make together: a text may have line ends in it."""
+    lines: list[list[Styled]] = [[]]
+    for part in parts:
+        style, text = part if isinstance(part, tuple) else ("", part)
+        first, *others = text.split("\n")
+        lines[-1].append((style, first))
+        lines += [[(style, other)] for other in others]
+    return lines
+
+
+def broken(line: Sequence[Styled], columns: int, hang: int | None = None) -> Iterator[Styled]:
+    """The texts of a line, with what is printed between two lines of the screen. `hang` is where
+    further lines begin, if not below the first; a narrow screen has no room for it."""
+    parts = [(style, text.expandtabs(TAB_COLUMNS)) for style, text in line]
+    whole = "".join(text for _, text in parts)
+    if hang is None or hang > columns // 2:
+        hang = hang_of(whole, columns)
+    *full, last = cuts(whole, columns, hang)
+    for one in full:
+        yield from _between(parts, one.start, one.end)
+        yield "", parted(one, hang)
+    yield from _between(parts, last.start, last.end)
+
+
+def _between(parts: Sequence[Styled], start: int, end: int) -> Iterator[Styled]:
+    """The texts from one place of a line to another."""
+    at = 0
+    for style, text in parts:
+        shown = text[max(0, start - at) : max(0, end - at)]
+        if shown:
+            yield style, shown
+        at += len(text)

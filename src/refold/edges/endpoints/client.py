@@ -3,6 +3,12 @@
 The key comes from the environment, is read again for every call, goes to no other host than the one
 named, and into no error or log. Redirects are not followed. Neighbours: `writer`, `embedder` and
 `chat` say what is posted and read the answers, `wires` has the providers' formats.
+
+Server-sent events, as the providers stream their replies: the JSON object of each.
+
+Only `data` counts, in one line or several; an `error` field, which some servers of llama.cpp send,
+is read like it. Bytes may be cut anywhere. Neighbours: `client` gives the bytes, `chat` reads the
+objects.
 """
 
 from __future__ import annotations
@@ -160,7 +166,7 @@ class Client:
         if status == 429 or status >= 500:
             wait_s = retry_after_s(response.headers.get("retry-after"), pause_s)
             return Unavailable(reason, retry_after_s=wait_s)
-        said = _words(content, key)[:REFUSAL_CHARS]
+        said = _one_line_body(content, key)[:REFUSAL_CHARS]
         return Refused(reason, body=said, hint="check the model's name and the address")
 
     def _decoded(self, content: bytes) -> dict[str, Any]:
@@ -217,10 +223,10 @@ def _is_number(value: object) -> bool:
 
 def _excerpt(content: bytes, key: str) -> str:
     """The start of an answer."""
-    return _words(content, key)[:EXCERPT_CHARS]
+    return _one_line_body(content, key)[:EXCERPT_CHARS]
 
 
-def _words(content: bytes, key: str) -> str:
+def _one_line_body(content: bytes, key: str) -> str:
     """What an answer says, on one line. A provider may echo the key it was given, even in part."""
     text = content.decode("utf-8", "replace")
     if key:
@@ -278,3 +284,50 @@ def _wait(seconds: float | None, deadline: float) -> bool:
         return False
     time.sleep(seconds)
     return True
+
+
+END = "[DONE]"
+FIELDS = ("data", "error")
+
+
+def objects(chunks: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """The objects of a stream, as they come. Unavailable for data that is no JSON object."""
+    data: list[str] = []
+    for line in _lines(chunks):
+        name, _, value = line.partition(":")
+        if name in FIELDS:
+            data.append(value.removeprefix(" "))
+        elif not line and data:
+            if data == [END]:
+                return
+            yield _decoded("\n".join(data))
+            data = []
+    if data and data != [END]:
+        # The empty line that ends an event is missing at the end of some streams.
+        yield _decoded("\n".join(data))
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
+    """The lines of a stream of bytes; a line ends with LF or CRLF."""
+    rest = b""
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield line.removesuffix(b"\r").decode("utf-8", "replace")
+    if rest:
+        yield rest.removesuffix(b"\r").decode("utf-8", "replace")
+
+
+def _decoded(text: str) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _unreadable(text) from error
+    if not isinstance(value, dict):
+        raise _unreadable(text)
+    return value
+
+
+def _unreadable(text: str) -> Unavailable:
+    reason = f"the stream holds {len(text):,} characters that are not a JSON object"
+    return Unavailable(reason, hint="check the address and the kind of the endpoint")

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from refold.edges.endpoints.client import Client, Post, check_address, check_limits, host_of
-from refold.edges.endpoints.wires import WIRES
+from refold.edges.endpoints.writer import WIRES
 from refold.errors import Unavailable
 
 BATCH_TEXTS = 64

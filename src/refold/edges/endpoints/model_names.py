@@ -15,9 +15,9 @@ from msgspec import Struct
 from refold.checked import quoted
 from refold.display import suggestion
 from refold.edges.endpoints.client import check_address, host_of
-from refold.edges.endpoints.wires import Kind
+from refold.edges.endpoints.writer import Kind
 from refold.errors import Invalid
-from refold.settings.writer import KEY_DOMAINS
+from refold.settings.sources import KEY_DOMAINS
 
 SCRIPTED = "scripted"  # what a chat calls its agent without a provider
 FORMS = "provider:name, such as openai:gpt-5.4-mini, or URL#name"

@@ -23,7 +23,7 @@ from refold.edges.hooks import state
 from refold.edges.hooks.events import OFFER_CHARS
 from refold.edges.importers.importer import import_file
 from refold.engine.context import Context
-from refold.engine.spawn import known
+from refold.engine.sub_agent import known
 from refold.settings.sources import default_store, loaded
 from refold.stores import open_store
 from refold.stores.protocol import Store

@@ -22,9 +22,8 @@ from typing import Any
 
 import msgspec
 
-from refold.artifacts.describe import described
-from refold.artifacts.stub import stub_of
-from refold.artifacts.types import type_of_output
+from refold.artifacts.intake import type_of_output
+from refold.artifacts.stub import described, stub_of
 from refold.core.codec import artifact_id
 from refold.core.model import Artifact, Origin
 from refold.edges.hooks import state

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from refold.checked import quoted
-from refold.edges.hosts.host_file import Settings
+from refold.edges.hosts import Settings
 from refold.errors import Invalid
 
 Scope = Literal["local", "project", "user"]

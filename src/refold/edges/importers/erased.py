@@ -6,20 +6,34 @@ which a guess of them could be tested. The ids of lines decide (`gone`). Where a
 message in that place that has all the rest is the one; one that stands elsewhere, since something
 before it changed, may be it: it is left out, a stand-in says so in its place, and the report counts
 it. Neighbours: `trace` is what is left, `known` finds it, `follow` asks.
+
+Which lines of a file were erased, by the ids that the file itself gives them.
+
+An id decides, wherever its line stands now and whatever stands around it: a line whose id was
+erased is gone, one whose id the log still has is not. A line with another id, or none, that was
+written at the moment of one that is gone, and of no other, may be it. The parts of a response are
+lines of their own, so what came after an erasure is told from what was erased.
+Neighbours: `trace` is what is left, `erased` asks this first.
+
+What a file has more of a message than the log: the parts that the log never had.
+
+Where the lines of a message have ids, each part is looked up by its own, so nothing is missed or
+written twice, whatever was deleted or moved. Where they have none, parts are counted. What was
+erased is no more. Neighbours: `parts` cuts messages, `gone` says what was erased, `follow` writes.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Container, Sequence
 from functools import cached_property
 from typing import Any
 
 from msgspec.structs import replace
 
 from refold.core.laws import calls_of, results_of
-from refold.core.model import Erase, Media, Message, ToolResult
+from refold.core.model import MOMENT, Erase, Media, Message, ToolResult
 from refold.dialects.gemini.fields import is_made
 from refold.edges.importers.entry import (
     ADOPTED,
@@ -30,16 +44,24 @@ from refold.edges.importers.entry import (
     Rewound,
     Said,
     Summed,
+    Trace,
+    ids_of,
+    moment_of,
+    stand_in,
 )
-from refold.edges.importers.gone import Gone
-from refold.edges.importers.known import Known
-from refold.edges.importers.parts import MORE, cut
-from refold.edges.importers.trace import Trace, stand_in
+from refold.edges.importers.imported_log import (
+    MORE,
+    ImportedItem,
+    Known,
+    chosen,
+    cut,
+    has_names,
+    parts_in,
+)
 from refold.engine.batch import Batch
 from refold.errors import Invalid
 from refold.tokens.choice import counter_for
-from refold.tokens.counter import count_message
-from refold.tokens.framing import FRAMINGS, Framing, framing_for
+from refold.tokens.counter import FRAMINGS, Framing, count_message, framing_for
 from refold.tokens.models import model_info
 
 Framings = tuple[Framing, ...]
@@ -348,3 +370,176 @@ def _has_same_ids(message: Message, shape: Erase) -> bool:
 def _words(key: str) -> str:
     """The part of a key that stays the same where only the place of the message changed."""
     return key.rpartition(":")[2].partition("#")[0]
+
+
+class Gone:
+    """The lines that were erased from a log that has `held` of the file."""
+
+    def __init__(self, held: Known) -> None:
+        traces = held.traces
+        named = [trace for trace in traces if trace.ids]
+        by_id = {id: trace for trace in named for id in trace.ids if not id.startswith(MOMENT)}
+        live = {id for place in held.standing() for id in place.ids}
+        self._live = live
+        self._named = named
+        self.seen: set[str] = set()  # the ids that the file has had so far, if anybody will ask
+        self._asks = bool(traces or held.more)
+        self._standing = live - by_id.keys()
+        self._by_id = {id: trace for id, trace in by_id.items() if id not in live}
+        self._by_call = {
+            call: trace for trace in named if trace.shape for call in trace.shape.calls
+        }
+        self._by_moment: defaultdict[int, list[Trace]] = defaultdict(list)
+        for trace in named:
+            for moment in trace.moments - held.moments:
+                self._by_moment[moment].append(trace)
+        for moment in [one for one, near in self._by_moment.items() if not _is_one(near)]:
+            del self._by_moment[moment]
+
+    def see(self, entry: Entry) -> None:
+        """The file has this entry."""
+        if self._asks:
+            self.seen.update(entry.ids)
+
+    def of(self, entry: Entry) -> list[Trace]:
+        """What of the entry was erased; each trace once."""
+        if isinstance(entry, Said) and entry.parts:
+            found = [self._of_part(entry, at) for at in range(len(entry.message["content"]))]
+        else:
+            found = [self._by_id.get(id) for id in entry.ids]
+        return list(dict.fromkeys(trace for trace in found if trace is not None))
+
+    def _of_part(self, said: Said, at: int) -> Trace | None:
+        id = said.ids[at] if said.ids else ""
+        if id in self._live:
+            return None
+        return self._by_id.get(id) or self._near(said, at)
+
+    def _near(self, said: Said, at: int) -> Trace | None:
+        moment = said.times[at] if said.times else None
+        near = self._by_moment.get(moment, ()) if moment is not None else ()
+        call = _call_of(said.message["content"][at])
+        called = self._by_call.get(call)
+        if called is not None and (moment is None or moment in called.moments):
+            return called
+        return next((one for one in near if _may_be(call, one)), None)
+
+    def is_guess(self, entry: Entry, trace: Trace | None) -> bool:
+        """Whether an entry in the place of what was erased, or a part of it, is taken for that
+        under another id."""
+        if not any(entry.ids):
+            return False
+        if trace is not None and trace.ids and set(trace.ids).isdisjoint(entry.ids):
+            return True
+        if not isinstance(entry, Said) or not entry.parts:
+            return False
+        known = self._live | self._by_id.keys()
+        unknown = (at for at, id in enumerate(entry.ids) if id not in known)
+        return any(self._near(entry, at) for at in unknown)
+
+    def rest(self, said: Said) -> Said:
+        """The parts of a message that were not erased."""
+        if not self._named or not said.parts:
+            return said
+        places = range(len(said.message["content"]))
+        left = [at for at in places if self._of_part(said, at) is None]
+        return said if len(left) == len(places) else chosen(said, left)
+
+    def named(self, entry: Entry) -> list[Trace]:
+        """What was erased under an id of the entry, also if the log has another part of it."""
+        ids = set(filter(None, entry.ids))
+        return [trace for trace in self._named if not ids.isdisjoint(trace.ids)] if ids else []
+
+    def stands(self, entry: Entry) -> bool:
+        """Whether the log has a line of the entry that was never erased."""
+        return any(id in self._standing for id in entry.ids)
+
+    def has(self, entry: Entry) -> bool:
+        """Whether a line of the entry was erased, by its id."""
+        return any(id in self._by_id for id in entry.ids)
+
+    def at(self, entry: Entry) -> list[Trace]:
+        """What was erased that was written when the entry was."""
+        return self._by_moment.get(entry.at_ms, []) if entry.at_ms is not None else []
+
+
+def _is_one(traces: list[Trace]) -> bool:
+    """Whether all that was erased at a moment may be one message, which was written again."""
+    ids = (frozenset(id for id in trace.ids if not id.startswith(MOMENT)) for trace in traces)
+    return bool(frozenset.intersection(*ids))
+
+
+def _call_of(block: Any) -> str:
+    """The id of the call that a block is; empty if it is none."""
+    is_call = isinstance(block, dict) and block.get("type") == "tool_use"
+    return str(block.get("id") or "") if is_call else ""
+
+
+def _may_be(call: str, trace: Trace) -> bool:
+    """Whether a block of a response may be one of what was erased: no other call is."""
+    if trace.kind == "note" or trace.shape is None:
+        return trace.kind in ("note", "message")
+    return not call and trace.kind == "message" and trace.shape.role == "assistant"
+
+
+class Growth:
+    """What continues messages in the log, by the keys that these have in the file; and so what
+    they lack."""
+
+    def __init__(self, more: dict[str, list[ImportedItem]], erased: Erased) -> None:
+        self._more, self._erased = more, erased
+        self._ids = {id for places in more.values() for place in places for id in place.ids}
+
+    def take(self, rest: Said) -> None:
+        """The rest of a message was written."""
+        self._ids.update(ids_of(rest))
+
+    def rest(self, said: Said, place: ImportedItem, later: Sequence[ImportedItem]) -> Said | None:
+        """What the log, which has a message in this place, never had of it; None if it has all.
+        In `later` places, parts of it may have been erased."""
+        ids = place.ids or (place.trace.ids if place.trace else ())
+        if ids and has_names(said):
+            is_renamed = place.trace is not None and not self._erased.gone.of(said)
+            return None if is_renamed else self._lacking(said, self._ids.union(ids))
+        held = self._held_parts(said, place, later)
+        return cut(said, held, said.parts) if held < said.parts else None
+
+    def rest_of(self, entry: Entry) -> Said | None:
+        """The same for one of which parts were erased in another place."""
+        if not isinstance(entry, Said) or not has_names(entry) or not self._erased.gone.of(entry):
+            return None
+        return self._lacking(entry, self._ids)
+
+    def _lacking(self, said: Said, held: set[str]) -> Said | None:
+        rest = self._erased.gone.rest(said)
+        names = [id or moment_of(at_ms) for id, at_ms in zip(rest.ids, rest.times)]
+        lacking = [at for at, name in enumerate(names) if name not in held]
+        return chosen(rest, lacking) if lacking else None
+
+    def _held_parts(self, said: Said, place: ImportedItem, later: Sequence[ImportedItem]) -> int:
+        """How many parts of a message the log has, or had before they were erased."""
+        held = parts_in(place.key) if place.key else self._erased_parts(said, 0, place)
+        for more in self._more.get(said.key, ()):
+            held = max(held, parts_in(more.key))
+        for place in later:
+            if not place.key and place.trace:
+                whole = self._erased.beginning(said, 0, place.trace)  # it was written again since
+                held = max(self._erased_parts(said, held, place), whole)
+        return held
+
+    def _erased_parts(self, said: Said, first: int, place: ImportedItem) -> int:
+        return self._erased.parts_of(said, first, place.trace) if place.trace else first
+
+    def leave(self, seen: Container[str]) -> list[ImportedItem]:
+        """What continues messages that the file has not had so far, by their keys or by the ids of
+        lines: it continues nothing now."""
+        left: list[ImportedItem] = []
+        for key, places in self._more.items():
+            unseen = [place for place in places if not self._is_seen(place, key in seen)]
+            self._more[key] = [place for place in places if place not in unseen]
+            left += unseen
+        self._ids -= {id for place in left for id in place.ids}
+        return left
+
+    def _is_seen(self, place: ImportedItem, is_key_seen: bool) -> bool:
+        return not self._erased.gone.seen.isdisjoint(place.ids) if place.ids else is_key_seen

@@ -31,20 +31,31 @@ from refold.edges.importers.entry import (
     Rewound,
     Said,
     Summed,
+    Tally,
+    Trace,
     Unread,
+    ids_of,
+    stand_in,
 )
-from refold.edges.importers.erased import Erased, spoken
-from refold.edges.importers.growth import Growth
-from refold.edges.importers.known import TAKEN, Known, Place, events_of, is_touched, known
-from refold.edges.importers.parts import continuing, is_of, named, written
-from refold.edges.importers.tally import Tally
-from refold.edges.importers.tell import Teller
-from refold.edges.importers.trace import Trace, ids_of, stand_in
+from refold.edges.importers.erased import Erased, Growth, spoken
+from refold.edges.importers.imported_log import (
+    TAKEN,
+    ImportedItem,
+    Known,
+    Teller,
+    continuing,
+    events_of,
+    is_of,
+    is_touched,
+    known,
+    named,
+    written,
+)
 from refold.engine.batch import Batch
 from refold.engine.context import Context
 from refold.errors import Invalid
-from refold.log.keys import Stamp
-from refold.tokens.billed import is_more, most
+from refold.log.notes import Stamp
+from refold.tokens.models import is_more, most
 
 Placed = Said | Summed | Rewound  # what has a place in the order of the file
 
@@ -67,7 +78,7 @@ class Follower:
         self._left_out = 0  # of those, without a stand-in
         self._at = 0  # how many of the places the file has had so far
         self._seen: dict[str, int] = {}  # what the file has had, and a seq that it is not before
-        self._found: Place | None = None  # the place of what was read last
+        self._found: ImportedItem | None = None  # the place of what was read last
         self._is_new = False  # whether the message that was read last is
         self._left: set[str] = set()
         self._is_back = False  # whether the file was ever not where the log is
@@ -164,7 +175,7 @@ class Follower:
             self._keep(said, stamp, ids)
         self.tally.count(said.key, self._batch.written)
 
-    def _go_on(self, said: Said, place: Place) -> None:
+    def _go_on(self, said: Said, place: ImportedItem) -> None:
         """Writes what the file has more of a message than the log."""
         rest = self._growth.rest(said, place, self._places[self._at :])
         if rest is None:
@@ -208,7 +219,7 @@ class Follower:
     def _tell(self) -> None:
         self._teller.tell(is_unsure=self._is_back)
 
-    def _place_of(self, entry: Placed) -> Place | None:
+    def _place_of(self, entry: Placed) -> ImportedItem | None:
         """The place that an entry has, if the log went the same way. What was erased is not brought
         back."""
         at = self._keyed_at()
@@ -229,7 +240,7 @@ class Follower:
             at += 1
         return at
 
-    def _find(self, at: int) -> Place:
+    def _find(self, at: int) -> ImportedItem:
         """The place where the file is."""
         place = self._places[at]
         self._at = at + 1
@@ -276,7 +287,7 @@ class Follower:
             self._batch.note(ADOPTED, note.data, self._by, _stamp(entry), note.ids)
         else:
             self._batch.stand_in(stand_in(trace), trace.tokens, trace.counter, trace.at_ms)
-            place = Place("", [self._batch.head + 1], trace)
+            place = ImportedItem("", [self._batch.head + 1], trace)
             self._places.append(place)
             self._at = len(self._places)
             self._found = None if trace.ids else place
@@ -300,7 +311,7 @@ class Follower:
         self.tally.take_back(len(left), head)
         self._teller.tell_again()
 
-    def _take_off(self, left: Sequence[Place]) -> int:
+    def _take_off(self, left: Sequence[ImportedItem]) -> int:
         """Takes places off, with the summaries that tell of them; gives how many events do it."""
         more = self._growth.leave(self._seen)
         seqs = [seq for place in (*left, *more) for seq in place.seqs]

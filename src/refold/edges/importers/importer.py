@@ -4,6 +4,21 @@ side chain.
 The id follows from the source and the session, so the same session is the same conversation again,
 wherever the file lies; a list without an id of its own is known by its path. Neighbours:
 `recognition` says whose file it is, `owner` whose a conversation is, `follow` writes.
+
+Whose a conversation is: the session that was imported into it, and nobody else.
+
+The metadata of a conversation names its session by the id that it gets unless another is chosen;
+one that does not say so is its own. A session may go on only in its own conversation. A list of
+messages has no id but its path: it may also go on where it begins with everything that the
+conversation has, so a file that was moved, or comes through a pipe, is known again. Neighbours:
+`importer` asks before it writes, `follow` has the keys.
+
+The entries of one session on their way to its conversation: nothing is written before somebody
+speaks, and what is no message is told each time and not counted.
+
+A session without a message leaves no conversation behind. What the log has as a note, since it was
+not understood, is known again like any message: the follower passes over it, and it is told again
+here. Neighbours: `follow` writes, `importer` has one of these per session, `known` what there is.
 """
 
 from __future__ import annotations
@@ -12,38 +27,42 @@ import gc
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import takewhile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from refold.checked import quoted
 from refold.config import Config
 from refold.conversations.importer import import_document, read_document
-from refold.conversations.listing import preview
+from refold.conversations.listing import preview, title_of
+from refold.core.codec import decode
+from refold.core.model import Meta, Note
 from refold.edges.importers import REFOLD
-from refold.edges.importers.entry import About, Branch, Said, Summed
-from refold.edges.importers.follow import Follower
-from refold.edges.importers.intake import Intake
-from refold.edges.importers.known import known
-from refold.edges.importers.lines import Advance, Lines, digest
-from refold.edges.importers.owner import (
-    IMPORTED,
-    SESSION,
-    goes_on,
-    is_own,
-    session_in,
-    taken,
+from refold.edges.importers.entry import (
+    UNREAD,
+    About,
+    Branch,
+    Entry,
+    Report,
+    Rewound,
+    Said,
+    Session,
+    Summed,
+    Tally,
+    Trace,
+    Unread,
+    printable,
 )
-from refold.edges.importers.parts import is_of, named
+from refold.edges.importers.follow import Follower
+from refold.edges.importers.imported_log import events_of, is_of, known, named, written
+from refold.edges.importers.lines import Advance, Lines, Unchanged, digest
 from refold.edges.importers.recognition import Recognised, recognised
-from refold.edges.importers.report import Report, Session, printable
-from refold.edges.importers.tally import Tally
-from refold.edges.importers.trace import Trace
-from refold.edges.importers.unchanged import Unchanged
 from refold.engine.context import Context
+from refold.errors import Conflict, Invalid, NotFound
 from refold.log.reading import is_taken
 from refold.stores.protocol import Overtaken, Store
 
@@ -292,3 +311,172 @@ def fitting(wanted: str) -> str:
         return wanted
     words = re.sub(r"[^A-Za-z0-9._-]+", "-", wanted).strip("-._")[: ID_CHARS_MAX - 13]
     return f"{words or 'session'}-{digest(wanted.encode('utf-8', 'replace'))[:12]}"
+
+
+IMPORTED, SESSION = "imported", "session"  # in the metadata: the source, and the session's own id
+ID_CHARS_FREE, NUMBERS_MAX = 56, 1_000  # of an id that gets a number
+TITLE_CHARS = 60
+
+
+def is_own(context: Context, session: str) -> bool:
+    """Whether the conversation is this session's, or nobody's yet."""
+    if not context.log.events(limit=1):
+        return True
+    if context.view.metadata.get(SESSION) == session:
+        return True
+    return session_in(context, context.id) == session or not any(
+        event.kind == "message" for event in events_of(context)
+    )
+
+
+def session_in(context: Context, unsaid: str) -> str:
+    """The session that the log named last, also where a user went back to before that."""
+    session = unsaid
+    for event in events_of(context):
+        meta = decode(event) if event.kind == "meta" else None
+        if isinstance(meta, Meta) and meta.metadata:
+            session = str(meta.metadata.get(SESSION, session))
+    return session
+
+
+def goes_on(context: Context, source: str, entries: Iterable[Entry]) -> bool:
+    """Whether what is said in a file begins with all that was imported into the conversation.
+    What was erased there may have been anything."""
+    wanted = [place.key for place in known(context, source).places]
+    said = (named(entry).key for entry in entries if isinstance(entry, Said | Summed | Rewound))
+    keys = iter(dict.fromkeys(said))
+    return bool(wanted) and all(next(keys, None) == key or not key for key in wanted)
+
+
+def taken(store: Store, context: Context) -> Conflict:
+    """What is said to somebody who names the conversation for another session."""
+    metadata = context.view.metadata
+    owner = session_in(context, context.id)
+    whose = f"follows the session {owner}" if IMPORTED in metadata else "was not imported"
+    title = quoted(title_of(store, context.id, context.view.title), TITLE_CHARS)
+    said = f"{context.id} {whose} ({title}); nothing was written"
+    free = _free(store, context.id)
+    return Conflict(said, head=context.view.head, hint=f"choose another id: --id {free}")
+
+
+def _free(store: Store, id: str) -> str:
+    """The id with the first number that is free."""
+    for number in range(2, NUMBERS_MAX):
+        wanted = f"{id[:ID_CHARS_FREE]}-{number}"
+        try:
+            store.conversation(wanted)
+        except NotFound:
+            return wanted
+    return "NEW"
+
+
+WAITING_MAX = 10_000  # entries before the first message; then they are written without one
+TOO_LARGE = "not kept: it is too large for a message"
+_NOT_KEPT = "not kept: "
+_MARK = f'"{UNREAD}"'.encode()  # in every note of this kind
+
+
+class Intake:
+    """Hands entries to a follower. `own` is what a new conversation is told of its session first;
+    `unread` tells what is no message, however often it is imported."""
+
+    def __init__(self, follower: Follower, own: dict[str, Any]) -> None:
+        self.follower, self._own = follower, own
+        context = follower.context
+        is_new = not context.log.events(limit=1)
+        self._waiting: list[Entry] | None = [] if is_new else None
+        self._kept = {} if is_new else _kept_as_notes(context)
+        self._unsaid: set[str] = set()
+        if not is_new:
+            self._describe()
+
+    @property
+    def messages(self) -> int:
+        """How many messages the file has; what was not understood is none."""
+        return self.follower.messages - len(self._unsaid)
+
+    @property
+    def new(self) -> int:
+        """How many of them were written now."""
+        tally = self.follower.tally
+        return max(0, tally.new - len(tally.unsaid))
+
+    @property
+    def unread(self) -> list[Unread]:
+        if not self._waiting:
+            return self.follower.unread
+        told = (self._told(entry) for entry in self._waiting)
+        return [*self.follower.unread, *(one for one in told if one is not None)]
+
+    def take(self, entry: Entry) -> None:
+        """Takes an entry; those before the first message wait for it."""
+        if self._waiting is None:
+            self._take(entry)
+            return
+        self._waiting.append(entry)
+        if not self._speaks(entry) and len(self._waiting) < WAITING_MAX:
+            return
+        waiting, self._waiting = self._waiting, None
+        self._describe()
+        for one in waiting:
+            self._take(one)
+
+    def finish(self) -> None:
+        """Writes what still waits for more; nothing of a session in which nobody spoke."""
+        if self._waiting is None:
+            self.follower.finish()
+
+    def close(self) -> None:
+        self.follower.close()
+
+    def _describe(self) -> None:
+        if self._own:
+            self.follower.describe(self._own)
+
+    def _take(self, entry: Entry) -> None:
+        told = len(self.follower.unread)
+        self.follower.take(entry)
+        if not isinstance(entry, Said):
+            return
+        said, news = named(entry), self.follower.unread[told:]
+        is_kept = written(said) in self._kept
+        if not news and not is_kept:
+            return
+        reason = self._why_not(said)
+        if any(one.reason.startswith(_NOT_KEPT) for one in news) or self._kept.get(written(said)):
+            reason = reason or TOO_LARGE
+        if reason is None:
+            return  # the news is of something else
+        self._unsaid.add(said.key)
+        if news:
+            self.follower.tally.unsaid.add(said.key)
+        else:
+            self.follower.unread.append(Unread(line=said.line, reason=reason))
+
+    def _speaks(self, entry: Entry) -> bool:
+        return isinstance(entry, Summed) or (isinstance(entry, Said) and not self._why_not(entry))
+
+    def _told(self, entry: Entry) -> Unread | None:
+        if isinstance(entry, Unread):
+            return entry
+        reason = self._why_not(entry) if isinstance(entry, Said) else None
+        return Unread(line=entry.line, reason=reason) if reason else None
+
+    def _why_not(self, said: Said) -> str | None:
+        """Why a message is none; None if it is one."""
+        try:
+            self.follower.context._recorder.parse(said.message)
+        except Invalid as error:
+            return f"{error.message}; {error.hint}"
+        return None
+
+
+def _kept_as_notes(context: Context) -> dict[str, bool]:
+    """The keys of what the log has as notes in the place of messages, and whether not even their
+    content could be kept."""
+    kept: dict[str, bool] = {}
+    for event in events_of(context):
+        note = decode(event) if event.kind == "note" and _MARK in event.body else None
+        if isinstance(note, Note) and note.kind == UNREAD:
+            kept[note.key] = note.data is None
+    return kept

@@ -6,6 +6,14 @@ A file is a list of messages, an object that has one (`messages`, `conversations
 names, a list of such objects, or JSON Lines of any of these. What else such an object has becomes a
 note. Several conversations in a file are sessions of their own. Neighbours: `plain` reads one
 message, `lines` the file.
+
+Plain messages as people keep them in files, in a provider's shape: what differs from it is put
+right, what is nobody's is left out.
+
+Names of roles (`human`, `gpt`, `ai`), `from` and `value`, calls as a bare name with its arguments,
+`reasoning` beside the text; `function_call` and `observation`, which have no ids. Times and usage
+that stand with a message are given apart. Neighbours: `messages`, `swe_agent` and `mini_swe_agent`
+read files of these.
 """
 
 from __future__ import annotations
@@ -15,9 +23,11 @@ from typing import Any
 
 import msgspec
 
-from refold.edges.importers.entry import About, Entry, Noted, Unread
-from refold.edges.importers.lines import UNREADABLE, Lines, digest, document
-from refold.edges.importers.plain import Calls, entry_of, is_message
+from refold.core.model import Usage
+from refold.dialects.usage import read_usage
+from refold.edges.importers.entry import About, Entry, Noted, Said, Summed, Unread
+from refold.edges.importers.lines import UNREADABLE, Lines, digest, document, happened
+from refold.errors import Invalid
 
 LISTS = ("messages", "conversations", "conversation", "input", "contents", "history")
 _TITLES = ("title", "task", "name")
@@ -154,3 +164,137 @@ def _tools_in(value: Any) -> list[Any] | None:
         except UNREADABLE:
             return None
     return value if isinstance(value, list) and value else None
+
+
+ROLES = {
+    "human": "user", "gpt": "assistant", "ai": "assistant", "bot": "assistant",
+    "chatgpt": "assistant",
+}  # fmt: skip
+# Roles of datasets: a call as JSON text, and what came of it.
+_CALL, _RESULTS = "function_call", ("observation", "function_response")
+# What a provider reads of a message; all else in such files is the program's own.
+FIELDS = (
+    "role", "content", "name", "tool_calls", "tool_call_id", "function_call", "refusal", "audio",
+    "reasoning_content", "reasoning_details", "parts",
+)  # fmt: skip
+_TIMES = ("timestamp", "created_at", "createdAt", "time", "ts", "date")
+
+
+def is_message(value: Any) -> bool:
+    """Whether a value is a message of a plain list, or an item of the Responses API."""
+    if not isinstance(value, dict):
+        return False
+    if isinstance(value.get("role"), str):
+        return "content" in value or "parts" in value or "tool_calls" in value
+    has_text = isinstance(value.get("from"), str) and "value" in value
+    return has_text or ("call_id" in value and "type" in value) or value.get("type") == "reasoning"
+
+
+class Calls:
+    """Pairs calls with their results where a list has no ids for them: results come directly after
+    their calls, in the same order."""
+
+    def __init__(self) -> None:
+        self._open: list[str] = []
+
+    def paired(self, value: dict[str, Any], place: int) -> dict[str, Any]:
+        """The message with the ids of its calls. A call that cannot be read, and a result of none,
+        stay as they are, and are not understood."""
+        role = str(value.get("role") or value.get("from") or "").lower()
+        if role in _RESULTS:
+            return self._result(value)
+        calls = _calls_in(_text_of(value)) if role == _CALL else []
+        named = [{**call, "id": f"call-{place}-{number}"} for number, call in enumerate(calls)]
+        self._open = [call["id"] for call in named]
+        return {"role": "assistant", "content": "", "tool_calls": named} if named else value
+
+    def _result(self, value: dict[str, Any]) -> dict[str, Any]:
+        if not self._open:
+            return value
+        id = self._open.pop(0)
+        return {"role": "tool", "tool_call_id": id, "content": _text_of(value)}
+
+
+def _text_of(value: dict[str, Any]) -> Any:
+    return value["content"] if "content" in value else value.get("value")
+
+
+def _calls_in(text: Any) -> list[dict[str, Any]]:
+    """The calls that a JSON text has, one or a list of them; none if one of them is none."""
+    try:
+        found = msgspec.json.decode(text) if isinstance(text, str) else text
+    except UNREADABLE:
+        return []
+    calls = found if isinstance(found, list) else [found]
+    if not all(isinstance(call, dict) and isinstance(call.get("name"), str) for call in calls):
+        return []
+    return [{"name": call["name"], "arguments": call.get("arguments", {})} for call in calls]
+
+
+def entry_of(
+    value: dict[str, Any],
+    place: int,
+    line: int,
+    session: str = "",
+    raw: bytes = b"",
+    calls: Calls | None = None,
+) -> Said | Summed:
+    """What a message of a list says, under a key of its place and its content: the line as it
+    stands, where it has one of its own. `calls` pairs the calls of the list."""
+    key = f"{place}:{digest(raw or msgspec.json.encode(value))}"
+    at_ms = None
+    for name in _TIMES:
+        if name in value and (at_ms := happened(value[name])) is not None:
+            break
+    message = normal(calls.paired(value, place) if calls else value)
+    if value.get("compact_summary") is True and isinstance(message.get("content"), str):
+        text = message["content"]
+        return Summed(text=text, key=key, line=line, session=session, at_ms=at_ms)
+    usage = usage_of(value.get("usage"), key)
+    return Said(message=message, key=key, line=line, session=session, at_ms=at_ms, usage=usage)
+
+
+def usage_of(value: Any, response: str) -> Usage | None:
+    """What a message was billed, where the file says so."""
+    if not isinstance(value, dict):
+        return None
+    try:
+        usage = read_usage(value, "openai_chat")
+    except Invalid:
+        return None
+    return msgspec.structs.replace(usage, response=response)
+
+
+def normal(value: dict[str, Any]) -> dict[str, Any]:
+    """The message in its provider's shape. An item of the Responses API is in its own already."""
+    if "type" in value and ("role" not in value or value["type"] == "message"):
+        return value
+    if "from" in value and "role" not in value:
+        value = {"role": str(value["from"]), "content": value.get("value")}
+    message = {name: value[name] for name in FIELDS if name in value}
+    message["role"] = ROLES.get(message["role"].lower(), message["role"])
+    reasoning = value.get("reasoning")
+    if isinstance(reasoning, str) and reasoning and "reasoning_content" not in message:
+        message["reasoning_content"] = reasoning
+    calls = message.get("tool_calls")
+    if isinstance(calls, list) and calls:
+        message["tool_calls"] = [_call(call) for call in calls]
+    elif "tool_calls" in message:
+        del message["tool_calls"]
+    ids = value.get("tool_call_ids")
+    if message["role"] == "tool" and isinstance(ids, list) and ids and ids[0]:
+        message["tool_call_id"] = ids[0]
+    if message["role"] == "tool" and not message.get("tool_call_id"):
+        message = {"role": "user", "content": message.get("content")}
+    return message
+
+
+def _call(call: Any) -> Any:
+    """A call that is a bare name with its arguments, in the shape of Chat Completions."""
+    if not isinstance(call, dict) or "function" in call or "custom" in call or "name" not in call:
+        return call
+    arguments = call.get("arguments", {})
+    if not isinstance(arguments, str):
+        arguments = msgspec.json.encode(arguments).decode()
+    function = {"name": call["name"], "arguments": arguments}
+    return {"id": call.get("id"), "type": "function", "function": function}

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from refold.edges.importers.entry import About, Entry, Noted, Said, Unread
 from refold.edges.importers.lines import Lines, document, happened
-from refold.edges.importers.plain import entry_of, is_message, usage_of
+from refold.edges.importers.messages import entry_of, is_message, usage_of
 
 
 def is_document(value: Any) -> bool:

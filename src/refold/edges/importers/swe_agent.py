@@ -13,7 +13,7 @@ from typing import Any
 
 from refold.edges.importers.entry import About, Entry, Noted, Unread
 from refold.edges.importers.lines import Lines, document
-from refold.edges.importers.plain import entry_of, is_message
+from refold.edges.importers.messages import entry_of, is_message
 
 
 def is_document(value: Any) -> bool:

@@ -22,22 +22,27 @@ import httpx
 import msgspec
 from msgspec import Struct
 
-from refold.edges.proxy.gate import Admitted, Gate, Header
-from refold.edges.proxy.incoming import Bodies, Gone, Incoming
+from refold.edges.proxy.folding import Asking, with_headers
+from refold.edges.proxy.folding import Send as Sender
+from refold.edges.proxy.gate import Admitted, Gate, Header, Target, target_of
+from refold.edges.proxy.http import (
+    Bodies,
+    Gone,
+    Incoming,
+    Refused,
+    Send,
+    finished,
+    relay,
+    send_error,
+    send_json,
+)
+from refold.edges.proxy.inside.events import Inside
 from refold.edges.proxy.inside.rounds import Rounds, can_be_read, ways_of
-from refold.edges.proxy.inside.seen import Inside
 from refold.edges.proxy.limits import Limits
-from refold.edges.proxy.native import Asking, with_headers
-from refold.edges.proxy.native import Send as Sender
 from refold.edges.proxy.observer import Finished, Observer, Taken
-from refold.edges.proxy.own_answer import Refused, Send, send_error, send_json
-from refold.edges.proxy.relay import finished, relay
-from refold.edges.proxy.route import Target, target_of
-from refold.edges.proxy.savings import line_text
-from refold.edges.proxy.tally import KEPT, Told, place_of, reason_of
-from refold.edges.proxy.thinking import is_refused, without_thinking
+from refold.edges.proxy.page import is_refused, without_thinking
+from refold.edges.proxy.savings import KEPT, Told, UsageReader, line_text, place_of, reason_of
 from refold.edges.proxy.upstream import Answer, Content, Upstream, readable, unpacked
-from refold.edges.proxy.usage import UsageReader
 from refold.errors import RefoldError, Unavailable
 
 Scope = MutableMapping[str, Any]

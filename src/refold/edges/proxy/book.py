@@ -7,6 +7,14 @@ nothing to go by: many sessions begin with the same words. Only the first answer
 closely (`beginning`), and one call at a time opens what is new, so that a client which goes on
 before its first answer is kept does not open a second. Neighbours: `observer` mirrors what is found
 here.
+
+The beginning of a conversation: first words, and the answer that their client has not repeated.
+
+Its client goes on from that answer in words of its own (without thinking, without a space at the
+end), or asks again because it gave up on the answer. Both are the same conversation, and only this
+answer is in doubt: every later one stands behind a front that is known. Two answers are alike if
+they make the same call, or if the text of one begins the text of the other. Neighbours: `book`
+looks among the conversations that are held, and in the store; `body` says what is an answer.
 """
 
 from __future__ import annotations
@@ -16,35 +24,26 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 
 import refold
-from refold.conversations.recognition import recognise
-from refold.edges.proxy.beginning import (
-    TAG,
-    are_alike,
-    begun_in,
-    has_first_answer,
-    is_unrepeated,
-    tag,
-    words_in,
-)
-from refold.edges.proxy.body import Asked, Wire, is_answer
-from refold.edges.proxy.folding import Folding
-from refold.edges.proxy.inside import kept as inside
-from refold.edges.proxy.inside.kept import Kept
-from refold.edges.proxy.inside.tools import added_in
+from refold import dialects
+from refold.conversations.recognition import Recognised, recognise
+from refold.core.call_arguments import canonical_arguments
+from refold.core.model import Block, Text, ToolCall, View
+from refold.edges.proxy.body import Begun, ParsedCall, Wire, is_answer
+from refold.edges.proxy.folding import Compaction, Folding
+from refold.edges.proxy.inside import tools as inside
+from refold.edges.proxy.inside.tools import Kept, added_in
 from refold.edges.proxy.limits import Limits
-from refold.edges.proxy.native import Compaction
-from refold.edges.proxy.page import Encoded, has_thoughts_of
-from refold.edges.proxy.repeated import Begun
-from refold.edges.proxy.roles import as_the_client_has_them
+from refold.edges.proxy.page import Encoded, as_the_client_has_them, has_thoughts_of
 from refold.edges.proxy.savings import NOTE, Account, CallLine, line_of
 from refold.engine.mirror import Mirrored, Unchanging
 from refold.errors import RefoldError
 from refold.log.notes import Noted
+from refold.settings.sources import KEEPER, LIMITS, limits_of, noted
 from refold.stores.protocol import Store
 
 log = logging.getLogger("refold.proxy")
@@ -56,12 +55,12 @@ _NUMBERS = count()
 AMENDED_MAX = 2
 
 
-class Held:
+class OpenConversation:
     """A conversation that is held open, and the list that came last. Whoever works with it has its
     `guard`."""
 
     def __init__(
-        self, context: refold.Context, asked: Asked, *, known: int, native: Compaction
+        self, context: refold.Context, asked: ParsedCall, *, known: int, native: Compaction
     ) -> None:
         self.guard = threading.Lock()
         self.native = native
@@ -72,7 +71,7 @@ class Held:
         # may no longer fit.
         notes = context.log.notes()
         calls = list(_calls(notes))
-        self.has_inside = any(note.kind == inside.NOTE for note in notes)
+        self.has_inside = any(note.kind == inside.KEPT_NOTE for note in notes)
         self.is_swapped = self.has_inside or any(line.folded for line, _ in calls)
         self.tools = added_in(notes)  # ours, as this conversation began with them
         self.inside = Kept(asked.dialect)
@@ -110,7 +109,7 @@ class Held:
         """Whether the client has not brought the first answer back yet."""
         return is_unrepeated(self.listed)
 
-    def take(self, asked: Asked) -> None:
+    def take(self, asked: ParsedCall) -> None:
         """This list came last."""
         self.seen, self.size_bytes = asked.messages, asked.size_bytes
         self.begun = asked.begun
@@ -119,7 +118,7 @@ class Held:
         self.unkept = []
         self.used_at = time.monotonic()
 
-    def own_wires(self, asked: Asked, *, upto: int | None = None) -> Sequence[Wire] | None:
+    def own_wires(self, asked: ParsedCall, *, upto: int | None = None) -> Sequence[Wire] | None:
         """The messages of the page as the client has them; up to one of the log, if that is
         asked. None where the renderer's must stand."""
         if asked.dialect not in BINDING:
@@ -131,7 +130,7 @@ class Held:
         wires = self.encoded.messages(context.view, shown, self.places, asked.messages)
         return as_the_client_has_them(wires, asked.messages, asked.dialect)
 
-    def list_as_it_came(self, asked: Asked, page: Sequence[Wire]) -> Sequence[Wire]:
+    def list_as_it_came(self, asked: ParsedCall, page: Sequence[Wire]) -> Sequence[Wire]:
         """The client's list and what was said inside, for as long as the page shows just that;
         else the page."""
         inner = self.inside.inner(asked.messages)
@@ -139,7 +138,7 @@ class Held:
         came = self.encoded.as_it_came(view, self.places, own, inner, asked.dialect)
         return page if came is None or not has_thoughts_of(came, page) else came
 
-    def mirror(self, messages: Unchanging, beside: Asked | None = None) -> Mirrored:
+    def mirror(self, messages: Unchanging, beside: ParsedCall | None = None) -> Mirrored:
         """Lets the log follow the list, and what a call has beside it. The answer that is new in
         it was given to the page that was sent last, whatever became of that since."""
         return self.context.mirror(
@@ -173,7 +172,7 @@ class Book:
         self.store, self.folding, self._limits = store, folding, limits
         self._guard = threading.Lock()
         self._opening = threading.Lock()  # one call at a time opens what is new
-        self._held: OrderedDict[int, Held] = OrderedDict()
+        self._held: OrderedDict[int, OpenConversation] = OrderedDict()
 
     # --- finding ---
 
@@ -182,7 +181,7 @@ class Book:
         with self._guard:
             return [held.begun for held in self._held.values() if held.begun is not None]
 
-    def find(self, asked: Asked) -> Held:
+    def find(self, asked: ParsedCall) -> OpenConversation:
         """The conversation of a list that has an answer: held already, known to the store, or
         new."""
         held = self._going_on(asked)
@@ -194,7 +193,7 @@ class Book:
         with self._opening:
             return self._going_on(asked) or self._hold(asked, _new_id(asked), 0)
 
-    def _going_on(self, asked: Asked) -> Held | None:
+    def _going_on(self, asked: ParsedCall) -> OpenConversation | None:
         """The conversation that is held and has more of a list than others, or its first answer in
         other words; a branch of it is held by itself."""
         held, shared = self._nearest(asked)
@@ -205,7 +204,9 @@ class Book:
             return held
         return self._hold(asked, held.context.id, shared)
 
-    def begin(self, asked: Asked, *, at: float, anyway: bool = False) -> Held | None:
+    def begin(
+        self, asked: ParsedCall, *, at: float, anyway: bool = False
+    ) -> OpenConversation | None:
         """The conversation of a list that came at a time and has its first answer now: a new one,
         one that is begun again, or one that its client has gone on with meanwhile. None if another
         has the same words and the same answer: nobody can tell whether it is the same one, so it
@@ -223,7 +224,7 @@ class Book:
                 return self._hold(asked, stored, words_in(asked.messages), at)
             return None if is_known else self._hold(asked, _new_id(asked), 0, at)
 
-    def _reworded(self, asked: Asked, at: float | None = None) -> Held | None:
+    def _reworded(self, asked: ParsedCall, at: float | None = None) -> OpenConversation | None:
         """The conversation that began with the first answer of a list, in other words; or that was
         opened after a time to go on from it."""
         for held in self._with_words_of(asked):
@@ -232,7 +233,7 @@ class Book:
                 return held
         return None
 
-    def _with_words_of(self, asked: Asked) -> list[Held]:
+    def _with_words_of(self, asked: ParsedCall) -> list[OpenConversation]:
         """The conversations that begin with the first words of a list, the newest first."""
         words = words_in(asked.messages)
         with self._guard:
@@ -243,7 +244,7 @@ class Book:
             if words_in(one.listed) == words == common(one.listed, asked.messages[:words])
         ]
 
-    def _begun_again(self, asked: Asked, at: float) -> Held | None:
+    def _begun_again(self, asked: ParsedCall, at: float) -> OpenConversation | None:
         """The conversation that the same client began with these words, and gave up on."""
         there = (one for one in self._with_words_of(asked) if one.is_unrepeated)
         return next((one for one in there if _is_same_client(one, asked, at)), None)
@@ -252,12 +253,12 @@ class Book:
         with self._guard:
             return any(held.context.id == id for held in self._held.values())
 
-    def beside(self, asked: Asked) -> Held | None:
+    def beside(self, asked: ParsedCall) -> OpenConversation | None:
         """The conversation that a list goes on from exactly, if one is held."""
         held, shared = self._nearest(asked)
         return held if held is not None and shared == len(held.listed) else None
 
-    def _nearest(self, asked: Asked) -> tuple[Held | None, int]:
+    def _nearest(self, asked: ParsedCall) -> tuple[OpenConversation | None, int]:
         best, most = None, (0, False, 0.0)
         with self._guard:
             there = list(self._held.values())
@@ -282,7 +283,7 @@ class Book:
             book.close()
 
     def open(
-        self, asked: Asked, id: str, native: Compaction, *, offloads: bool = True
+        self, asked: ParsedCall, id: str, native: Compaction, *, offloads: bool = True
     ) -> refold.Context:
         """A conversation, new or known, with the settings of the proxy."""
         context = refold.open(
@@ -296,10 +297,10 @@ class Book:
         tag(context, asked)
         return context
 
-    def _hold(self, asked: Asked, id: str, known: int, at: float = 0.0) -> Held:
+    def _hold(self, asked: ParsedCall, id: str, known: int, at: float = 0.0) -> OpenConversation:
         native = Compaction()
         context = self.open(asked, id, native, offloads=self.folding.folds)
-        held = Held(context, asked, known=known, native=native)
+        held = OpenConversation(context, asked, known=known, native=native)
         held.large = self.folding.large_tokens(asked)
         held.began_at, held.retries = at, asked.retries
         with self._guard:
@@ -310,9 +311,9 @@ class Book:
                 one.close()
         return held
 
-    def _over_limits(self, newest: Held) -> list[Held]:
+    def _over_limits(self, newest: OpenConversation) -> list[OpenConversation]:
         """Takes out those that were used longest ago, until the limits are kept."""
-        gone: list[Held] = []
+        gone: list[OpenConversation] = []
         ordered = sorted(self._held.values(), key=lambda held: held.used_at)
         size = sum(held.size_bytes for held in ordered)
         for held in ordered:
@@ -323,7 +324,7 @@ class Book:
             gone.append(self._held.pop(held.number))
         return gone
 
-    def let_go(self, held: Held) -> None:
+    def let_go(self, held: OpenConversation) -> None:
         """Forgets a conversation that something went wrong with; whoever calls has its guard."""
         with self._guard:
             self._held.pop(held.number, None)
@@ -343,7 +344,7 @@ class Book:
         self.store.close()
 
 
-def _is_same_client(held: Held, asked: Asked, at: float) -> bool:
+def _is_same_client(held: OpenConversation, asked: ParsedCall, at: float) -> bool:
     """Whether a conversation began for the client of a call that came at a time: it says that it
     asks again, or it has the same session and asks again only when it was answered."""
     if asked.session != held.session:
@@ -382,7 +383,119 @@ def _has_answer(messages: Sequence[Wire]) -> bool:
     return any(map(is_answer, messages))
 
 
-def _new_id(asked: Asked) -> str:
+def _new_id(asked: ParsedCall) -> str:
     """An id that nobody has: the client's session may hold many conversations."""
     words = "".join(char for char in asked.session.lower() if char in "0123456789abcdef-")[:8]
     return "-".join(part for part in (TAG, words.strip("-"), secrets.token_hex(4)) if part)
+
+
+TAG = KEEPER  # of the conversations that were kept here
+_Said = tuple[set[tuple[str, str, str]], str]  # the calls of an answer, and its text
+
+
+def words_in(messages: Sequence[Wire]) -> int:
+    """How many messages come before the first answer."""
+    return next((at for at, one in enumerate(messages) if is_answer(one)), len(messages))
+
+
+def is_unrepeated(messages: Sequence[Wire]) -> bool:
+    """Whether a list has nothing after its first answer."""
+    words = words_in(messages)
+    return words < len(messages) and all(map(is_answer, messages[words:]))
+
+
+def are_alike(one: Sequence[Wire], other: Sequence[Wire], dialect: str) -> bool:
+    """Whether two lists that have the same first words have the same first answer, however each
+    words it."""
+    return _are_alike(_said(_first_answer(one), dialect), _said(_first_answer(other), dialect))
+
+
+# --- in the store ---
+
+
+def has_first_answer(store: Store, found: Recognised, asked: ParsedCall) -> bool:
+    """Whether a stored conversation has the first answer of a list, in whatever words."""
+    words = words_in(asked.messages)
+    if found.shared != words:
+        return found.shared > words
+    answer = _unrepeated(_view(store, found))
+    theirs = _said(_first_answer(asked.messages), asked.dialect)
+    return answer is not None and _are_alike(_said_in(answer), theirs)
+
+
+def tag(context: refold.Context, asked: ParsedCall) -> None:
+    """Tags a conversation as kept here, and notes by which limits."""
+    view, limits = context.view, limits_of(context.config)
+    if TAG in view.tags and noted(view.metadata) == limits:
+        return
+    known = view.metadata.get(TAG)
+    about = dict(known) if isinstance(known, Mapping) else {}
+    about.pop(LIMITS, None)
+    if TAG not in view.tags and asked.session:
+        about["session"] = asked.session
+    if limits:
+        about[LIMITS] = limits
+    tags = view.tags if TAG in view.tags else (*view.tags, TAG)
+    context.update(tags=tags, metadata={**view.metadata, TAG: about})
+
+
+def begun_in(store: Store, asked: ParsedCall) -> str | None:
+    """The stored conversation that the same client began with these words, and gave up on."""
+    if not asked.session and not asked.retries:
+        return None
+    words = asked.messages[: words_in(asked.messages)]
+    found = recognise(store, words, asked.dialect)
+    if found is None or found.shared < len(words):
+        return None
+    view = _view(store, found)
+    about = view.metadata.get(TAG)
+    session = about.get("session", "") if isinstance(about, Mapping) else ""
+    is_same = _unrepeated(view) is not None and session == asked.session
+    return found.conversation.id if is_same else None
+
+
+def _view(store: Store, found: Recognised) -> View:
+    with refold.open(found.conversation.id, store=store, read_only=True) as context:
+        return context.view
+
+
+def _unrepeated(view: View) -> Sequence[Block] | None:
+    """The answer of a page that has nothing after its first answer; None for any other."""
+    roles = [slot.message.role for slot in view.slots]
+    words = roles.index("assistant") if "assistant" in roles else len(roles)
+    if set(roles[words:]) != {"assistant"}:
+        return None
+    return [block for slot in view.slots[words:] for block in slot.message.blocks]
+
+
+# --- what an answer says ---
+
+
+def _first_answer(messages: Sequence[Wire]) -> Sequence[Wire]:
+    first = words_in(messages)
+    rest = messages[first:]
+    ends = next((at for at, one in enumerate(rest) if not is_answer(one)), len(rest))
+    return rest[:ends]
+
+
+def _said(answer: Sequence[Wire], dialect: str) -> _Said:
+    """What an answer says; nothing, if it cannot be read."""
+    try:
+        parsed = [message for one in answer for message in dialects.parse(one, dialect)]
+    except RefoldError:
+        return set(), ""
+    return _said_in([block for message in parsed for block in message.blocks])
+
+
+def _said_in(blocks: Sequence[Block]) -> _Said:
+    calls = [block for block in blocks if isinstance(block, ToolCall)]
+    made = {(call.id, call.name, canonical_arguments(call)) for call in calls}
+    texts = [block.text for block in blocks if isinstance(block, Text)]
+    return made, "".join("".join(texts).split())
+
+
+def _are_alike(one: _Said, other: _Said) -> bool:
+    if one[0] or other[0]:
+        return not one[0].isdisjoint(other[0])
+    shorter, longer = sorted((one[1], other[1]), key=len)
+    return bool(shorter) and longer.startswith(shorter)

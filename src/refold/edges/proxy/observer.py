@@ -10,6 +10,16 @@ front than ours; then all thinking so far is left out. The log notes with the ne
 page it was given to, because somebody may edit the page before it comes back. Everything runs in
 worker threads, one call of a conversation at a time. Neighbours: `book` finds the conversation,
 `page` encodes, `savings` counts; `app` passes on the client's own bytes if anything here raises.
+
+The log follows a client's list: what is new in it is written.
+
+First words that the provider refused as too long are written and made shorter. The same words give
+the same page each time, so they are tried out in a book that keeps nothing, and written to the log
+only with their answer. Neighbours: `observer` says when, `book` opens conversations.
+
+What an observed call would have saved, had it been folded.
+
+Neighbours: `observer` asks, `savings` adds it up, `book` holds the conversation.
 """
 
 from __future__ import annotations
@@ -21,11 +31,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from refold.core.model import ToolCall, Usage
+from refold.core.model import ToolCall, ToolResult, Usage
 from refold.dialects.usage import read_usage
 from refold.edges.proxy.body import (
     LISTS,
-    Asked,
+    ParsedCall,
     Wire,
     answered_upto,
     asked_of,
@@ -33,28 +43,54 @@ from refold.edges.proxy.body import (
     has_one_answer,
     is_answer,
 )
-from refold.edges.proxy.book import Book, Held, common
-from refold.edges.proxy.following import Refusal, mirror, take_refused
-from refold.edges.proxy.foregone import count_large, plan_if_due
-from refold.edges.proxy.gate import Header
-from refold.edges.proxy.inside import kept, tools
-from refold.edges.proxy.inside.seen import Inside
-from refold.edges.proxy.native import Send, headers_for
-from refold.edges.proxy.page import is_own
+from refold.edges.proxy.book import Book, OpenConversation, common
+from refold.edges.proxy.folding import Send, headers_for
+from refold.edges.proxy.gate import Header, Target, is_retry, session_of
+from refold.edges.proxy.inside import tools
+from refold.edges.proxy.inside import tools as kept
+from refold.edges.proxy.inside.events import Inside
+from refold.edges.proxy.page import as_the_client_has_them, is_own, is_refused, with_loops_taken
 from refold.edges.proxy.reply import Copy, reply_of
-from refold.edges.proxy.roles import as_the_client_has_them
-from refold.edges.proxy.route import Target, is_retry, session_of
 from refold.edges.proxy.savings import NOTE, CallLine, line_text
-from refold.edges.proxy.thinking import is_refused, with_loops_taken
 from refold.engine.mirror import Unchanging
+from refold.errors import RefoldError
+
+Refusal = dict[str, int | str]  # the status and the body of an answer to what was not taken
+
+
+def mirror(held: OpenConversation, asked: ParsedCall) -> None:
+    """Hands the list over; what stands beside it only if it is not what came last time."""
+    messages = Unchanging(asked.messages)
+    if asked.beside == held.beside:
+        mirrored = held.mirror(messages)
+    else:
+        mirrored = held.mirror(messages, asked)
+        held.beside = asked.beside
+    held.places = mirrored.seqs
+    if mirrored.kind == "amended" and mirrored.first_new < len(messages):
+        # The client has other words than came: each answer taken would be written twice.
+        held.takes_replies = False
+
+
+def take_refused(book: Book, held: OpenConversation, asked: ParsedCall, refusal: Refusal) -> bool:
+    """Writes first words that were refused, and makes them shorter. False if the refusal is not
+    about their size."""
+    mirror(held, asked)
+    held.context.close()
+    # What a conversation has when it is opened is taken for what was shown, and refused.
+    held.context = book.open(asked, held.context.id, held.native)
+    held.is_swapped = held.context.recover(refusal)
+    return held.is_swapped
 
 
 class Taken(Struct, frozen=True, kw_only=True):
     """A call that was kept. `body` is what is sent, None for the client's own bytes; `head` is the
     log as that shows it. Where our tools are in it, `sent` are its messages."""
 
-    asked: Asked
-    held: Held | None = None  # None for first words, which are kept once they are answered
+    asked: ParsedCall
+    held: OpenConversation | None = (
+        None  # None for first words, which are kept once they are answered
+    )
     conversation: str = ""
     head: int = 0
     body: bytes | None = None
@@ -88,12 +124,14 @@ class Observer:
     def __init__(self, book: Book) -> None:
         self._book = book
 
-    def read(self, body: bytes, target: Target, headers: Sequence[Header] = ()) -> Asked | None:
+    def read(
+        self, body: bytes, target: Target, headers: Sequence[Header] = ()
+    ) -> ParsedCall | None:
         """What a known call says; None for what is not a whole conversation."""
         known = self._book.begun()
         return asked_of(body, target, session_of(headers), known, retries=is_retry(headers))
 
-    def take(self, asked: Asked, send: Send | None = None) -> Taken | None:
+    def take(self, asked: ParsedCall, send: Send | None = None) -> Taken | None:
         """Keeps a call; None for one that is no part of a conversation. `send` asks the provider
         for a compaction, with the headers of this call."""
         if not answered_upto(asked.messages):
@@ -112,7 +150,7 @@ class Observer:
             finally:
                 held.native.end()
 
-    def _first_words(self, asked: Asked) -> Taken:
+    def _first_words(self, asked: ParsedCall) -> Taken:
         """The beginning of a conversation: the one moment at which our tools can be added."""
         at = time.monotonic()
         if not self._book.folding.tools or not tools.can_be_added(asked):
@@ -121,7 +159,7 @@ class Observer:
         sent = tools.own_list(asked)
         return Taken(asked=asked, body=asked.with_list(sent), sent=sent, at=at)
 
-    def beside(self, asked: Asked) -> tuple[bytes | None, dict[str, str]]:
+    def beside(self, asked: ParsedCall) -> tuple[bytes | None, dict[str, str]]:
         """What to send for a call that is only about a conversation, such as a count: the page in
         place of what it shows, and the rest as it came, or None for the client's own bytes; and
         the headers that this needs."""
@@ -138,7 +176,7 @@ class Observer:
             sent = [*held.encoded.sent, *map(msgspec.json.encode, rest)]
             return asked.with_list(sent), held.headers
 
-    def is_beside(self, asked: Asked) -> bool:
+    def is_beside(self, asked: ParsedCall) -> bool:
         """Whether a call that carries a conversation is no turn of it: its tools are gone."""
         if asked.has_tools or not answered_upto(asked.messages):
             return False
@@ -147,7 +185,7 @@ class Observer:
 
     # --- following ---
 
-    def _follow(self, held: Held, asked: Asked) -> None:
+    def _follow(self, held: OpenConversation, asked: ParsedCall) -> None:
         """Lets the log follow the list."""
         if asked.model and asked.model != held.model:
             held.context.update(model=asked.model, window=self._book.folding.window)
@@ -163,10 +201,10 @@ class Observer:
             held.context.restore(held.context.view.head)
         held.take(asked)
 
-    def _folds(self, held: Held) -> bool:
+    def _folds(self, held: OpenConversation) -> bool:
         return self._book.folding.folds or held.is_swapped
 
-    def _is_ours(self, held: Held, asked: Asked) -> bool:
+    def _is_ours(self, held: OpenConversation, asked: ParsedCall) -> bool:
         """Whether what is new in the list are what the client says, and at most the one answer
         that came through here last."""
         known = common(held.seen, asked.messages) if held.seen else held.known
@@ -176,7 +214,7 @@ class Observer:
         slots = held.context.view.slots
         return has_one_answer(new) and held.answered >= (slots[-1].last if slots else 0)
 
-    def _take_sent(self, held: Held, asked: Asked) -> None:
+    def _take_sent(self, held: OpenConversation, asked: ParsedCall) -> None:
         """Keeps what the provider was sent by others as it was sent: none of its results is
         moved out."""
         id = held.context.id
@@ -190,12 +228,12 @@ class Observer:
             sent.close()
         held.context, held.beside = self._book.open(asked, id, held.native), ()
 
-    def _is_own(self, held: Held) -> bool:
+    def _is_own(self, held: OpenConversation) -> bool:
         return not held.is_swapped and is_own(held.context.view, held.places)
 
     # --- showing ---
 
-    def _shown(self, held: Held, asked: Asked) -> Taken:
+    def _shown(self, held: OpenConversation, asked: ParsedCall) -> Taken:
         wires: Sequence[Wire] | None = None
         # A list of which more was said than the client has is not what the provider knows.
         if self._folds(held) and (held.has_inside or not asked.is_native):
@@ -221,7 +259,9 @@ class Observer:
             headers=held.headers,
         )
 
-    def _folded(self, held: Held, asked: Asked, request: Wire) -> Sequence[Wire] | None:
+    def _folded(
+        self, held: OpenConversation, asked: ParsedCall, request: Wire
+    ) -> Sequence[Wire] | None:
         """The messages of the page; None as long as it is the client's own list."""
         for answer in held.native.answers:
             self._account_compaction(held, asked, answer)
@@ -235,7 +275,9 @@ class Observer:
         page = as_the_client_has_them(wires, asked.messages, asked.dialect)
         return held.list_as_it_came(asked, page)
 
-    def _account_compaction(self, held: Held, asked: Asked, answer: dict[str, Any]) -> None:
+    def _account_compaction(
+        self, held: OpenConversation, asked: ParsedCall, answer: dict[str, Any]
+    ) -> None:
         """Notes what the provider's own compaction took: it is spent, and nothing of it saved."""
         usage = read_usage(answer.get("usage"), asked.dialect)
         line = held.account.spent(msgspec.structs.replace(usage, model=asked.model))
@@ -344,7 +386,9 @@ class Observer:
             id, body = held.context.id, taken.body if taken.refusal else None
             return Taken(asked=taken.asked, held=held, conversation=id, head=first - 1, body=body)
 
-    def _take_begun(self, held: Held, taken: Taken, asked: Asked, inside: Inside) -> None:
+    def _take_begun(
+        self, held: OpenConversation, taken: Taken, asked: ParsedCall, inside: Inside
+    ) -> None:
         """Writes first words and their answer, which the client has not gone on from yet."""
         held.began_at, held.retries = taken.at, asked.retries
         _begin_tools(held, taken)
@@ -378,7 +422,7 @@ class Observer:
         return Finished(conversation=kept.conversation, lines=tuple(lines))
 
     def _accounted(
-        self, held: Held, taken: Taken, usage: Usage, *, is_inside: bool = False
+        self, held: OpenConversation, taken: Taken, usage: Usage, *, is_inside: bool = False
     ) -> CallLine:
         usage = msgspec.structs.replace(usage, model=usage.model or taken.asked.model)
         held.context.record(usage=usage, upto=taken.head)
@@ -387,14 +431,42 @@ class Observer:
         held.context.note(NOTE, said, by="proxy")
         return line
 
-    def _line(self, held: Held, taken: Taken, usage: Usage) -> CallLine:
+    def _line(self, held: OpenConversation, taken: Taken, usage: Usage) -> CallLine:
         if self._folds(held):
             return held.account.folded(usage, taken.share, broke=held.encoded.broke)
         plan_if_due(held, usage)
         return held.account.observed(usage)
 
 
-def _begin_tools(held: Held, taken: Taken) -> None:
+def _begin_tools(held: OpenConversation, taken: Taken) -> None:
     """Writes down that first words had our tools."""
     if taken.sent is not None and not held.tools:
         held.tools = tools.begin(held.context, taken.asked.dialect)
+
+
+STUB_TOKENS = 400  # about what stands in the place of a result that is moved out
+
+
+def plan_if_due(held: OpenConversation, usage: Usage) -> None:
+    """Plans what a fold would have done, once it would have been due."""
+    left = usage.input - held.account.offset
+    if left < held.context.budget.compact_at:
+        return
+    try:
+        plan = held.context.plan()
+    except RefoldError:
+        return
+    kept = plan.tokens_after / max(1, plan.tokens_before)
+    held.account.take_off(round(usage.input * (1 - kept)), breaks=True)
+
+
+def count_large(held: OpenConversation) -> None:
+    """Counts what a fold would have moved out of the newest message before it was sent."""
+    view = held.context.view
+    for slot in reversed(view.slots):
+        if not any(isinstance(block, ToolResult) for block in slot.message.blocks):
+            break
+        if slot.seq > held.counted and slot.tokens > held.large:
+            saved = held.account.offset + slot.tokens - STUB_TOKENS
+            held.account.take_off(saved, breaks=False)
+    held.counted = view.head

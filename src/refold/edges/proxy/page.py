@@ -6,21 +6,40 @@ page only grew; a message that the client words anew without meaning anything by
 did. Cache marks move at every call and are no part of what is compared: they are put on copies,
 where the client has them now, so there are never more than it set. Neighbours: `observer` asks for
 the page, `body` puts it into the request.
+
+The roles of a page as the client's own list has them.
+
+Where the client's messages take turns, ours do: some gateways refuse two of a user in a row, and a
+summary that stands before a message of the user's would make two. What the client said as system
+inside its list stays so where the provider takes it, directly after the user. Both follow from the
+page and from the beginning of the client's list alone, so what was sent stays as it was sent.
+Neighbours: `observer` asks, `page` encodes.
+
+Thinking that the provider does not take back, because it was thought under another front.
+
+Where refold acts, a client's own list holds thinking that stands under our page. If refold then
+fails, that list goes up as it came, and the provider may refuse it: it is sent once more without
+any thinking, so that the agent goes on. Where the page left thinking out of an open tool loop, and
+the client asks for thinking by a budget, its calls are said as text, as in the library. Neighbours:
+`app` asks for calls that are not only observed, `observer` has the page renewed.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
 
-from refold import dialects
-from refold.artifacts.offload import is_own as is_own_tool
+from refold import decoding, dialects
+from refold.artifacts.intake import is_own as is_own_tool
 from refold.core.model import Message, ToolCall, ToolResult, View
-from refold.dialects.messages import PageMessage, unmarked
-from refold.edges.proxy.body import MARK, Mark, Wire, is_answer
-from refold.edges.proxy.roles import in_place
+from refold.dialects.anthropic.request import with_loops_said
+from refold.dialects.page import PageMessage, unmarked
+from refold.edges.proxy.body import MARK, Mark, ParsedCall, Wire, is_answer
+from refold.tokens.models import model_info
 
 Seqs = tuple[int, ...]
 Inner = Mapping[int, Sequence[Wire]]  # by its place in the list, what was said for one message
@@ -206,3 +225,93 @@ def _marked(wire: Wire, mark: Mark) -> Wire | None:
 
 def _can_be_marked(block: Any) -> bool:
     return isinstance(block, dict) and block.get("type") not in _THINKING
+
+
+LOOKED_AT = 8  # messages by which a list is known to take turns
+_CONTENTS = {"anthropic": "content", "openai_chat": "content", "gemini": "parts"}
+
+
+def as_the_client_has_them(
+    wires: Sequence[Wire], own: Sequence[Wire], dialect: str
+) -> Sequence[Wire]:
+    """The messages of a page, in the roles of the client's list."""
+    key = _CONTENTS.get(dialect)
+    if key is None or not _takes_turns(own[:LOOKED_AT]):
+        return wires
+    made: list[Wire] = []
+    for wire in wires:
+        if made and wire.get("role") == made[-1].get("role") == "user":
+            made[-1] = {**made[-1], key: _joined(made[-1].get(key), wire.get(key))}
+        else:
+            made.append(wire)
+    return made
+
+
+def _takes_turns(own: Sequence[Wire]) -> bool:
+    return all(one.get("role") != other.get("role") for one, other in pairwise(own))
+
+
+def _joined(one: Any, other: Any) -> list[Any]:
+    return [*_parts(one), *_parts(other)]
+
+
+def _parts(content: Any) -> Sequence[Any]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return content if isinstance(content, list) else []
+
+
+def in_place(chosen: Sequence[Wire]) -> list[Wire]:
+    """The messages; what the system says elsewhere than directly after the user, the user says."""
+    before = ["", *(one.get("role") for one in chosen)]
+    return [
+        {**one, "role": "user"} if one.get("role") == "system" and role != "user" else one
+        for role, one in zip(before, chosen, strict=False)
+    ]
+
+
+_REFUSED = re.compile(rb"`signature`.{0,20}`(redacted_)?thinking`")
+_THINKING_THINKING = frozenset({"thinking", "redacted_thinking"})
+_NOTHING = [{"type": "text", "text": "…"}]  # a message has to say something
+
+
+def with_loops_taken(asked: ParsedCall, wires: Sequence[Wire]) -> Sequence[Wire]:
+    """The messages of a page, so that every answer of an open tool loop begins with thinking. A
+    model that does not bind its thinking keeps that of the loop anyway, and one that thinks when
+    it likes (`adaptive`) takes calls without."""
+    is_by_budget = b'"enabled"' in bytes(asked.fields.get("thinking", b""))
+    if asked.dialect != "anthropic" or not is_by_budget:
+        return wires
+    is_bound = model_info(asked.model or None).thinking_bound
+    return with_loops_said(list(wires)) if is_bound else wires
+
+
+def is_refused(status: int, answer: bytes) -> bool:
+    """Whether a provider says that it does not take thinking back."""
+    return status == 400 and _REFUSED.search(answer) is not None
+
+
+def without_thinking(body: bytes) -> bytes | None:
+    """The body without any thinking in its messages; None if there is none."""
+    try:
+        fields = decoding.decode(body, dict[str, msgspec.Raw])
+        messages = decoding.decode(fields["messages"], list[dict[str, Any]])
+    except (msgspec.DecodeError, KeyError):
+        return None
+    plain = list(map(_plain, messages))
+    if plain == messages:
+        return None
+    return msgspec.json.encode({**fields, "messages": msgspec.Raw(msgspec.json.encode(plain))})
+
+
+def _plain(message: dict[str, Any]) -> dict[str, Any]:
+    content = message.get("content")
+    if not isinstance(content, list):
+        return message
+    kept = [one for one in content if not is_thinking(one)]
+    return message if len(kept) == len(content) else {**message, "content": kept or _NOTHING}
+
+
+def is_thinking(block: Any) -> bool:
+    """Whether a block of the Messages API is thinking."""
+    return isinstance(block, dict) and block.get("type") in _THINKING_THINKING

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from refold.dialects import assemble, tool_calls
-from refold.edges.endpoints.server_events import objects
+from refold.edges.endpoints.client import objects
 from refold.edges.proxy.body import Wire, in_one_piece
 from refold.errors import RefoldError
 

@@ -24,7 +24,7 @@ from msgspec import Struct, field
 
 from refold import decoding
 from refold.edges.proxy.limits import Limits
-from refold.edges.server.http_settings import BACKLOG, SETTINGS
+from refold.edges.server.app import BACKLOG, SETTINGS
 from refold.errors import Invalid, Unavailable, install_hint
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ LOOK_S, ALONE_S = 5.0, 600.0
 GARBAGE = 20_000  # objects between two collections; most of a call are texts
 
 
-class Given(Struct, frozen=True, kw_only=True):
+class ProxySettings(Struct, frozen=True, kw_only=True):
     """What a proxy is told. `bases` are addresses of providers that are not the usual ones; with
     `plain` it only passes on."""
 
@@ -61,18 +61,18 @@ class Given(Struct, frozen=True, kw_only=True):
     limits: Limits = field(default_factory=Limits)
 
 
-def check_options(given: Given) -> None:
+def check_options(given: ProxySettings) -> None:
     """Invalid if options contradict each other: a mistake, whatever else is there."""
     if given.native and not given.folds:
         said = "--native needs --fold: the provider writes the compactions, and without --fold"
         raise Invalid(f"{said} there are none", hint="--fold --native")
 
 
-def checked(given: Given) -> Given:
+def checked(given: ProxySettings) -> ProxySettings:
     """What a proxy is told, complete. An error says what is missing: a package, a name."""
     check_options(given)
     check_packages()
-    from refold.edges.proxy.route import PROVIDERS
+    from refold.edges.proxy.gate import PROVIDERS
     from refold.edges.proxy.upstream import base_checked
 
     for name, base in given.bases.items():
@@ -93,13 +93,13 @@ def check_packages() -> None:
         raise Unavailable("the proxy needs uvicorn", hint=install_hint("proxy"))
 
 
-def url_of(given: Given) -> str:
+def url_of(given: ProxySettings) -> str:
     """How clients call this proxy."""
     host = given.names[0] if given.names else given.host
     return f"http://{f'[{host}]' if ':' in host else host}:{given.port}"
 
 
-def serve(given: Given) -> None:
+def serve(given: ProxySettings) -> None:
     """Serves until it is stopped."""
     import uvicorn
 
@@ -140,18 +140,17 @@ def _load_strategies() -> None:
 
 def main() -> None:
     """The entry point of a proxy that is a process of its own."""
-    serve(decoding.decode(os.environ.pop(GIVEN), Given))
+    serve(decoding.decode(os.environ.pop(GIVEN), ProxySettings))
 
 
-def proxy_of(given: Given) -> Proxy:
+def proxy_of(given: ProxySettings) -> Proxy:
     """The application, with its store open."""
     from refold.edges.proxy.app import Proxy
     from refold.edges.proxy.book import Book
     from refold.edges.proxy.folding import Folding
-    from refold.edges.proxy.gate import Gate
+    from refold.edges.proxy.gate import PROVIDERS, Gate
     from refold.edges.proxy.observer import Observer
-    from refold.edges.proxy.route import PROVIDERS
-    from refold.edges.proxy.tally import teller
+    from refold.edges.proxy.savings import teller
     from refold.edges.proxy.upstream import Upstream
     from refold.stores import open_store
 

@@ -18,9 +18,8 @@ from urllib.request import getproxies
 import httpx
 
 from refold.checked import quoted
-from refold.edges.proxy.gate import Header
+from refold.edges.proxy.gate import Header, Provider, Target
 from refold.edges.proxy.limits import Limits
-from refold.edges.proxy.route import Provider, Target
 from refold.errors import Invalid
 
 BASES: Mapping[Provider, str] = MappingProxyType(

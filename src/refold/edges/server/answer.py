@@ -16,8 +16,8 @@ import msgspec
 
 from refold.edges.server.limits import Flood
 from refold.edges.server.log_lines import line, log
-from refold.edges.server.openapi import Failure
 from refold.edges.server.route import Chunks, Lines, Plain
+from refold.edges.server.routes import Failure
 from refold.errors import OUTCOMES, Conflict, RefoldError, Unavailable
 
 # What only HTTP knows.

@@ -5,6 +5,19 @@ asked for that route, its body is read within the limits, and the route runs in 
 append is answered in front of the router, because a framework's way costs as much as the append.
 Whatever fails is answered as one of `errors`, never with a text of the program's own. Neighbours:
 `routes` has the table, `gate` says who may call, `serve` runs this.
+
+uvicorn's HTTP, with an end to waiting and fewer writes: a connection that does not bring its
+headers in time is closed, and the head of an answer goes out together with its body. uvicorn loads
+this by its name, also in the processes that it starts.
+
+How uvicorn serves an application of ours: its own lines, headers and guesses are off,
+connections are bounded, and a stop waits for calls under way, but not for ever.
+
+Whether the server can serve: its store is asked, and an answer that does not come soon is a no.
+
+Whoever balances load asks often, and a store that is away may take long to say so: one question is
+under way at a time, in one thread, and all who ask meanwhile wait for it, but not for long.
+Neighbour: `app` answers with it.
 """
 
 from __future__ import annotations
@@ -21,23 +34,19 @@ import anyio
 from msgspec.structs import replace
 from starlette.routing import Match
 from starlette.routing import Route as StarletteRoute
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from refold.edges.server.answer import Answer, answer_of, failure_of
 from refold.edges.server.audit import Audit, entry_of, result_of
-from refold.edges.server.bodies import Bodies
 from refold.edges.server.commit import GroupCommit
-from refold.edges.server.connection import ENDING
-from refold.edges.server.gate import HEADERS, Gate, headers_of
+from refold.edges.server.feed import Listening
+from refold.edges.server.gate import HEADERS, Bodies, Gate, Orgs, Token, Tokens, headers_of
 from refold.edges.server.limits import Busy, Limits
-from refold.edges.server.listening import Listening
 from refold.edges.server.log_lines import CallLines, as_callers_see, line, log, warn
 from refold.edges.server.logs import AppendQuery, append, events_checked
 from refold.edges.server.metrics import Metrics, Shared, text_of
-from refold.edges.server.orgs import Orgs
-from refold.edges.server.readiness import Readiness
 from refold.edges.server.route import Call, Route, asked_of, query_of
 from refold.edges.server.routes import APPEND, FeedQuery, feed_route, ready_route, table
-from refold.edges.server.tokens import Token, Tokens
 from refold.errors import Denied, NotFound, RefoldError, Unavailable
 from refold.stores import TooNew, hints_of, passes_walls
 
@@ -382,3 +391,118 @@ def _expect_of(scope: Scope) -> int:
     query = scope.get("query_string", b"")
     plain = _EXPECT.fullmatch(query)
     return int(plain[1]) if plain else asked_of(query_of(query), AppendQuery).expect
+
+
+ENDING = "refold.ending"  # in the state of an application: what to call when it stops
+FIRST_CALL_S = 2.0  # a client that is starved of CPU connects long before it speaks
+HEADER_S = Limits().header_s
+
+
+class Connection(H11Protocol):
+    """One connection."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        loop = asyncio.get_running_loop()
+        super().connection_made(JoinedWrites(transport, loop))  # type: ignore[arg-type]
+        self._giving_up = loop.call_later(HEADER_S, self._give_up)
+
+    def _give_up(self) -> None:
+        if self.cycle is None and not self.transport.is_closing():
+            self.transport.close()
+
+    def shutdown(self) -> None:
+        """The server stops: whoever listens is told now, because that would never end. Whoever has
+        just connected has a call on the way."""
+        end = self.app_state.get(ENDING)
+        if end is not None:
+            end()
+        if self.cycle is None:
+            self.loop.call_later(FIRST_CALL_S, super().shutdown)
+        else:
+            super().shutdown()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._giving_up.cancel()
+        super().connection_lost(exc)
+
+
+class JoinedWrites:
+    """A transport that joins what is written at once: a call of the system costs more than
+    everything else about a short answer."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._held = b""
+
+    def write(self, data: bytes) -> None:
+        if self._held:
+            data, self._held = self._held + data, b""
+            self._transport.write(data)
+        else:
+            self._held = data
+            self._loop.call_soon(self._write_held)
+
+    def _write_held(self) -> None:
+        data, self._held = self._held, b""
+        if data:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        self._write_held()
+        self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+BACKLOG = 4_096
+KEEP_ALIVE_S = 75
+STOP_S = 10
+
+SETTINGS: dict[str, Any] = {
+    "http": "refold.edges.server.app:Connection",
+    "ws": "none",
+    "loop": "asyncio",
+    "lifespan": "on",
+    "log_config": None,
+    "access_log": False,
+    "server_header": False,
+    "date_header": False,
+    "proxy_headers": False,
+    "backlog": BACKLOG,
+    "timeout_keep_alive": KEEP_ALIVE_S,
+    "timeout_graceful_shutdown": STOP_S,
+}
+
+
+ANSWER_S = 2.0
+AGAIN_S = 1.0
+
+
+class Readiness:
+    """Asks by `ask`, which raises if the store is away."""
+
+    def __init__(self, ask: Callable[[], Awaitable[object]]) -> None:
+        self._ask = ask
+        self._asking: asyncio.Task[object] | None = None
+
+    async def check(self) -> None:
+        """Returns if the store answers; Unavailable if not, or not in time."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.ensure_future(self._asked())
+            # Nobody may be left to hear how it ended.
+            self._asking.add_done_callback(lambda task: task.cancelled() or task.exception())
+        asking = self._asking
+        await asyncio.wait([asking], timeout=ANSWER_S)
+        if not asking.done():
+            said = f"the store has not answered for {ANSWER_S:g} seconds"
+            raise Unavailable(said, retry_after_s=AGAIN_S)
+        asking.result()
+
+    async def _asked(self) -> object:
+        return await self._ask()
+
+    async def stop(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.gather(self._asking, return_exceptions=True)

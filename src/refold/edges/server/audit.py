@@ -22,10 +22,9 @@ from msgspec.structs import replace
 from refold import decoding
 from refold.core.codec import decode
 from refold.core.model import Note
-from refold.edges.server.contents import Dropped
-from refold.edges.server.finding import Forgot
+from refold.edges.server.contents import Dropped, Forgot
+from refold.edges.server.gate import Token, Tokens
 from refold.edges.server.route import Route
-from refold.edges.server.tokens import Token, Tokens
 from refold.errors import NotFound
 from refold.log.draft import Draft
 from refold.log.log import Log

@@ -6,23 +6,43 @@ is too old, is told to compare all heads (`rescan`). What other processes write 
 they can tell (`hints`), and found by looking at the heads: each second, or every few seconds where
 it is also heard of, from before the first cursor is given until nobody has listened for a while;
 then all cursors are forgotten. Neighbours: `app` tells of appends, `listening` answers.
+
+Answers of the change feed: one for whoever polls, a stream of server-sent events for whoever
+stays.
+
+A listener costs no thread and is not counted as work. Whether its token is still valid is asked
+again every few seconds. Neighbours: `feed` knows the changes, `hints` tells other processes and
+hears from them, `app` answers.
+
+Hints to and from the other processes that serve the same place.
+
+What changed here is told in one message for a tenth of a second, after it is written: no append
+waits for it. What others tell is heard in a thread, on one connection for the process. Where that
+is lost, the heads are looked at each second until it is back; where it cannot be had, for good.
+Neighbours: `listening` has those
+who wait, a store says how its users tell each other.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
+import threading
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
+from refold.edges.server.gate import Gate, Token, Unauthorized
+from refold.edges.server.limits import Busy
 from refold.edges.server.log_lines import warn
-from refold.errors import RefoldError
+from refold.errors import Invalid, RefoldError
 from refold.log.reading import conversations
-from refold.stores.protocol import Store
+from refold.stores.protocol import Hint, Hints, Store
 
 KEPT_MAX = 10_000
 POLL_S = 1.0
@@ -184,3 +204,202 @@ class Follower:
 
     def _heads_now(self) -> dict[str, int]:
         return {one.id: one.head for one in conversations(self._store())}
+
+
+# Longer than a token is asked for, so that a revoked one ends its stream within five seconds.
+STEP_S = 3.0
+STILL_HERE_S = 15.0
+
+
+class Listening:
+    """The feeds of one process, one for each organization, and those who listen."""
+
+    def __init__(
+        self,
+        store: Callable[[str], Store],
+        in_thread: InThread,
+        gate: Gate,
+        most: int,
+        hints: Hints | None,
+    ) -> None:
+        self._store, self._in_thread, self._gate, self._most = store, in_thread, gate, most
+        self._exchange = Exchange(hints, in_thread, self._hear)
+        self._feeds: dict[str, Feed] = {}
+        self._followers: dict[str, Follower] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._is_ending = False
+
+    @property
+    def listeners(self) -> int:
+        return sum(feed.listeners for feed in self._feeds.values())
+
+    @property
+    def hears(self) -> bool:
+        """Whether other processes are heard, so that looking is only the safety net."""
+        return self._exchange.is_hearing
+
+    def tell(self, org: str, conversation: str, head: int) -> None:
+        """Wakes those who listen to an organization, here and at other processes. Without a
+        conversation, something has changed that has to be looked for."""
+        if org in self._feeds or self._exchange.is_there:
+            hint = Hint(org, conversation, head)
+            self._hear(hint)
+            self._exchange.tell(hint)
+
+    def _hear(self, hint: Hint) -> None:
+        if hint.org in self._feeds and hint.conversation:
+            self._feeds[hint.org].tell(hint.conversation, hint.head)
+        elif hint.org in self._feeds:
+            self._followers[hint.org].look_soon()
+
+    def start(self) -> None:
+        self._exchange.start()
+
+    async def poll(self, token: Token, after: str, wait_s: float) -> Changes:
+        """What changed, as soon as something does, or nothing after so long."""
+        feed = await self._feed(token.org)
+        feed.listeners += 1
+        try:
+            end = time.monotonic() + wait_s
+            while True:
+                left_s = end - time.monotonic()
+                changes = await feed.wait(after, min(STEP_S, left_s))
+                if changes.changes or changes.rescan or left_s <= STEP_S or self._is_ending:
+                    return changes
+                self._gate.check_still_valid(token)
+        finally:
+            feed.listeners -= 1
+
+    async def stream(self, token: Token, after: str) -> AsyncIterator[bytes]:
+        """Server-sent events, until the caller leaves, its token ends or the server stops."""
+        return self._streamed(await self._feed(token.org), token, after)
+
+    async def _streamed(self, feed: Feed, token: Token, after: str) -> AsyncIterator[bytes]:
+        feed.listeners += 1
+        told = time.monotonic()
+        try:
+            while True:
+                changes = await feed.wait(after, STEP_S)
+                self._gate.check_still_valid(token)
+                after = changes.cursor
+                now = time.monotonic()
+                if changes.changes or changes.rescan:
+                    told = now
+                    yield b"event: changes\ndata: " + msgspec.json.encode(changes) + b"\n\n"
+                elif now - told >= STILL_HERE_S:
+                    told = now
+                    yield b": still here\n\n"
+                if self._is_ending:
+                    return
+        except Unauthorized:
+            yield b"event: end\ndata: the token has ended\n\n"
+        finally:
+            feed.listeners -= 1
+
+    async def _feed(self, org: str) -> Feed:
+        """The feed of an organization, once it is sure to miss nothing."""
+        if self.listeners >= self._most:
+            raise Busy("too many listen already", retry_after_s=5.0)
+        if org not in self._feeds:
+            feed = self._feeds[org] = Feed()
+            store = partial(self._store, org)
+            follower = Follower(feed, store, self._in_thread, lambda: self.hears)
+            self._followers[org] = follower
+            self._tasks.append(asyncio.create_task(follower.follow()))
+        await self._followers[org].ready()
+        return self._feeds[org]
+
+    def end(self) -> None:
+        """The server stops: whoever listens is let go, and listens to another one."""
+        self._is_ending = True
+        for feed in self._feeds.values():
+            feed.wake()
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._exchange.stop()
+
+
+TOGETHER_S = 0.1
+WAITING_MAX = 10_000
+HINTS_STEP_S = 1.0  # how long a stop may have to wait for the thread
+PAUSE_S, PAUSE_S_MAX = 1.0, 30.0
+
+
+class Exchange:
+    """Tells what changed in this process, and hears what changed in others. Without `hints` it
+    does neither."""
+
+    def __init__(
+        self, hints: Hints | None, in_thread: InThread, hear: Callable[[Hint], None]
+    ) -> None:
+        self._hints, self._in_thread, self._hear = hints, in_thread, hear
+        self._waiting: dict[tuple[str, str], Hint] = {}
+        self._sending: asyncio.Task[None] | None = None
+        self._thread: threading.Thread | None = None
+        self._ending = threading.Event()
+        self.is_hearing = False
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is anybody to tell."""
+        return self._hints is not None
+
+    def start(self) -> None:
+        if self._hints is not None:
+            listen = partial(self._listen, self._hints, asyncio.get_running_loop())
+            self._thread = threading.Thread(target=listen, name="hints", daemon=True)
+            self._thread.start()
+
+    async def stop(self) -> None:
+        """Tells what waits, and ends the thread."""
+        self._ending.set()
+        if self._sending is not None:
+            await asyncio.gather(self._sending, return_exceptions=True)
+        if self._thread is not None:
+            await self._in_thread(partial(self._thread.join, 2 * HINTS_STEP_S))
+
+    # --- telling ---
+
+    def tell(self, hint: Hint) -> None:
+        """Called in the loop's thread. More than can wait are dropped: they are hints."""
+        if self._hints is None or len(self._waiting) >= WAITING_MAX:
+            return
+        self._waiting[hint.org, hint.conversation] = hint
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.create_task(self._send(self._hints))
+
+    async def _send(self, hints: Hints) -> None:
+        while self._waiting:
+            await asyncio.sleep(TOGETHER_S)
+            waiting, self._waiting = list(self._waiting.values()), {}
+            try:
+                await self._in_thread(partial(hints.tell, waiting))
+            except RefoldError as error:
+                warn("hints", error, doing="telling")
+
+    # --- hearing, in a thread ---
+
+    def _listen(self, hints: Hints, loop: asyncio.AbstractEventLoop) -> None:
+        pause_s = 0.0
+        while not self._ending.wait(pause_s):
+            try:
+                self._listen_until_lost(hints, loop)
+            except Invalid as error:
+                warn("hints", error, doing="hearing")
+                return
+            except RefoldError as error:
+                warn("hints", error, doing="hearing")
+            pause_s = PAUSE_S if self.is_hearing else min(2 * pause_s + PAUSE_S, PAUSE_S_MAX)
+            self.is_hearing = False
+
+    def _listen_until_lost(self, hints: Hints, loop: asyncio.AbstractEventLoop) -> None:
+        with hints.hearing() as ear:
+            self.is_hearing = True
+            while not self._ending.is_set():
+                for hint in ear.heard(HINTS_STEP_S):
+                    # A stop does not wait long, and ends the loop.
+                    if not self._ending.is_set():
+                        loop.call_soon_threadsafe(self._hear, hint)

@@ -19,8 +19,7 @@ from refold import decoding
 from refold.errors import Invalid
 
 if TYPE_CHECKING:
-    from refold.edges.server.orgs import Orgs
-    from refold.edges.server.tokens import Token
+    from refold.edges.server.gate import Orgs, Token
     from refold.stores.protocol import Store
 
 Level = Literal["open", "read", "write", "admin"]

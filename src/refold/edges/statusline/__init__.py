@@ -62,7 +62,7 @@ def line(name: str = "", store: str = "", *, short: bool = False, color: bool = 
 def _explain(error: Exception) -> None:
     """Tells a person who named something at a terminal why the line is empty."""
     if sys.stderr is not None and sys.stderr.isatty():
-        from refold.edges.displays.width import harmless
+        from refold.edges.displays.wrap import harmless
 
         print(f"refold: {harmless(str(error))}", file=sys.stderr)
 

@@ -19,8 +19,7 @@ from refold.edges.statusline.parts import (
     name_part,
 )
 from refold.log.log import Log
-from refold.settings.noted import loaded_for
-from refold.settings.sources import default_store
+from refold.settings.sources import default_store, loaded_for
 from refold.stores import is_there, open_store
 from refold.stores.protocol import Store
 from refold.tokens.models import model_info

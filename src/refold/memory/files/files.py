@@ -18,24 +18,29 @@ from refold import decoding
 from refold.checked import checked, quoted
 from refold.display import is_text
 from refold.errors import Conflict, Denied, Invalid, NotFound, RefoldError
-from refold.memory.files import text, versions
-from refold.memory.files.command import (
+from refold.memory.files import commands, versions
+from refold.memory.files.commands import (
+    ROOT,
+    BlamedLine,
     Command,
     Create,
     Delete,
+    FileAnswer,
+    FileChange,
+    FileLimits,
     Insert,
+    MemoryPath,
     Rename,
     StrReplace,
     View,
     command_of,
     definition,
+    fault,
+    parsed,
     plain_definition,
 )
-from refold.memory.files.descriptors import Entry, not_followed
-from refold.memory.files.path import ROOT, MemoryPath, fault, parsed
-from refold.memory.files.place import Place, place_of
+from refold.memory.files.descriptors import Entry, Place, not_followed, place_of
 from refold.memory.files.tree import Tree
-from refold.memory.files.values import BlamedLine, FileAnswer, FileChange, FileLimits
 from refold.redaction import found
 from refold.system.disk import os_failure
 
@@ -84,7 +89,7 @@ class MemoryFiles:
     ) -> FileAnswer:
         """Carries out a call of the model. Whatever is given, the answer is a text. `as_data` and
         `chars_max` are for this answer in the place of what was set for all."""
-        page = text.Page(
+        page = commands.Page(
             self._as_data if as_data is None else as_data, chars_max or self._limits.view_chars
         )
         try:
@@ -111,7 +116,7 @@ class MemoryFiles:
 
         return sdk_tool(self, is_async=is_async)
 
-    def _carried_out(self, command: Command, page: text.Page) -> str:
+    def _carried_out(self, command: Command, page: commands.Page) -> str:
         match command:
             case View():
                 return self._view(command, page)
@@ -130,15 +135,15 @@ class MemoryFiles:
 
     # --- the commands ---
 
-    def _view(self, command: View, page: text.Page) -> str:
+    def _view(self, command: View, page: commands.Page) -> str:
         tree, path = self._at(command.path)
         absent = _absent(path)
         kind = tree.kind(path, absent)
         if kind == "absent":
             raise NotFound(absent)
         if kind == "file":
-            document = text.document(tree.read(path, absent), path)
-            shown = text.view_of(document, path, command.view_range, page.chars_max)
+            document = commands.document(tree.read(path, absent), path)
+            shown = commands.view_of(document, path, command.view_range, page.chars_max)
             return page.answer(f"Here's the content of {path} with line numbers:", *shown)
         if kind != "folder":
             raise not_followed(kind, path)
@@ -147,21 +152,21 @@ class MemoryFiles:
             raise Invalid(said)
         return self._listing(tree, path, absent, page)
 
-    def _listing(self, tree: Tree, path: MemoryPath, absent: str, page: text.Page) -> str:
+    def _listing(self, tree: Tree, path: MemoryPath, absent: str, page: commands.Page) -> str:
         entries = tree.entries(path, absent)
         if not path.names:
             entries = self._with_mounts(entries)
         sizes = _sizes(entries)
-        rows = [f"{text.size(sizes[()])}\t{path}"]
+        rows = [f"{commands.size(sizes[()])}\t{path}"]
         for entry in entries:
             if len(entry.names) <= LEVELS and _is_listed(entry):
                 end = "/" if entry.is_folder else ""
-                rows.append(f"{text.size(sizes[entry.names])}\t{path.below(*entry.names)}{end}")
+                rows.append(f"{commands.size(sizes[entry.names])}\t{path.below(*entry.names)}{end}")
         head = (
             f"Here're the files and directories up to {LEVELS} levels deep in {path}, "
             "excluding hidden items and node_modules:"
         )
-        return page.answer(head, *text.rows_of(rows, page.chars_max))
+        return page.answer(head, *commands.rows_of(rows, page.chars_max))
 
     def _with_mounts(self, entries: list[Entry]) -> list[Entry]:
         """The entries of the root, with those of the mounts in the places of their names."""
@@ -177,14 +182,14 @@ class MemoryFiles:
         tree.create(path, self._stored(command.file_text, path))
         return f"File created successfully at: {path}"
 
-    def _str_replace(self, command: StrReplace, page: text.Page) -> str:
+    def _str_replace(self, command: StrReplace, page: commands.Page) -> str:
         tree, path = self._at(command.path)
         snippet = ""
 
         def change(data: bytes) -> bytes:
             nonlocal snippet
-            before = text.document(data, path)
-            after, snippet = text.replaced(before, command.old_str, command.new_str, path)
+            before = commands.document(data, path)
+            after, snippet = commands.replaced(before, command.old_str, command.new_str, path)
             return self._stored_document(after, path, before)
 
         tree.edit("str_replace", path, change, absent=_absent(path))
@@ -193,15 +198,15 @@ class MemoryFiles:
         head = "The memory file has been edited."
         if snippet:
             head += " Here is the snippet showing the change (with line numbers):"
-        shown, left = text.rows_of(snippet.split("\n"), page.chars_max)
+        shown, left = commands.rows_of(snippet.split("\n"), page.chars_max)
         return page.answer(head, shown, "[The snippet is cut.]" if left else "")
 
     def _insert(self, command: Insert) -> str:
         tree, path = self._at(command.path)
 
         def change(data: bytes) -> bytes:
-            before = text.document(data, path)
-            after = text.inserted(before, command.insert_line, command.insert_text)
+            before = commands.document(data, path)
+            after = commands.inserted(before, command.insert_line, command.insert_text)
             return self._stored_document(after, path, before)
 
         tree.edit("insert", path, change, absent=_gone(path))
@@ -253,7 +258,7 @@ class MemoryFiles:
             raise Invalid(f"Error: The text for {path} has a lone surrogate") from error
 
     def _stored_document(
-        self, after: text.Document, path: MemoryPath, before: text.Document
+        self, after: commands.Document, path: MemoryPath, before: commands.Document
     ) -> bytes:
         self._stored(after.text, path, before.text)
         return after.data
@@ -287,7 +292,7 @@ class MemoryFiles:
         """The text of a file as the change `seq` left it."""
         tree, at = self._at(path)
         inner = MemoryPath(at.inner)
-        return text.document(versions.version(tree, inner, seq), at).text
+        return commands.document(versions.version(tree, inner, seq), at).text
 
     @checked
     def blame(self, path: str) -> list[BlamedLine]:

@@ -12,11 +12,16 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
 from refold.errors import Conflict, Invalid, NotFound
-from refold.memory.files.history import digests_of
-from refold.memory.files.path import MemoryPath, parsed
-from refold.memory.files.text import document, lines_of
-from refold.memory.files.tree import Tree
-from refold.memory.files.values import BlamedLine, FileChange, FileVersion
+from refold.memory.files.commands import (
+    BlamedLine,
+    FileChange,
+    FileVersion,
+    MemoryPath,
+    document,
+    lines_of,
+    parsed,
+)
+from refold.memory.files.tree import Tree, digests_of
 
 # A line and the change that it came with; None: it was written by other means.
 _Line = tuple[str, FileChange | None]

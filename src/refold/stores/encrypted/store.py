@@ -6,26 +6,41 @@ one too, of notes that say nothing. What comes back is checked: an event stands 
 to, in a log whose near chain holds. What lies there in plain text is taken in only where the near
 store has the same, or where the caller said so: else a server could put its own words into a log.
 Neighbours: `event` and `content` encrypt, `stores.hybrid` syncs with it.
+
+What was learnt of an encrypted far store, so that it need not be read again: which near chain a
+far log ends with, and where it keeps an artifact.
+
+It lies in `sync-encrypted.json` beside the near store. All of it stands in the far logs, encrypted;
+a file that is lost costs a read for each conversation, and contents that were dropped near cannot
+be fetched again until the event that names them is. That it is there says that the near store was
+synced with a key. Neighbours: `store` asks and adds, `hybrid.address` asks whether it is there.
 """
 
 from __future__ import annotations
 
 import copy
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 
+import msgspec
+from msgspec import Struct, field
 from msgspec.structs import replace
 
+from refold import decoding
 from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.errors import Conflict, Corrupt, Denied, NotFound, RefoldError
 from refold.stores import checks
-from refold.stores.encrypted import cipher, content, known
+from refold.stores.encrypted import event as content
+from refold.stores.encrypted import keys as cipher
 from refold.stores.encrypted.event import Opened, encrypted, is_encrypted, opened
 from refold.stores.encrypted.keys import Keys
 from refold.stores.hybrid import tails
 from refold.stores.protocol import Listening, Recovery, Salvage, Store
+from refold.system import disk
 
 BOOKMARKS = b"refold bookmark"  # what a key is derived for
 SPOOL_BYTES = 8 * 1024 * 1024  # of a content in memory, while it is hashed before it is sent
@@ -44,7 +59,7 @@ class EncryptedStore:
         self.url, self.far, self._near = far.url, far, near
         self._read_keys, self._takes_plain = keys, False
         self._heads: dict[str, tuple[int, bytes]] = {}  # of far logs, as they were seen last
-        self._path = near.derived_path(known.NAME)
+        self._path = near.derived_path(NAME)
         self._is_news = False
         self.plain: dict[str, set[int]] = {}  # events that were read in plain text, by log
 
@@ -60,8 +75,8 @@ class EncryptedStore:
         return self._read_keys()
 
     @cached_property
-    def _known(self) -> known.Known:
-        return known.read(self._path)
+    def _known(self) -> KnownChains:
+        return read(self._path)
 
     # --- logs ---
 
@@ -254,7 +269,7 @@ class EncryptedStore:
                 raise checks.not_bytes(error) from error
             file.seek(0)
             digest = str(hasher.hexdigest())
-            there = self.far.put(content.encrypted(file, digest, self.keys.newest))
+            there = self.far.put(content.content_encrypted(file, digest, self.keys.newest))
         self._keep_content(digest, there)
         return digest
 
@@ -334,4 +349,41 @@ class EncryptedStore:
         """Writes what was learnt, so that the next process need not read it again."""
         if self._is_news:
             self._is_news = False
-            known.write(self._path, self._known)
+            write(self._path, self._known)
+
+
+NAME = "sync-encrypted.json"
+
+
+class KnownChains(Struct, kw_only=True):
+    """By conversation the far chain and the near one that it stands for; by digest of a content
+    its digest in the far store, the same where it lies there as it is."""
+
+    ends: dict[str, tuple[bytes, bytes]] = field(default_factory=dict)
+    contents: dict[str, str] = field(default_factory=dict)
+
+
+def is_kept(path: str | None) -> bool:
+    """Whether the near store was synced with a key, also if nothing can be read of it."""
+    return path is not None and os.path.lexists(path)
+
+
+def read(path: str | None) -> KnownChains:
+    """What is known; nothing where the file is lost."""
+    try:
+        with disk.open_regular(path or "") as file:
+            return decoding.decode(file.read(), KnownChains)
+    except (OSError, RefoldError, msgspec.DecodeError, UnicodeDecodeError):
+        return KnownChains()
+
+
+def write(path: str | None, known: KnownChains) -> None:
+    """Adds what is known to what others keep there, where there is a place for it; that it cannot
+    costs nothing more than a lost file does."""
+    if path is None or not os.path.isdir(os.path.dirname(path)):
+        return
+    kept = read(path)
+    kept.ends |= known.ends
+    kept.contents |= known.contents
+    with suppress(OSError):
+        disk.replace_file(path, msgspec.json.encode(kept))

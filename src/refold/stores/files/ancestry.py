@@ -12,7 +12,7 @@ from refold.core.codec import REPAIR
 from refold.core.model import Event
 from refold.errors import Corrupt
 from refold.stores import checks
-from refold.stores.files.open_folders import OpenFolders
+from refold.stores.files.folder import OpenFolders
 
 
 class Ancestry:

@@ -17,12 +17,11 @@ from msgspec.structs import replace
 from refold.core.model import Event
 from refold.errors import Corrupt, NotFound
 from refold.stores import checks
+from refold.stores.checks import LINE_BYTES_MAX, event_of
 from refold.stores.files import tree
 from refold.stores.files.ancestry import Ancestry
-from refold.stores.files.folder import BOOKMARK, Folder, Metadata
+from refold.stores.files.folder import BOOKMARK, Folder, Metadata, OpenFolders
 from refold.stores.files.log import LogFile
-from refold.stores.files.open_folders import OpenFolders
-from refold.stores.lines import LINE_BYTES_MAX, event_of
 from refold.stores.protocol import Salvage
 
 Piece = Event | str

@@ -21,8 +21,8 @@ from refold.core.codec import REPAIR
 from refold.core.model import Event
 from refold.errors import Corrupt, Invalid
 from refold.stores import checks
+from refold.stores.checks import LINE_BYTES_MAX, event_of, line_of
 from refold.stores.files import tree
-from refold.stores.lines import LINE_BYTES_MAX, event_of, line_of
 
 NEAR_BYTES = 16 * 1024
 READ_BYTES = 4 * 1024

@@ -181,10 +181,10 @@ def _url(address: Address, near: Store) -> str:
 def _far(address: Address, near: Store) -> Store:
     """The far store; encrypted, if there is a key, or was one."""
     far = _opened_far(address.far)
-    from refold.stores.encrypted import known
+    from refold.stores.encrypted import store
 
-    path = near.derived_path(known.NAME)
-    if not address.key and (address.is_plain or not known.is_kept(path)):
+    path = near.derived_path(store.NAME)
+    if not address.key and (address.is_plain or not store.is_kept(path)):
         return far
     from refold.stores.encrypted import keys
     from refold.stores.encrypted.store import EncryptedStore
@@ -194,7 +194,9 @@ def _far(address: Address, near: Store) -> Store:
             said = f"{near.url} was synced with a key before, and {address.far} is named without"
             raise Denied(f"{said} (&key=FILE): nothing is sent", hint=NO_KEY_HINT)
         found = keys.read(address.key)
-        known.write(path, known.Known())  # that there is a key is known before anything is sent
+        store.write(
+            path, store.KnownChains()
+        )  # that there is a key is known before anything is sent
         return found
 
     return EncryptedStore(far, read, near=near)

@@ -18,8 +18,9 @@ from refold.core import codec
 from refold.core.model import ENCRYPTED, Conversation, Event, is_cleanup
 from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound, RefoldError, Unavailable
 from refold.stores import refuse_encrypted
-from refold.stores.hybrid import erasure, tails
-from refold.stores.hybrid.moves import Move, Moves
+from refold.stores.hybrid import tails
+from refold.stores.hybrid import tails as erasure
+from refold.stores.hybrid.record import Move, Moves
 from refold.stores.protocol import Store, SyncListener
 
 ROUNDS_MAX = 20  # other writers may be faster so often

@@ -7,6 +7,20 @@ never the same twice, and at least as long as the far store asks; what will not 
 shown, and tried again when somebody asks for it, or when it has changed. A far store that does not
 answer three times in a row is left for the next sync. Neighbours: `exchange` does one conversation,
 `record` remembers.
+
+What a far store had and has no more: conversations, or their ends.
+
+The record says up to where both sides were the same. A far log that has not all of that has lost
+it, however whole the rest is: a check that reads only what lies there cannot see it. What only
+says that this device erased something may never have been sent, and is not missed.
+Neighbours: `record` keeps what was found, `rounds` sends it again, `tails` compares two logs.
+
+Keeps a conversation with secrets near: `redact=hold` in the URL of a synced store, and what was
+sealed elsewhere or before where secrets are taken out (`redact=append`).
+
+What is about to leave is looked at, events and the contents that they name; the first secret stops
+the conversation, which is then held with its place and stays as it is. Nothing is changed on the
+way, because the chain covers the body. Neighbours: `exchange` asks before it sends.
 """
 
 from __future__ import annotations
@@ -17,19 +31,23 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from refold.core.model import Conversation
+from refold.core import codec
+from refold.core.model import Conversation, Event
 from refold.display import number
-from refold.errors import Denied, RefoldError, Unavailable, sentence
+from refold.errors import Denied, Invalid, NotFound, RefoldError, Unavailable, sentence
+from refold.redaction import found as find_found
+from refold.redaction.redact import decoded
 from refold.stores.hybrid import devices, record, tails
-from refold.stores.hybrid.exchange import Exchange, Exchanged, all_conversations
-from refold.stores.hybrid.hold import Held
+from refold.stores.hybrid import tails as erasure
+from refold.stores.hybrid.exchange import Exchange, Exchanged, all_conversations, pages
 from refold.stores.hybrid.record import ConversationState, Record
-from refold.stores.protocol import Store, Synced, SyncReport, SyncState
+from refold.stores.protocol import Losses, Store, Synced, SyncReport, SyncState
 from refold.system import disk
 
 TRIES_MAX = 3
@@ -339,3 +357,107 @@ def _is_stuck(kept: Record, id: str, about: Conversation | None = None) -> bool:
     if known is None or known.state not in ("blocked", "held"):
         return False
     return about is None or about.head == known.head + known.pending
+
+
+def found(near: Store, far: Store, kept: Record, ids: Sequence[str], besides: Set[str]) -> Losses:
+    """What the far store has no more of these conversations, or of all, besides some."""
+    events: dict[str, int] = {}
+    for id in _shared(kept, ids, besides):
+        count = _losses_lost(near, far, id, kept.conversations[id].head)
+        if count:
+            events[id] = count
+    return Losses(events=events, is_all=bool(events) and _is_all(far, kept))
+
+
+def note(kept: Record, losses: Losses, ids: Sequence[str], besides: Set[str]) -> None:
+    """Puts what was found into the record, and takes out what is there again."""
+    for id in _shared(kept, ids, besides):
+        known = kept.conversations[id]
+        kept.conversations[id] = replace(known, lost=losses.events.get(id, 0))
+
+
+def _shared(kept: Record, ids: Sequence[str], besides: Set[str]) -> list[str]:
+    """The conversations that both sides had."""
+    return [
+        id
+        for id, known in kept.conversations.items()
+        if known.head and id not in besides and (not ids or id in ids)
+    ]
+
+
+def _losses_lost(near: Store, far: Store, id: str, head: int) -> int:
+    """How many of the events up to `head` the far store has no more. What is not here, or cannot
+    be compared, is not counted: reading it says why."""
+    try:
+        here = tails.about(near, id)
+        if here is None:
+            return 0
+        there = tails.about(far, id) or Conversation(id=id, head=0, chain=codec.ZERO)
+        common, last = tails.last_common(near, here, far, there), min(head, here.head)
+        gone = (event for page in pages(near, id, common, last) for event in page)
+        return 0 if all(map(erasure.is_confirmation, gone)) else last - common
+    except Unavailable:
+        raise
+    except RefoldError:
+        return 0
+
+
+def _is_all(far: Store, kept: Record) -> bool:
+    there = devices.without({about.id: about for about in all_conversations(far)})
+    return there.keys().isdisjoint(_shared(kept, (), frozenset()))
+
+
+class Held(Denied):
+    """A conversation stays near, because it has a secret."""
+
+
+HINT = "refold scan shows what was found; erase it, or sync without redact=hold"
+
+
+def check_events(near: Store, events: Sequence[Event]) -> None:
+    """Held if an event, or a content that one names, holds a secret."""
+    for event in events:
+        for text in _texts(event):
+            _check(text, f"event {event.seq}")
+    for artifact in tails.contents_of(events):
+        try:
+            content = b"".join(near.get(artifact.digest))
+        except NotFound:
+            continue
+        _check(content.decode("utf-8", "replace"), artifact.id)
+
+
+def _check(text: str, place: str) -> None:
+    for secret in find_found(text):
+        if secret.sure:
+            said = f"{place} holds what looks like a secret ({secret.kind}), and is held back"
+            raise Held(said, hint=HINT)
+
+
+def check_id(conversation: str) -> None:
+    """Invalid if the id of a new conversation holds a secret: it is the name of it everywhere."""
+    if any(secret.sure for secret in find_found(conversation)):
+        said = "the id of the conversation holds what looks like a secret"
+        raise Invalid(said, hint="give it another id; its title can say more")
+
+
+def _texts(event: Event) -> Iterator[str]:
+    yield event.by
+    try:
+        yield from _strings(msgspec.json.decode(event.body) if event.body else None)
+    except msgspec.DecodeError:
+        yield event.body.decode("utf-8", "replace")
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield name
+            yield from _strings(inner)
+            if name == "data" and isinstance(inner, str):
+                yield decoded(inner) or ""
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _strings(inner)

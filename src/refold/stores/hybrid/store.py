@@ -19,9 +19,11 @@ from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.errors import Denied, Invalid, NotFound, RefoldError, Unavailable
 from refold.stores import checks, erase_events
-from refold.stores.hybrid import devices, hold, losses, record
+from refold.stores.hybrid import devices, record
+from refold.stores.hybrid import rounds as hold
+from refold.stores.hybrid import rounds as losses
 from refold.stores.hybrid.exchange import Exchange, all_conversations
-from refold.stores.hybrid.moves import Moves
+from refold.stores.hybrid.record import Moves
 from refold.stores.hybrid.rounds import Rounds, Timing
 from refold.stores.hybrid.worker import Worker
 from refold.stores.protocol import (

@@ -6,19 +6,25 @@ appended to. What changed is synced alone; everything is at the beginning, every
 and after a sync that did not reach its end, which is tried again sooner. Closing syncs once more
 what waits, within a limit. A process that forks leaves its threads to its parent.
 Neighbours: `store` wakes it, `follower` listens to the far store.
+
+A thread that listens to the far store, so that what others write arrives soon.
+
+What it hears is a hint: what is here already wakes nobody, and what is missed is found by the sync
+that happens every so often. A far store that cannot be listened to now is asked again after a pause
+that grows. Closing ends the listening at once. Neighbours: `worker` makes it and syncs.
 """
 
 from __future__ import annotations
 
 import contextlib
+import random
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
 from refold.errors import RefoldError
-from refold.stores.hybrid.follower import Follower, Listen
-from refold.stores.protocol import NewHeads
+from refold.stores.protocol import Listening, NewHeads
 from refold.system import process_fork
 
 SOON_S = 0.3  # changes that come within this time go in one sync
@@ -133,3 +139,48 @@ class Worker:
         thread.join(CLOSE_S)
         if self._follower is not None:
             self._follower.join(max(0.0, deadline - time.monotonic()))
+
+
+PAUSE_S, PAUSE_S_MAX = 1.0, 60.0
+Listen = Callable[[str], Listening]
+
+
+class Follower:
+    """Gives every hint of the far store to `told`, until it is ended."""
+
+    def __init__(self, listen: Listen, told: Callable[[NewHeads], None]) -> None:
+        self._listen, self._told = listen, told
+        self._hints: Listening | None = None
+        self._cursor = ""
+        self._heard = False
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="refold-feed", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        pause_s = PAUSE_S
+        while not self._ended.is_set():
+            self._heard = False
+            # Why the far store does not answer stands in the record: the sync says it.
+            with contextlib.suppress(RefoldError):
+                self._follow()
+            pause_s = PAUSE_S if self._heard else min(PAUSE_S_MAX, 2 * pause_s)
+            self._ended.wait(pause_s * random.uniform(0.5, 1.0))
+
+    def _follow(self) -> None:
+        hints = self._hints = self._listen(self._cursor)
+        if self._ended.is_set():
+            hints.end()
+        for hint in hints:
+            self._heard, self._cursor = True, hints.cursor
+            self._told(hint)
+
+    def end(self) -> None:
+        """Listens no more."""
+        self._ended.set()
+        if self._hints is not None:
+            self._hints.end()
+
+    def join(self, wait_s: float) -> None:
+        """Waits so long for the end."""
+        self._thread.join(wait_s)

@@ -68,13 +68,13 @@ def parsed(url: str, connections_max: int = CONNECTIONS_MAX, wait_s: float = WAI
     base, _, query = url.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     if base.partition("://")[2].strip("/") == "" and not options:
-        raise Invalid(f"{_shown(base, {})!r} names no database", hint=_HINT)
+        raise Invalid(f"{_redacted_url(base, {})!r} names no database", hint=_HINT)
     org = codec.conversation_checked(options.pop("org", DEFAULT_ORG))
     most = _number(options, "connections_max", connections_max, 1, 1_000)
     wait_s = _number(options, "wait_s", wait_s, 0, 3_600)
     shown = options if org == DEFAULT_ORG else {**options, "org": org}
     return Address(
-        url=_shown(base, shown),
+        url=_redacted_url(base, shown),
         conninfo=_with_options(base, {**DEFAULTS, **options}),
         org=org,
         connections_max=int(most),
@@ -97,7 +97,7 @@ def _with_options(base: str, options: dict[str, str]) -> str:
     return f"{base}?{urlencode(options, quote_via=quote)}" if options else base
 
 
-def _shown(base: str, options: dict[str, str]) -> str:
+def _redacted_url(base: str, options: dict[str, str]) -> str:
     """The URL without what is secret; a password is also found in PGPASSWORD or ~/.pgpass."""
     scheme, _, rest = base.partition("://")
     user, at, place = rest.rpartition("@")

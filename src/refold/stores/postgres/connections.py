@@ -4,23 +4,179 @@ Work is a function of a connection that is safe to do twice, so a server that di
 its standby costs a wait, not an error: the work is done again on the next connection, for as long
 as the address allows. Neighbours: `store` brings the work, `pool` lends connections, `failures`
 names what goes wrong, `schema` sees to the tables.
+
+One connection, and work on it within limits.
+
+Every statement and every lock has a limit, and a commit is on the disk when it is acknowledged.
+Behind a pooler that shares server connections between clients (pgbouncer) nothing may be left on a
+session: limits are set in each transaction, and nothing is prepared. A connection is set to one org
+at a time, and sees no other's rows (`schema.walls`). Neighbours: `pool` keeps connections,
+`connections` does work on them.
+
+A few connections to one database, lent to one thread at a time, for one org at a time.
+
+A connection is made by whoever needs it, when it is needed, so why it cannot be made is known there
+and then; no thread works in the background, and a forked child starts with none. Stores of several
+orgs may share one pool: then its limit is that of all of them. Neighbours: `link` makes
+connections, `connections` borrows them.
+
+What PostgreSQL and libpq raise, as errors of the family.
+
+An `Unavailable` that says when to try again is one where trying again can help: the connection is
+gone, the server starts, stops or is a standby, a lock was not to be had. Neighbours: `connections`
+translates, and tries again.
+
+Arrays of bytes and of numbers, in the binary form that PostgreSQL takes.
+
+psycopg sends a list as text: every value is escaped by a pattern, and bytes become twice as long.
+For a batch of events that cost more than all the rest of an append. An empty array has no
+dimension. Neighbours: `log` makes them of events, `link` teaches each connection to send them.
 """
 
 from __future__ import annotations
 
 import random
+import re
+import struct
+import threading
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from itertools import chain
+from typing import Any, TypeVar
 
 import psycopg
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
 
-from refold.errors import RefoldError, Unavailable
+from refold.errors import Corrupt, Denied, Invalid, RefoldError, Unavailable
 from refold.stores import checks
-from refold.stores.postgres import failures, schema
+from refold.stores.postgres import schema
 from refold.stores.postgres.address import Address
-from refold.stores.postgres.link import Link, Way, bounded
-from refold.stores.postgres.pool import Pool
+from refold.stores.postgres.schema import ORG
+from refold.system import process_fork
+
+STATEMENT_S, LOCK_S, IDLE_S = 30, 5, 60
+# The server ends a statement first; a commit that waits for a standby only ends here.
+ANSWER_S = 40.0
+
+# A database that acknowledges before the bytes are on the disk would lose what we acknowledged.
+_LIMITS = f"""
+SELECT set_config('statement_timeout', '{STATEMENT_S}s', %(local)s),
+       set_config('lock_timeout', '{LOCK_S}s', %(local)s),
+       set_config('idle_in_transaction_session_timeout', '{IDLE_S}s', %(local)s),
+       set_config('synchronous_commit', CASE current_setting('synchronous_commit')
+                  WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, %(local)s),
+       set_config('{ORG}', %(org)s, %(local)s)
+"""
+_TURN = f"SELECT set_config('{ORG}', %(org)s, false)"
+_ONE_MOMENT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+
+class Way(Enum):
+    """How work is done: one statement alone, several in one transaction, or several that only
+    read and all see one moment."""
+
+    ALONE = 0
+    TOGETHER = 1
+    ONE_MOMENT = 2
+
+
+class Link(psycopg.Connection[tuple[Any, ...]]):  # type: ignore[misc, unused-ignore]
+    """One connection. `is_again` says that the work may have been done by an earlier try."""
+
+    org = ""  # whose rows it sees
+    is_shared = False  # the server connection behind it is another one in each transaction
+    is_again = False
+    is_unsure = False
+
+    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+        """An answer that does not come is given up, and the connection with it."""
+        if timeout is not None:
+            return super().wait(gen, interval, timeout)
+        try:
+            return super().wait(gen, interval, ANSWER_S)
+        except psycopg.errors._WaitTimeout as error:
+            self.close()
+            said = (
+                f"no answer in {ANSWER_S:g} s; a commit may be waiting for a standby that is gone"
+            )
+            raise psycopg.OperationalError(said) from error
+
+    def turn_to(self, org: str) -> None:
+        """Shows the rows of this org from here on, and no others."""
+        if org == self.org:
+            return
+        if not self.is_shared:
+            self.execute(_TURN, {"org": org})
+        self.org = org
+
+    def ask(self, statement: str, values: dict[str, Any]) -> Any:
+        """The cursor of a statement, its rows in binary."""
+        return self.execute(statement, values, binary=True)
+
+    def note(self, diagnostic: Any) -> None:
+        """Hears what the server remarks. A commit that stopped waiting for its standby is reported
+        as done; by the place in the server's source it is told apart in every language."""
+        self.is_unsure |= diagnostic.source_function == "SyncRepWaitForLSN"
+
+    def __del__(self, *_: object) -> None:
+        """No warning: a store that nobody uses any more need not have been closed."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it can be used again."""
+        idle = psycopg.pq.TransactionStatus.IDLE
+        return not self.closed and bool(self.info.transaction_status == idle)
+
+
+def connected(conninfo: str, org: str) -> Link:
+    """A new connection, with its limits, that sees the rows of one org."""
+    link: Link = Link.connect(conninfo, autocommit=True)
+    try:
+        _configure(link, org)
+    except BaseException:
+        link.close()
+        raise
+    return link
+
+
+def _configure(link: Link, org: str) -> None:
+    """Sets the limits, where the session is ours: a pooler gives a process number of its own."""
+    teach(link)
+    link.add_notice_handler(link.note)
+    row = link.execute("SELECT pg_backend_pid()").fetchone()
+    assert row is not None
+    link.org, link.is_shared = org, row[0] != link.info.backend_pid
+    if link.is_shared:
+        link.prepare_threshold = None
+    else:
+        link.execute(_LIMITS, {"org": org, "local": False})
+
+
+def bounded(link: Link, work: Callable[[Link], R], way: Way) -> R:
+    """The work, within limits, and all of it or nothing."""
+    if way is Way.ALONE and not link.is_shared:
+        done = work(link)
+    else:
+        with _transaction(link, way):
+            done = work(link)
+    if link.is_unsure:
+        said = "the commit did not wait for the standby: it may be lost if the server is"
+        raise Unavailable(said, hint="do it again: it is written once, and waits again")
+    return done
+
+
+@contextmanager
+def _transaction(link: Link, way: Way) -> Iterator[None]:
+    with link.transaction():
+        if way is Way.ONE_MOMENT:
+            link.execute(_ONE_MOMENT)
+        if link.is_shared:
+            link.execute(_LIMITS, {"org": link.org, "local": True})
+        yield
+
 
 R = TypeVar("R")
 
@@ -64,7 +220,7 @@ class Connections:
             try:
                 return self._once(work, again, way, nothing)
             except (psycopg.Error, OSError, UnicodeError, OverflowError, Unavailable) as error:
-                failure = failures.failure(error, self.address.url)
+                failure = failures_failure(error, self.address.url)
                 if not _can_pass(failure) or time.monotonic() + pause > until:
                     raise failure from error
             time.sleep(pause * random.uniform(0.5, 1) if again else 0)
@@ -87,9 +243,9 @@ class Connections:
             try:
                 return bounded(link, work, way)
             except psycopg.Error as error:
-                if failures.is_read_only(error):
+                if is_read_only(error):
                     link.close()  # the next one goes to the server that can be written to
-                if failures.is_layout(error):
+                if is_layout(error):
                     self._is_ready = False
                     self._explain(link)
                 raise
@@ -123,3 +279,245 @@ class Connections:
 
 def _can_pass(failure: RefoldError) -> bool:
     return isinstance(failure, Unavailable) and failure.retry_after_s is not None
+
+
+WAIT_S = 10.0  # for one of those that are lent
+UNUSED_S = 300.0
+
+# Connections of a parent process. Closing them here would speak on the parent's sockets, so they
+# are kept, unused.
+_OF_PARENTS: list[Link] = []
+
+
+class Pool:
+    """The connections of one store, or of several, at most as many as its address says."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._lock = threading.Lock()
+        self._stores = 0  # that use it
+        # When no connection could be made for the first and the last time, since one was.
+        self._away: tuple[float, float] | None = None
+        self._begin()
+        process_fork.watch(self)
+
+    def _begin(self) -> None:
+        self._free = threading.BoundedSemaphore(self._address.connections_max)
+        self._idle: list[tuple[Link, float]] = []  # with when they came back, the newest last
+
+    def join(self) -> None:
+        """One more store uses these connections, until it calls `leave`."""
+        with self._lock:
+            self._stores += 1
+
+    def leave(self) -> None:
+        """Closes what is idle, if nobody is left; what is lent is closed when it comes back."""
+        with self._lock:
+            self._stores -= 1
+            closing = [] if self._stores else self._idle
+            if not self._stores:
+                self._idle = []
+        for link, _ in closing:
+            link.close()
+
+    @contextmanager
+    def link(self, org: str) -> Iterator[Link]:
+        """A connection, for this thread alone, that sees the rows of one org."""
+        free = self._free
+        if not free.acquire(timeout=WAIT_S):
+            said = f"{self._address.url}: all connections are in use"
+            hint = "more connections_max in the URL, or fewer threads"
+            raise Unavailable(said, retry_after_s=1.0, hint=hint)
+        try:
+            link = self._taken(org) or self._made(org)
+            try:
+                link.turn_to(org)
+                yield link
+            finally:
+                self._give_back(link)
+        finally:
+            free.release()
+
+    def _made(self, org: str) -> Link:
+        """A new connection. Remembers since when there was none to be had."""
+        try:
+            link = connected(self._address.conninfo, org)
+        except psycopg.OperationalError:
+            self._away = self.away_since(), time.monotonic()
+            raise
+        self._away = None
+        return link
+
+    def away_since(self) -> float:
+        """Since when the database is known to be away: now, unless that was found out lately."""
+        now, away = time.monotonic(), self._away
+        return away[0] if away and now - away[1] <= self._address.wait_s else now
+
+    def _taken(self, org: str) -> Link | None:
+        """An idle connection, one of this org if there is one."""
+        with self._lock:
+            if not self._idle:
+                return None
+            newest = len(self._idle) - 1
+            at = next((n for n in range(newest, -1, -1) if self._idle[n][0].org == org), newest)
+            return self._idle.pop(at)[0]
+
+    def _give_back(self, link: Link) -> None:
+        """Keeps a connection that can be used again, and closes those that nobody used for long.
+        If one was lost, the others are as well, more often than not."""
+        now = time.monotonic()
+        with self._lock:
+            is_kept = link.is_idle and self._stores > 0
+            old = [pair for pair in self._idle if not is_kept or now - pair[1] > UNUSED_S]
+            self._idle = [pair for pair in self._idle if pair not in old]
+            if is_kept:
+                self._idle.append((link, now))
+        for closing in [each for each, _ in old] + ([] if is_kept else [link]):
+            closing.close()
+
+    # A connection must not be carried over a fork of the process: both would speak on one socket.
+
+    def before_fork(self) -> None:
+        """No other thread changes what is idle until `after_fork`."""
+        self._lock.acquire()
+
+    def after_fork(self, *, in_child: bool) -> None:
+        if in_child:
+            _OF_PARENTS.extend(link for link, _ in self._idle)
+            self._begin()
+        self._lock.release()
+
+
+SOON_S = 1.0
+# A failure to connect carries no code, only the server's words.
+_REFUSED = re.compile(
+    r"authentication failed|no pg_hba\.conf entry|permission denied|no password supplied"
+    r"|role \".*\" does not exist|is not permitted to log in|fe_sendauth"
+)
+_NO_DATABASE = re.compile(r"database \".*\" does not exist")
+# By what the code begins with; the longest that fits counts.
+_AGAIN = {
+    "08": "the connection was lost",
+    "40": "others wrote at the same time",
+    "53": "the server has no room left for this",
+    "55P03": "others hold the lock",
+    "57P": "the server is starting or stopping",
+    "25006": "the server is a standby: it can only be read",
+    "58": "the server's disk or system failed",
+}
+_DAMAGED = ("XX001", "XX002")
+_LAYOUT = ("42P01", "3F000", "42703")
+
+
+def is_layout(error: BaseException) -> bool:
+    """Whether a table is not there: the database is of another version, or not ours."""
+    return isinstance(error, psycopg.Error) and error.sqlstate in _LAYOUT
+
+
+def is_read_only(error: BaseException) -> bool:
+    """Whether the server takes no writes: it has handed over, or is about to."""
+    return isinstance(error, psycopg.Error) and error.sqlstate == "25006"
+
+
+def failures_failure(error: Exception, place: str) -> RefoldError:
+    """The error of the family for what was raised; raise it `from` the original."""
+    match error:
+        case RefoldError():
+            return error
+        case psycopg.Error(sqlstate=str(code)):
+            return _by_code(code, f"{place}: {_first_line(error)}")
+        case psycopg.OperationalError() | psycopg.InterfaceError():
+            return _connecting(_first_line(error), place)
+        case psycopg.Error() | UnicodeError() | OverflowError():
+            hint = "text without surrogates, numbers of 64 bits"
+            return Invalid(f"not storable: {error}", hint=hint)
+        case _:
+            return Unavailable(f"{place}: {error}", hint="check the machine, then try again")
+
+
+def _by_code(code: str, said: str) -> RefoldError:
+    for start in sorted(_AGAIN, key=len, reverse=True):
+        if code.startswith(start):
+            return Unavailable(said, retry_after_s=SOON_S, hint=f"{_AGAIN[start]}; try again")
+    if code == "57014":
+        return Unavailable(said, hint="it took too long; ask for less at once")
+    if code.startswith("28") or code == "42501":
+        return Denied(said, hint="check the user of the URL, and what it was granted")
+    if code in _DAMAGED:
+        return Corrupt(said, hint="refold verify tells what can still be read")
+    if code in _LAYOUT or code.startswith("23"):
+        return Corrupt(f"{said}: not laid out as ours", hint="refold verify")
+    if code.startswith(("22", "54")):
+        return Invalid(said, hint="store large content as an artifact; numbers have 64 bits")
+    return Unavailable(said, hint="see the log of the server")
+
+
+def _connecting(said: str, place: str) -> RefoldError:
+    """Why there is no connection, by the server's words."""
+    if _REFUSED.search(said):
+        hint = "check the user; the password may be in PGPASSWORD or ~/.pgpass"
+        return Denied(f"{place}: {said}", hint=hint)
+    if _NO_DATABASE.search(said):
+        return Invalid(f"{place}: {said}", hint="createdb makes it, or name another in the URL")
+    if "invalid" in said and "option" in said:
+        return Invalid(f"{place}: {said}", hint="libpq's options, org, connections_max, wait_s")
+    hint = "check that the server runs and can be reached, then try again"
+    return Unavailable(f"{place}: {said}", retry_after_s=SOON_S, hint=hint)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # Of several hosts the last one says the most: the others were standbys, or down as well.
+    return (
+        lines[0] if not isinstance(error, psycopg.OperationalError) else "; ".join(lines)
+    ) or type(error).__name__
+
+
+BYTEA, INT8 = 17, 20
+_HEAD = struct.Struct(">iiiii")  # dimensions, whether there are NULLs, kind, length, first index
+_LENGTH = struct.Struct(">i").pack
+_EMPTY = struct.Struct(">iii")
+
+
+class ByteArray(bytes):
+    """A `bytea[]`."""
+
+
+class NumberArray(bytes):
+    """A `bigint[]`."""
+
+
+def byte_array(values: Sequence[bytes]) -> ByteArray:
+    sized = chain.from_iterable((_LENGTH(len(value)), value) for value in values)
+    return ByteArray(_head(BYTEA, len(values)) + b"".join(sized))
+
+
+def number_array(values: Sequence[int]) -> NumberArray:
+    """OverflowError for a number that has more than 64 bits."""
+    sized = chain.from_iterable((8, value) for value in values)
+    try:
+        return NumberArray(_head(INT8, len(values)) + struct.pack(f">{'iq' * len(values)}", *sized))
+    except struct.error as error:
+        raise OverflowError(str(error)) from error
+
+
+def _head(kind: int, count: int) -> bytes:
+    return _HEAD.pack(1, 0, kind, count, 1) if count else _EMPTY.pack(0, 0, kind)
+
+
+class _ByteDumper(Dumper):  # type: ignore[misc, unused-ignore]
+    format = Format.BINARY
+    oid = 1_001  # bytea[]
+
+    def dump(self, obj: Any) -> Any:
+        return obj
+
+
+class _NumberDumper(_ByteDumper):
+    oid = 1_016  # bigint[]
+
+
+def teach(connection: psycopg.Connection[Any]) -> None:
+    """Makes a connection send such arrays as they are."""
+    connection.adapters.register_dumper(ByteArray, _ByteDumper)
+    connection.adapters.register_dumper(NumberArray, _NumberDumper)

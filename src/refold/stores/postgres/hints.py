@@ -21,11 +21,10 @@ from msgspec import Meta, Struct
 
 from refold import decoding
 from refold.errors import Invalid, Unavailable
-from refold.stores.postgres import failures
-from refold.stores.postgres import link as one
+from refold.stores.postgres import connections as failures
+from refold.stores.postgres import connections as one
 from refold.stores.postgres.address import Address, parsed
-from refold.stores.postgres.connections import Connections
-from refold.stores.postgres.link import Link, Way
+from refold.stores.postgres.connections import Connections, Link, Way
 from refold.stores.protocol import Hint
 
 CHANNEL = "refold_hints"
@@ -148,4 +147,4 @@ def _translated(address: Address) -> Iterator[None]:
     try:
         yield
     except (psycopg.Error, OSError) as error:
-        raise failures.failure(error, address.url) from error
+        raise failures.failures_failure(error, address.url) from error

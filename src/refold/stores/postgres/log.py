@@ -17,8 +17,13 @@ from refold.core.model import Conversation, Event
 from refold.errors import Corrupt
 from refold.stores import checks
 from refold.stores.postgres import statements
-from refold.stores.postgres.arrays import ByteArray, NumberArray, byte_array, number_array
-from refold.stores.postgres.link import Link
+from refold.stores.postgres.connections import (
+    ByteArray,
+    Link,
+    NumberArray,
+    byte_array,
+    number_array,
+)
 
 META = b"meta"
 
@@ -54,7 +59,7 @@ def described(link: Link, place: Place, *, locked: bool = False) -> Conversation
     return None if row is None else _conversation_of(row)
 
 
-def known(link: Link, place: Place, *, locked: bool = False) -> Conversation:
+def conversation_row(link: Link, place: Place, *, locked: bool = False) -> Conversation:
     """A conversation, or NotFound."""
     found = described(link, place, locked=locked)
     if found is None:
@@ -113,7 +118,7 @@ def read_own(link: Link, place: Place, after: int, last: int, limit: int) -> lis
 
 def read_through(link: Link, place: Place, after: int, last: int, limit: int) -> list[Event]:
     """The same, whichever conversations hold them."""
-    return span(link, place, known(link, place), after, last, limit)
+    return span(link, place, conversation_row(link, place), after, last, limit)
 
 
 def span(

@@ -17,10 +17,9 @@ from typing import Any
 
 from refold.stores import checks
 from refold.stores.postgres import schema, statements
-from refold.stores.postgres.connections import Connections
-from refold.stores.postgres.link import Link, Way
+from refold.stores.postgres.connections import Connections, Link, Way
 from refold.stores.postgres.log import Place
-from refold.stores.terms import Phrases, Scope, Sought, TermEntry, TermLane, TermMark, TermPlace
+from refold.stores.protocol import Phrases, Scope, Sought, TermEntry, TermLane, TermMark, TermPlace
 
 PLACE_MAX, PLACES_MAX, TERM_CHARS_MAX, VECTOR_BYTES_MAX = 16_383, 255, 200, 900_000
 MANY, ANALYZED_SHARE = 200, 0.1

@@ -20,7 +20,8 @@ from refold import decoding
 from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.errors import Corrupt, Invalid, NotFound
-from refold.stores import checks, lines
+from refold.stores import checks
+from refold.stores import checks as lines
 from refold.stores.protocol import Listening, Recovery, Salvage
 from refold.stores.remote.client import DEADLINE_S, Client, place_checked
 

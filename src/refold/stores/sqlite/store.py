@@ -23,9 +23,11 @@ from refold.errors import RefoldError
 from refold.stores import checks
 from refold.stores.contents import Artifacts
 from refold.stores.protocol import Recovery, Salvage
-from refold.stores.sqlite import bookmarks, broken_pages, damaged_logs, log, removal
+from refold.stores.sqlite import damage, log
 from refold.stores.sqlite import file as database
-from refold.stores.sqlite.reader import Reader
+from refold.stores.sqlite import log as bookmarks
+from refold.stores.sqlite import log as removal
+from refold.stores.sqlite.file import Reader
 from refold.stores.sqlite.wal import Flusher
 from refold.system import process_fork
 
@@ -246,9 +248,9 @@ class SqliteStore:
     @_guarded
     def salvage(self, conversation: str) -> Salvage:
         if self._reader is None:
-            broken_pages.lengthen(self.path)
+            damage.lengthen(self.path)
         connection = self._connection_to(conversation)
-        if self._reader is None and broken_pages.is_broken(connection):
+        if self._reader is None and damage.is_broken(connection):
             self._write_again(connection)
         with database.transaction(connection, "BEGIN"):
             return self._salvaged(connection, conversation)
@@ -259,12 +261,12 @@ class SqliteStore:
         fresh = f"{kept}.new"
         for name in (kept, fresh):
             database.create_empty(name)
-        self._ends, self._broken = broken_pages.write_again(connection, kept, fresh), kept
+        self._ends, self._broken = damage.write_again(connection, kept, fresh), kept
         self._forget_all()
         self._scrub(connection)
 
     def _salvaged(self, connection: apsw.Connection, conversation: str) -> Salvage:
-        found = damaged_logs.salvage(connection, conversation)
+        found = damage.salvage(connection, conversation)
         if conversation in self._ends:
             lost = f"whatever came after event {self._ends[conversation]}: its pages are broken"
             found = replace(found, pieces=(*found.pieces, lost))
@@ -278,16 +280,16 @@ class SqliteStore:
         with self._writing_to(conversation) as connection:
             if self._salvaged(connection, conversation) != seen:
                 raise checks.written_meanwhile(conversation, len(seen.pieces))
-            damaged_logs.keep_copy(kept, seen)
-            damaged_logs.rewrite(connection, conversation, events, after)
+            damage.keep_copy(kept, seen)
+            damage.rewrite(connection, conversation, events, after)
         self._ends.pop(conversation, None)
         self._forget(conversation)
         self._flusher.note_write()
         return kept
 
     def _remove_copies(self, conversation: str) -> None:
-        damaged_logs.remove_copies(self._copy_path(conversation))
-        broken_pages.remove_copies(self.derived_path("damaged-"))
+        damage.damaged_logs_remove_copies(self._copy_path(conversation))
+        damage.remove_copies(self.derived_path("damaged-"))
 
     def _copy_path(self, conversation: str) -> str:
         """How the names of the files begin that keep what a repair replaced."""

@@ -17,21 +17,18 @@ from msgspec.structs import replace
 from refold.core.laws import is_request
 from refold.core.model import Edit, Fact, Prose, Slot, Summarize
 from refold.core.plan import Ask
-from refold.core.summary import prose_text
+from refold.core.shortened import prose_text
 from refold.ledger.facts import Cutter
-from refold.ledger.ledger import facts_of, files_in_work, ledger_lines, merged
-from refold.ledger.text import is_cut, said
+from refold.ledger.ledger import facts_of, files_in_work, is_cut, ledger_lines, merged, said
 from refold.strategies.brief import Brief, tokens_of
 from refold.strategies.fit import common_size, cuts_of, pieces
 from refold.strategies.gist.choice import Kept, choose_lines
-from refold.strategies.gist.draft import Draft, chars_of, summary_tokens
+from refold.strategies.gist.draft import Draft, chars_of, list_share, summary_tokens
 from refold.strategies.gist.excerpt import excerpts
-from refold.strategies.gist.layout import Layout, lay_out, runs
-from refold.strategies.gist.material import Material
-from refold.strategies.gist.mentions import list_share
+from refold.strategies.gist.layout import Layout, Material, lay_out, runs
 from refold.strategies.gist.names import Needs
 from refold.strategies.gist.passages import Reader, is_starved, per_char
-from refold.strategies.prose import cap_tokens, carried
+from refold.strategies.summarize import cap_tokens, carried
 
 NEWEST = 0.6  # of what is free: what the newest unit may keep if it is larger
 ALONE = 0.8  # the same where nothing else is to be folded
@@ -107,14 +104,18 @@ def _segment_room(layout: Layout, room: float) -> int | None:
 def _fold_new(brief: Brief, layout: Layout, room: int) -> list[Edit | Ask]:
     """One more gist, of the messages since the last; the earlier ones stay as they are."""
     material = _material(brief, layout, layout.raw, layout.gists)
-    return [*_summaries(brief, layout, material, room - _small(material, layout), starved=False)]
+    return [
+        *_summaries(
+            brief, layout, material, room - _short_run_tokens(material, layout), starved=False
+        )
+    ]
 
 
 def _fold_all(brief: Brief, layout: Layout, room: int, *, starved: bool) -> list[Edit | Ask]:
     """One gist of everything; the newest unit gives way as well if it is too large."""
     everything = sorted([*layout.gists, *layout.raw], key=lambda slot: slot.seq)
     material = _material(brief, layout, everything, [])
-    left = room - _small(material, layout)
+    left = room - _short_run_tokens(material, layout)
     edits = _summaries(brief, layout, material, left, starved=starved)
     share = NEWEST if material.runs else ALONE
     return [*edits, *_clip_newest(brief, layout, edits, material.needs, share)]
@@ -134,7 +135,7 @@ def _material(
     return Material(Reader(brief), large, kept, frozen)
 
 
-def _small(material: Material, layout: Layout) -> int:
+def _short_run_tokens(material: Material, layout: Layout) -> int:
     """What the runs take that stay because they are so small."""
     return tokens_of(material.kept) - tokens_of(layout.kept)
 

@@ -7,20 +7,33 @@ weighed again as coverage grows, until the room is used or a line is not worth i
 that stood beside a kept one counts a little, so that what is kept can be understood. Neighbours:
 `coverage` has the worth of names, `lines` what a line tells, `names` what is needed, `draft` makes
 the text.
+
+What the page tells of each name so far, and what one more line would be worth for it.
+
+A name that nothing on the page tells is worth its need. Once a line tells it well, a further line
+is worth little, and less with every repetition. Only names that are told change, so what a line is
+worth is one sum over its names. Neighbours: `choice` tells what it takes, `lines` says how well a
+line tells a name.
+
+A queue of numbered candidates, the densest first, for a choice in which most densities only
+fall.
+
+Neighbour: `choice` asks for the first, weighs it again, and takes it or puts it back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from heapq import heappop, heappush
 
 from msgspec import Struct
 
 from refold.strategies.fit import common_size
-from refold.strategies.gist.coverage import BESIDE, Coverage
-from refold.strategies.gist.lines import (
+from refold.strategies.gist.passages import (
     BARE,
     GAP_CHARS,
     PIECE_CHARS,
+    NumberedLines,
     Passage,
     Pieces,
     Shown,
@@ -29,8 +42,6 @@ from refold.strategies.gist.lines import (
     windows,
     words_in,
 )
-from refold.strategies.gist.numbered import NumberedLines
-from refold.strategies.gist.queue import Queue
 
 LINE_CHARS_MIN = 6  # a shorter line has no room for a name
 TAG_CHARS = 9
@@ -398,3 +409,100 @@ class Choice:
         for other in self.text.beside(at):
             risen += self.of_line.get(other, ())
         return risen
+
+
+AGAIN = 0.02  # worth of one more line for a name that has one
+BESIDE = 0.04  # worth of also having the line next to it
+
+
+class Coverage:
+    """Per name: how well it is told, and what a line is worth for it."""
+
+    def __init__(self, need: Mapping[str, float], shown: Shown) -> None:
+        self.need = need
+        self.told = shown.told()  # how well each name is told, from 0 to 1
+        self.paired = set(shown.names)  # names with a line whose neighbour is also on the page
+        self.repeats: dict[str, int] = {}  # how many further lines a name has got
+        self.gain = dict(need)  # what a line is worth that tells the name well
+        self.most = {name: value * (1.0 + BESIDE) for name, value in need.items()}  # at most
+        for name in need.keys() & self.told.keys():
+            self._weigh(name)
+
+    def tell(self, name: str, quality: float) -> None:
+        """One more line on the page tells this name, so well."""
+        if quality > self.told.get(name, 0.0):
+            self.told[name] = quality
+        else:
+            self.repeats[name] = self.repeats.get(name, 0) + 1
+        self._weigh(name)
+
+    def _weigh(self, name: str) -> None:
+        """Notes what lines are worth for a name, as it is told now."""
+        more = 1.0 - self.told.get(name, 0.0)
+        need = self.need[name]
+        if more > AGAIN:
+            self.gain[name] = need * more
+            self.most[name] = need * (more + BESIDE)
+        else:
+            self.gain[name] = self._repeat_gain(name)
+            self.most[name] = need * (AGAIN + BESIDE)
+
+    def _repeat_gain(self, name: str) -> float:
+        """What one more line is worth for a name that is told as well already."""
+        return self.need[name] * (AGAIN / (1 + self.repeats.get(name, 0)))
+
+    def bare_gain(self, name: str) -> float:
+        """What a line is worth that hardly tells the name."""
+        more = BARE - self.told.get(name, 0.0)
+        if more > AGAIN:
+            return self.need[name] * more
+        return self._repeat_gain(name)
+
+    def worth_at_most(self, names: Iterable[str]) -> float:
+        """What a line with these names is worth if it tells all of them well."""
+        worth, most = 0.0, self.most
+        for name in names:
+            worth += most[name]
+        return worth
+
+    def worth(self, names: Iterable[str], bare: Sequence[str]) -> float:
+        """What a line with these names is worth alone; `bare` are those that it hardly tells."""
+        worth, gain = 0.0, self.gain
+        for name in names:
+            worth += self.bare_gain(name) if name in bare else gain[name]
+        return worth
+
+    def unpaired_need(self, names: Iterable[str]) -> float:
+        """The need of those of the names that have no line with its neighbour yet."""
+        return sum([self.need[name] for name in names if name not in self.paired])
+
+
+class Queue:
+    """Candidates by density, the densest first, among equals the one with the lower number. Most
+    leave in the order in which they came, so they are sorted once; only those that were put back
+    are in a heap."""
+
+    def __init__(self, densities: Sequence[float], floor: float) -> None:
+        dense = [(-density, index) for index, density in enumerate(densities) if density >= floor]
+        self.waiting = sorted(dense, reverse=True)  # the first one last
+        self.moved: list[tuple[float, int]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.waiting or self.moved)
+
+    def pop(self) -> int:
+        """The first candidate, taken out of the queue."""
+        waiting, moved = self.waiting, self.moved
+        if not moved or (waiting and waiting[-1] < moved[0]):
+            return waiting.pop()[1]
+        return heappop(moved)[1]
+
+    def push(self, density: float, index: int) -> None:
+        """Puts a candidate back, with a density of its own."""
+        heappush(self.moved, (-density, index))
+
+    def is_ahead_of(self, density: float) -> bool:
+        """Whether the first candidate is denser than this."""
+        if self.waiting and -self.waiting[-1][0] > density:
+            return True
+        return bool(self.moved) and -self.moved[0][0] > density

@@ -17,8 +17,8 @@ from refold.core.model import Block, Replace, Slot, Span, Text, ToolResult
 from refold.core.shortened import text_of
 from refold.strategies.brief import Brief
 from refold.strategies.gist.choice import choose_lines
-from refold.strategies.gist.lines import Passage, Shown, passage
 from refold.strategies.gist.names import Needs, names_of
+from refold.strategies.gist.passages import Passage, Shown, passage
 from refold.strategies.keep import line_ranges
 
 HEAD_SHARE, TAIL_SHARE, MIDDLE_SHARE = 0.35, 0.2, 0.75

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from refold.dialects import assemble
-from refold.edges.endpoints.server_events import objects
+from refold.edges.endpoints.client import objects
 from refold.edges.proxy.body import LISTS
 from refold.edges.proxy.inside import tools
 from tests.edges.proxy.inside.test_seen import DIALECTS, response_of, streamed

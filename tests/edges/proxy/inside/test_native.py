@@ -10,7 +10,7 @@ import pytest
 
 import refold
 from refold.edges.proxy.savings import NOTE
-from refold.edges.proxy.serve import Given, checked
+from refold.edges.proxy.serve import ProxySettings, checked
 from tests.edges.proxy.kit import Running, with_proxy
 from tests.edges.proxy.test_native import WINDOW, Strict, blocks_of
 from tests.real.proxy.agent import SYSTEM, TOOLS, marked, tool_loop, turns, unsigned
@@ -139,5 +139,5 @@ def test_a_count_of_what_the_provider_compacted_is_taken() -> None:
 
 
 def test_tools_fold_so_native_may_be_asked_for_with_them() -> None:
-    given = Given(store="memory:", folds=True, native=True, tools=True)
+    given = ProxySettings(store="memory:", folds=True, native=True, tools=True)
     assert checked(given) == given

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from refold.edges.proxy import usage
+from refold.edges.proxy import savings
 from refold.edges.proxy.inside import tools
 from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.upstream import Answer, Upstream
@@ -428,7 +428,7 @@ THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "s2"}
 def test_an_answer_that_is_too_long_to_be_looked_at_goes_on_as_it_comes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(usage, "COPY_BYTES_MAX", 100)
+    monkeypatch.setattr(savings, "COPY_BYTES_MAX", 100)
     provider = played(reply(text("long " * 100), own("o1")))
 
     async def work(running: Running) -> Any:

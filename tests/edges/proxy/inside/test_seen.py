@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.dialects import assemble, tool_calls
-from refold.edges.endpoints.server_events import objects
-from refold.edges.proxy.inside.events import Cutter
+from refold.edges.endpoints.client import objects
+from refold.edges.proxy.inside.events import Cutter, summed
 from refold.edges.proxy.inside.rounds import SHAPES
-from refold.edges.proxy.inside.seen import summed
 from tests.real.proxy.strict.anthropic_stream import events_of
 from tests.real.proxy.strict.chat_service import _chunks
 from tests.real.proxy.strict.responses_service import _events

@@ -10,11 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from refold.artifacts.offload import is_own
+from refold.artifacts.intake import is_own
 from refold.core.model import ToolCall
 from refold.edges.proxy.body import Wire
-from refold.edges.proxy.inside.events import DONE, ServerEvent, encoded, own_event
-from refold.edges.proxy.inside.seen import Inside, Response, summed, whole_in_one
+from refold.edges.proxy.inside.events import (
+    DONE,
+    Inside,
+    Response,
+    ServerEvent,
+    encoded,
+    own_event,
+    summed,
+    whole_in_one,
+)
 
 CALLS, ENDS = "tool_calls", "stop"
 _WELL = frozenset({CALLS, ENDS})

@@ -9,11 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from refold.artifacts.offload import is_own
+from refold.artifacts.intake import is_own
 from refold.core.model import ToolCall
 from refold.edges.proxy.body import Wire
-from refold.edges.proxy.inside.events import ServerEvent, encoded, own_event
-from refold.edges.proxy.inside.seen import Inside, Response, summed
+from refold.edges.proxy.inside.events import (
+    Inside,
+    Response,
+    ServerEvent,
+    encoded,
+    own_event,
+    summed,
+)
 
 CALL, RESULT = "function_call", "function_call_output"
 _BEGINS = frozenset({"response.created", "response.in_progress", "response.queued"})

@@ -22,19 +22,18 @@ from msgspec import Struct
 
 from refold.core.model import ToolCall
 from refold.dialects import tool_calls
-from refold.edges.proxy import usage
-from refold.edges.proxy.body import Asked, Wire
+from refold.edges.proxy import savings
+from refold.edges.proxy.body import ParsedCall, Wire
+from refold.edges.proxy.http import Send, error_body
 from refold.edges.proxy.inside import tools
 from refold.edges.proxy.inside.anthropic import AnthropicShape
 from refold.edges.proxy.inside.chat import ChatShape
-from refold.edges.proxy.inside.events import Cutter, ServerEvent
+from refold.edges.proxy.inside.events import Cutter, Inside, Response, ServerEvent, Shape
 from refold.edges.proxy.inside.gemini import GeminiShape
 from refold.edges.proxy.inside.responses import ResponsesShape
-from refold.edges.proxy.inside.seen import Inside, Response, Shape
-from refold.edges.proxy.own_answer import Send, error_body
 from refold.edges.proxy.reply import response_of
+from refold.edges.proxy.savings import UsageReader
 from refold.edges.proxy.upstream import Answer, end_to_end
-from refold.edges.proxy.usage import UsageReader
 from refold.errors import RefoldError
 
 T = TypeVar("T")
@@ -75,7 +74,7 @@ class Rounds:
     """One call of a client, from its first answer on."""
 
     def __init__(
-        self, asked: Asked, sent: list[bytes], ways: Ways, send: Send, *, rounds_max: int
+        self, asked: ParsedCall, sent: list[bytes], ways: Ways, send: Send, *, rounds_max: int
     ) -> None:
         self._asked, self._sent, self._ways = asked, sent, ways
         self._client = _Client(send, SHAPES[asked.dialect])
@@ -124,7 +123,7 @@ class Rounds:
                     await self._client.feed(chunk)
                 else:
                     whole += chunk
-                if len(whole) > usage.COPY_BYTES_MAX:
+                if len(whole) > savings.COPY_BYTES_MAX:
                     await self._client.pass_on(bytes(whole))
                     whole.clear()
         finally:

@@ -3,6 +3,15 @@
 Tools stand before everything else, in the provider's cache and in what thinking is bound to. So
 they are added at the beginning or never, and as the log has them: another version of refold may
 describe them otherwise. Neighbours: `engine.toolbox` has and runs them, `observer` asks.
+
+The exchanges of one conversation of which its client has less than was said.
+
+The log has them too, and knows them by what the client repeats; this is for a list that leaves the
+log and comes back, and for a client that repeats an answer otherwise. How its texts are cut and
+joined means nothing. Without its thinking, all of the exchange goes without, also where thinking is
+an item of its own and everything behind it stands at an earlier place; in other words, it is
+another answer, and what was thought after our tools had answered can no longer be sent.
+Neighbours: `book` holds one for each conversation, `observer` asks.
 """
 
 from __future__ import annotations
@@ -12,13 +21,16 @@ from functools import cache
 from typing import Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 import refold
-from refold import decoding
-from refold.artifacts.offload import OWN_TOOLS, is_own
-from refold.core.model import ToolCall
-from refold.edges.proxy.body import Asked
+from refold import decoding, dialects
+from refold.artifacts.intake import OWN_TOOLS, is_own
+from refold.core.model import Message, Text, Thinking, ToolCall
+from refold.edges.proxy.body import ParsedCall, Wire
+from refold.edges.proxy.inside.events import Inside
+from refold.edges.proxy.page import is_thinking
+from refold.log.front import mark_of
 from refold.log.notes import Noted
 
 NOTE = "proxy-tools"
@@ -45,7 +57,7 @@ def definitions(dialect: str) -> str:
     return msgspec.json.encode(made).decode()[1:-1]
 
 
-def can_be_added(asked: Asked) -> bool:
+def can_be_added(asked: ParsedCall) -> bool:
     """Whether a first call can have our tools: in a dialect that we can answer in, once, and with
     no tool of the client's by one of our names."""
     if asked.dialect not in DIALECTS or not asked.tools or _asks_for_several(asked):
@@ -55,14 +67,14 @@ def can_be_added(asked: Asked) -> bool:
     return not any(name in str(asked.tools) for name in OWN_TOOLS)
 
 
-def _asks_for_several(asked: Asked) -> bool:
+def _asks_for_several(asked: ParsedCall) -> bool:
     settings = asked.fields.get("generationConfig", asked.fields.get("generation_config"))
     said = decoding.decode(settings, dict[str, Raw]) if settings is not None else asked.fields
     several = [said[name] for name in ("n", "candidateCount", "candidate_count") if name in said]
     return any(bytes(one).strip() not in (b"null", b"1") for one in several)
 
 
-def _declaring(asked: Asked) -> int | None:
+def _declaring(asked: ParsedCall) -> int | None:
     """The tool of a Gemini request that declares functions: ours stand behind its own, because not
     every version takes two such."""
     tools = asked.tools or ()
@@ -75,7 +87,7 @@ def _declared(tool: Mapping[str, Any]) -> str:
     return next((name for name in _DECLARATIONS if isinstance(tool.get(name), list)), "")
 
 
-def with_tools(asked: Asked, added: str) -> Asked:
+def with_tools(asked: ParsedCall, added: str) -> ParsedCall:
     """The call with our tools behind the client's."""
     if not added or not asked.has_tools:
         return asked
@@ -86,7 +98,7 @@ def with_tools(asked: Asked, added: str) -> Asked:
     return msgspec.structs.replace(asked, fields={**asked.fields, "tools": tools})
 
 
-def _with_declarations(asked: Asked, added: str) -> Raw:
+def _with_declarations(asked: ParsedCall, added: str) -> Raw:
     tools = decoding.decode(asked.fields["tools"], list[Raw])
     place = _declaring(asked)
     if place is None:
@@ -104,7 +116,7 @@ def _extended(listed: Raw, added: str) -> Raw:
     return Raw(theirs + comma + added.encode() + b"]")
 
 
-def own_list(asked: Asked) -> list[bytes]:
+def own_list(asked: ParsedCall) -> list[bytes]:
     """The client's own messages as they came, cache marks and all; as what `with_list` takes. Of
     Gemini's, an answer that came in pieces is whole: so it stays once more was said inside."""
     if not asked.came or asked.dialect == "gemini":
@@ -147,3 +159,141 @@ def _answer(context: refold.Context, call: ToolCall) -> str:
 
 def is_ours(call: ToolCall) -> bool:
     return is_own(call.name)
+
+
+KEPT_NOTE = "proxy-inside"
+_THOUGHT = "reasoning_content"
+
+
+class _Exchange(Struct, frozen=True):
+    """Where it begins in the client's list, what the client has of it, and for each place of that
+    where more was said, all of it."""
+
+    begin: int
+    seen: list[Wire]
+    inner: dict[int, list[Wire]]
+
+    @property
+    def placed(self) -> dict[int, list[Wire]]:
+        """What was said, by the place in the client's list."""
+        return {self.begin + at: whole for at, whole in self.inner.items()}
+
+
+class Kept:
+    """Exchanges by their place in the client's list."""
+
+    def __init__(self, dialect: str) -> None:
+        self._dialect = dialect
+        self._exchanges: dict[int, _Exchange] = {}
+
+    def add(self, begin: int, inside: Inside) -> None:
+        """Keeps an exchange that begins at this place."""
+        self._exchanges[begin] = _Exchange(begin, inside.seen, inside.inner)
+
+    def inner(self, messages: Sequence[Wire]) -> dict[int, list[Wire]]:
+        """What was really said, for each message of the list that is one of these."""
+        found = [self._found(one, messages) for one in self._exchanges.values()]
+        return {at: whole for one in found for at, whole in one.placed.items()}
+
+    def part(self, messages: Sequence[Wire]) -> bool:
+        """Takes the list as the client has it now; whether it has one of these otherwise."""
+        has_parted = False
+        for begin, kept in list(self._exchanges.items()):
+            there = {at: whole for at, whole in kept.placed.items() if at < len(messages)}
+            found = self._found(kept, messages)
+            if found.placed == there:
+                continue
+            has_parted = True
+            del self._exchanges[begin]
+            if found.inner:
+                self._exchanges[begin] = found
+        return has_parted
+
+    def _found(self, kept: _Exchange, messages: Sequence[Wire]) -> _Exchange:
+        """An exchange as the list has it; with nothing inside if it is not there."""
+        at = kept.begin
+        inner: dict[int, list[Wire]] = {}
+        waiting: list[Wire] = []  # what was said before an item that is left out
+        is_thought = True
+        for place, seen in enumerate(kept.seen):
+            if at >= len(messages):
+                break
+            said = kept.inner.get(place, [seen])
+            whole = self._whole(seen, said, messages[at])
+            if whole or not _is_reasoning(seen):
+                if whole and (waiting or place in kept.inner):
+                    inner[at - kept.begin] = [*waiting, *whole]
+                waiting, at = [], at + 1
+            else:
+                waiting, is_thought = [*waiting, *said], False
+        if waiting and at > kept.begin:
+            last = at - 1 - kept.begin
+            inner[last] = [*inner.get(last, [messages[at - 1]]), *waiting]
+        if not is_thought:
+            inner = {place: _unreasoned(whole) for place, whole in inner.items()}
+        return _Exchange(kept.begin, list(messages[kept.begin : at]), inner)
+
+    def _whole(self, seen: Wire, whole: list[Wire], message: Wire) -> list[Wire]:
+        """All that was said for a message; nothing if it is another one."""
+        if message == seen:
+            return whole
+        came, known = self._said(message), self._said(seen)
+        if came == known:
+            return whole
+        is_same = came.texts == known.texts and came.rest == known.rest
+        return list(map(unthought, whole)) if is_same and not came.thoughts else []
+
+    def _said(self, message: Wire) -> _Said:
+        """What a message says, however its texts are cut, joined and set beside its calls."""
+        blocks = [block for one in dialects.parse(message, self._dialect) for block in one.blocks]
+        texts = "".join(block.text for block in blocks if isinstance(block, Text))
+        thoughts = [block for block in blocks if isinstance(block, Thinking)]
+        rest = [block for block in blocks if not isinstance(block, Text | Thinking)]
+        return _Said(
+            "".join(texts.split()),
+            "".join(one.text + one.signature + one.data for one in thoughts),
+            sorted(mark_of(Message(role="assistant", blocks=(block,))) for block in rest),
+        )
+
+
+class _Said(Struct, frozen=True):
+    texts: str  # without any space: clients join them with some, or trim them
+    thoughts: str
+    rest: list[bytes]
+
+
+def unthought(message: Wire) -> Wire:
+    """A message without its thinking."""
+    plain = {key: value for key, value in message.items() if key != _THOUGHT}
+    for key in ("content", "parts"):
+        if isinstance(plain.get(key), list):
+            plain[key] = [one for one in plain[key] if not _is_thought(one)]
+    return plain
+
+
+def _is_reasoning(item: Wire) -> bool:
+    return item.get("type") == "reasoning"
+
+
+def _unreasoned(items: Sequence[Wire]) -> list[Wire]:
+    """Items without reasoning, and so without the ids by which a provider knows what it led to."""
+    return [
+        {key: value for key, value in item.items() if key != "id"}
+        for item in items
+        if not _is_reasoning(item)
+    ]
+
+
+def _is_thought(part: Any) -> bool:
+    return is_thinking(part) or (isinstance(part, dict) and part.get("thought") is True)
+
+
+def note(context: refold.Context, inside: Inside) -> None:
+    """Says in the log that something was answered inside, before it is."""
+    names = [call.name for whole in inside.inner.values() for call in _calls(whole)]
+    said = f"answered inside: {', '.join(names)}"
+    context.note(KEPT_NOTE, {"tools": names, "text": said}, by="proxy")
+
+
+def _calls(whole: Sequence[Wire]) -> list[ToolCall]:
+    return [call for one in whole for call in dialects.tool_calls(one) if is_own(call.name)]

@@ -1,1 +1,0 @@
-"""`refold hook`: refold in the hooks of other agents."""

@@ -1,0 +1,408 @@
+"""Secrets that can be recognized by their shape alone: one line per kind.
+
+Most begin with a prefix that their issuer chose for exactly this purpose; `shape` makes of prefix
+and body a pattern that takes the whole run of characters. It starts only where a word starts, and
+what it looks for before it takes the run is bounded, so no text can make the search slow. A rule is
+tried only where its `anchor` is in the text. To teach a new kind, add a line and an example in
+`tests/redaction/secret_kinds.py`. Neighbour: `find` asks this rule, and others for what has no
+shape.
+
+Credentials in an address (`https://name:password@host`), a command (`curl -u name:password`) or
+a request (`Authorization: Bearer …`, `Cookie: session=…`).
+
+Neighbours: `find` asks these rules, `judge` says whether a value can be a secret.
+
+Private keys in a text: whole blocks, and single lines of encoded bytes.
+
+A public key or a certificate says what it is, and is left alone. Neighbours: `find` asks these
+rules, `shapes` knows keys that are one word.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from refold.redaction.values import Found, is_code, is_placeholder, is_random, places
+
+_STARTS = (
+    r"(?<![A-Za-z0-9]{p})", r"(?<=\\[nrtbf]{p})", r"(?<=%[0-9A-Fa-f][0-9A-Fa-f]{p})",
+    r"(?<=\[\dm{p})", r"(?<=[\[;]\d\dm{p})", r"(?<=;\dm{p})",
+)  # fmt: skip
+_END = r"(?![A-Za-z0-9])"
+WORD, HEX, URLSAFE = "[A-Za-z0-9]", "[a-f0-9]", "[A-Za-z0-9_-]"
+UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+
+# These end other names as well: `cache-key-` and a hash, `dump_sk-2026-11-17`.
+_BEFORE_HASH, _BEFORE_WORDS = "key-", "sk-"
+KEY_CHARS_MAX = 200  # what is longer are encoded bytes
+
+# Every secret of a known shape lies in such a run; few other texts do, so anchors are looked for in
+# these alone.
+RUN = re.compile(r"[A-Za-z0-9_+/=.~$:?&%@-]{20,}+")
+
+
+class Shape(NamedTuple):
+    """A kind of secret: the text without which there is none, and the pattern. The group
+    `secret`, if the pattern has one, is the part that must not be shown."""
+
+    kind: str
+    anchor: str
+    pattern: re.Pattern[str]
+
+    def found_in(self, text: str) -> Iterator[Found]:
+        """The secrets of this kind."""
+        group = "secret" if "secret" in self.pattern.groupindex else 0
+        for match in self.pattern.finditer(text):
+            value = match[group].removeprefix(self.anchor)
+            sure = not is_placeholder(value) and not self._ends_name(text, match.start(), value)
+            yield Found(self.kind, *match.span(group), sure)
+
+    def _ends_name(self, text: str, start: int, value: str) -> bool:
+        """Whether the prefix may be the end of a name, and what follows no secret."""
+        if self.anchor not in (_BEFORE_HASH, _BEFORE_WORDS):
+            return False
+        if start == 0 or text[start - 1] not in "-_":
+            return False
+        is_key = len(value) <= KEY_CHARS_MAX and is_random(value)
+        return self.anchor == _BEFORE_HASH or not is_key
+
+
+def shape(kind: str, prefix: str, body: str) -> Shape:
+    """A secret that begins with `prefix`. It may follow anything that is not part of a word, and
+    the escapes of JSON, of addresses and of terminals, which end in a letter."""
+    literal = re.escape(prefix)
+    # The prefix comes first in the pattern, and what must come before it is asked later: so the
+    # search can jump to the prefix.
+    return Shape(kind, prefix, re.compile(f"{literal}{_starting(literal)}{body}{_END}"))
+
+
+def inner(kind: str, anchor: str, pattern: str) -> Shape:
+    """A secret that is known by an `anchor` somewhere inside."""
+    return Shape(kind, anchor, re.compile(f"{_starting('')}{pattern}{_END}"))
+
+
+def whole(kind: str, anchor: str, *patterns: str) -> Shape:
+    """A secret with a pattern of its own, in parts, around an `anchor`."""
+    return Shape(kind, anchor, re.compile("".join(patterns)))
+
+
+def _starting(literal: str) -> str:
+    starts = [start.replace("{p}", literal) for start in _STARTS]
+    return f"(?:{'|'.join(starts)})"
+
+
+def _several(kind: str, prefixes: str, body: str) -> list[Shape]:
+    return [shape(kind, prefix, body) for prefix in prefixes.split()]
+
+
+SHAPES: tuple[Shape, ...] = (
+    # clouds
+    *_several("AWS key", "AKIA ASIA ABIA ACCA", "[A-Z0-9]{16}"),
+    shape("Google API key", "AIza", f"{URLSAFE}{{35}}"),
+    shape("Google OAuth secret", "GOCSPX-", f"{URLSAFE}{{20,}}+"),
+    shape("Google OAuth token", "ya29.", f"{URLSAFE}{{20,}}+"),
+    shape("Google refresh token", "1//0", f"{URLSAFE}{{40,}}+"),
+    inner("Azure client secret", "Q~", r"[A-Za-z0-9_~.]{3}\dQ~[A-Za-z0-9_~.-]{31,34}"),
+    whole("Azure storage key", "AccountKey=", r"AccountKey=(?P<secret>[A-Za-z0-9+/]{40,}+={0,2})"),
+    whole("Azure shared key", "SharedAccessKey=",
+          r"SharedAccessKey=(?P<secret>[A-Za-z0-9+/]{40,}+={0,2})"),
+    whole("Azure signature", "sig=", r"(?<=[?&])sig=(?P<secret>[A-Za-z0-9%+/=_-]{32,}+)"),
+    shape("Alibaba key", "LTAI", f"{WORD}{{16,}}+"),
+    *_several("DigitalOcean token", "dop_v1_ doo_v1_ dor_v1_", f"{HEX}{{64}}"),
+    shape("Heroku key", "HRKU-", f"{URLSAFE}{{30,}}+"),
+    shape("Cloudflare key", "v1.0-", f"{HEX}{{24}}-{HEX}{{100,}}+"),
+    *_several("Fly token", "fm1r_ fm2_ fo1_", r"[A-Za-z0-9+/=_-]{40,}+"),
+    *_several("Netlify token", "nfp_ nfc_", f"{WORD}{{36,}}+"),
+    *_several("Vercel token", "vcp_ vci_ vck_ vca_ vcr_", f"{WORD}{{40,}}+"),
+    shape("Tailscale key", "tskey-", f"{URLSAFE}{{20,}}+"),
+    # models
+    shape("Anthropic key", "sk-ant-", f"{URLSAFE}{{16,}}+"),
+    *_several("OpenAI key", "sk-proj- sk-svcacct- sk-admin-", f"{URLSAFE}{{16,}}+"),
+    shape("OpenRouter key", "sk-or-", f"{URLSAFE}{{16,}}+"),
+    shape("API key", "sk-", r"(?=[A-Za-z_-]{0,200}+\d)[A-Za-z0-9_-]{16,}+"),
+    shape("Groq key", "gsk_", f"{WORD}{{40,}}+"),
+    shape("xAI key", "xai-", f"{WORD}{{40,}}+"),
+    shape("Perplexity key", "pplx-", f"{WORD}{{40,}}+"),
+    shape("Replicate token", "r8_", f"{WORD}{{36,}}+"),
+    *_several("Hugging Face token", "hf_ api_org_", f"{WORD}{{30,}}+"),
+    shape("Together key", "tgp_v1_", f"{URLSAFE}{{36,}}+"),
+    *_several("LangSmith key", "lsv2_pt_ lsv2_sk_", f"{HEX}{{32}}_{HEX}{{10}}"),
+    shape("Pinecone key", "pcsk_", f"{URLSAFE}{{40,}}+"),
+    shape("Tavily key", "tvly-", f"{URLSAFE}{{20,}}+"),
+    shape("E2B key", "e2b_", f"{HEX}{{40}}"),
+    shape("Firecrawl key", "fc-", f"{HEX}{{32}}"),
+    # code
+    *_several("GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", f"{WORD}{{20,}}+"),
+    shape("GitHub token", "github_pat_", r"[A-Za-z0-9_]{20,}+"),
+    *_several(
+        "GitLab token",
+        "glpat- gldt- glrt- glcbt- glptt- glsoat- glimt- glagent- glft- glffct- GR1348941",
+        r"[A-Za-z0-9_.-]{16,}+",
+    ),
+    shape("Atlassian token", "ATATT3", r"[A-Za-z0-9_=-]{60,}+"),
+    shape("Bitbucket token", "ATBB", r"[A-Za-z0-9]{28,}+"),
+    shape("Bitbucket token", "ATCTT3", r"[A-Za-z0-9_=-]{60,}+"),
+    shape("npm token", "npm_", f"{WORD}{{30,}}+"),
+    shape("PyPI token", "pypi-", f"{URLSAFE}{{50,}}+"),
+    shape("RubyGems key", "rubygems_", f"{HEX}{{48}}"),
+    shape("crates.io token", "cio", f"{WORD}{{32}}"),
+    *_several("Docker token", "dckr_pat_ dckr_oat_", f"{URLSAFE}{{24,}}+"),
+    shape("NuGet key", "oy2", r"[a-z0-9]{43}"),
+    *_several("Sonar token", "sqp_ squ_ sqa_", f"{HEX}{{40}}"),
+    shape("JFrog key", "AKCp", f"{WORD}{{60,}}+"),
+    shape("CircleCI token", "CCIPAT_", f"{URLSAFE}{{40,}}+"),
+    *_several("Buildkite token", "bkua_ bkpt_", f"{WORD}{{36,}}+"),
+    *_several("Sentry token", "sntrys_ sntryu_", r"[A-Za-z0-9_+/=]{40,}+"),
+    # talk and mail
+    *_several("Slack token", "xoxa- xoxb- xoxe- xoxe. xoxo- xoxp- xoxr- xoxs-",
+              r"[A-Za-z0-9.-]{16,}+"),
+    shape("Slack token", "xapp-", r"\d-[A-Z0-9]{8,}+-\d{8,}+-[a-z0-9]{30,}+"),
+    whole("Slack webhook", "hooks.slack",
+          r"hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/",
+          r"(?P<secret>[A-Za-z0-9_/-]{8,}+)"),
+    whole("Discord webhook", "/api/webhooks/",
+          r"/api/webhooks/\d{17,20}/(?P<secret>[A-Za-z0-9_-]{60,}+)"),
+    whole("Discord token", ".",  # the part before the first dot is the public id
+          r"\.[A-Za-z0-9_-]{6}\.(?:(?<=[MNO][A-Za-z0-9_-]{23}\.[A-Za-z0-9_-]{6}\.)",
+          r"|(?<=[MNO][A-Za-z0-9_-]{25}\.[A-Za-z0-9_-]{6}\.))",
+          r"[A-Za-z0-9_-]{27,38}+(?![A-Za-z0-9_.-])"),
+    whole("Teams webhook", ".webhook.office.com/",
+          r"\.webhook\.office\.com/webhookb2/(?P<secret>[A-Za-z0-9@/-]{40,}+)"),
+    inner("Telegram token", ":AA", rf"\d{{8,10}}:AA{URLSAFE}{{33}}"),
+    shape("SendGrid key", "SG.", r"[A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{16,}+"),
+    shape("Mailgun key", "key-", f"{HEX}{{32}}"),
+    inner("Mailchimp key", "-us", rf"{HEX}{{32}}-us\d{{1,2}}"),
+    shape("Brevo key", "xkeysib-", f"{HEX}{{64}}-{WORD}{{16}}"),
+    shape("Resend key", "re_", r"[A-Za-z0-9]{8}_[A-Za-z0-9]{20,}+"),
+    shape("Twilio key", "SK", f"{HEX}{{32}}"),
+    # money and shops
+    *_several("Stripe key", "sk_live_ sk_test_ rk_live_ rk_test_ whsec_", r"[A-Za-z0-9+/=]{16,}+"),
+    *_several("Square token", "sq0atp- sq0csp-", f"{URLSAFE}{{20,}}+"),
+    *_several("Shopify token", "shpat_ shpss_ shpca_ shppa_", r"[a-fA-F0-9]{32}"),
+    *_several("Plaid token", "access-sandbox- access-development- access-production-", UUID),
+    whole("PayPal token", "access_token$",
+          r"access_token\$(?:production|sandbox)\$[a-z0-9]{16}\$[a-f0-9]{32}"),
+    # services
+    *_several("PlanetScale key", "pscale_tkn_ pscale_pw_ pscale_oauth_", r"[A-Za-z0-9_.=-]{32,}+"),
+    *_several("Supabase key", "sbp_ sb_secret_", r"[A-Za-z0-9_-]{30,}+"),
+    shape("Neon key", "napi_", f"{WORD}{{40,}}+"),
+    shape("Databricks token", "dapi", rf"{HEX}{{32}}(?:-\d)?"),
+    *_several("Linear key", "lin_api_ lin_oauth_", f"{WORD}{{32,}}+"),
+    *_several("Notion token", "ntn_ secret_", r"[A-Za-z0-9]{43,50}"),
+    *_several("Figma token", "figd_ figo_ figor_", f"{URLSAFE}{{36,}}+"),
+    shape("Airtable token", "pat", rf"{WORD}{{14}}\.{HEX}{{64}}"),
+    shape("Postman key", "PMAK-", rf"{HEX}{{24}}-{HEX}{{34}}"),
+    shape("Grafana token", "glsa_", rf"{WORD}{{32}}_[A-Fa-f0-9]{{8}}"),
+    shape("Grafana token", "glc_", r"[A-Za-z0-9+/=]{32,}+"),
+    *_several("New Relic key", "NRAK- NRJS- NRII- NRIQ-", r"[A-Za-z0-9_-]{19,}+"),
+    shape("Dynatrace token", "dt0c01.", r"[A-Z0-9]{24}\.[A-Z0-9]{64}"),
+    *_several("Doppler token", "dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit.",
+              r"[A-Za-z0-9._-]{40,}+"),
+    *_several("Vault token", "hvs. hvb. hvr.", f"{URLSAFE}{{20,}}+"),
+    inner("Terraform token", ".atlasv1.", rf"{WORD}{{14}}\.atlasv1\.[A-Za-z0-9_=-]{{60,70}}"),
+    shape("Pulumi token", "pul-", f"{HEX}{{40}}"),
+    shape("age key", "AGE-SECRET-KEY-1", "[A-Z0-9]{50,}+"),
+    shape("1Password token", "ops_eyJ", r"[A-Za-z0-9+/=_-]{100,}+"),
+    shape("LaunchDarkly key", "sdk-", UUID),
+    shape("Contentful token", "CFPAT-", f"{URLSAFE}{{40,}}+"),
+    shape("Mapbox token", "sk.eyJ", r"[A-Za-z0-9_-]{20,}+\.[A-Za-z0-9_-]{20,}+"),
+    shape("Facebook token", "EAA", r"(?<![+/,]EAA)[A-Za-z0-9]{80,}+"),  # not inside encoded bytes
+    shape("X bearer token", "AAAAAAAAAAAAAAAAAAAAA",
+          r"(?=[A-Za-z0-9%]{60})(?:[A-Za-z0-9]|%2[BF]|%3D)++"),
+    shape("Adafruit key", "aio_", r"[A-Za-z0-9]{28}"),
+    shape("Prefect key", "pnu_", r"[A-Za-z0-9]{36}"),
+    *_several("Shippo token", "shippo_live_ shippo_test_", f"{HEX}{{40}}"),
+    *_several("EasyPost key", "EZAK EZTK", f"{WORD}{{54}}"),
+    shape("JSON web token", "eyJ",
+          # The first part ends where another may begin: every character is looked at once.
+          r"(?:(?![_-]eyJ)[A-Za-z0-9_-]){8,}+\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+"),
+)  # fmt: skip
+
+# Not a secret, but nobody else's business: taken out only where the setting asks for it.
+# `git@host:` is an address of code, and `name@2x.png` a file.
+EMAIL = re.compile(
+    r"(?<![A-Za-z0-9._%+/-])(?!git@)[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}+@"
+    r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}"
+    r"(?!(?:png|jpe?g|gif|svg|webp)\b)[A-Za-z]{2,24}\b"
+)
+
+
+def any_of(words: Iterable[str]) -> str:
+    """A pattern that finds one of these words, letter by letter: far faster than one after the
+    other where there are many, and mostly none of them is there."""
+    rests: dict[str, list[str]] = {}
+    for word in words:
+        if not word:
+            return ""  # a shorter word is enough
+        rests.setdefault(word[0], []).append(word[1:])
+    return f"(?:{'|'.join(re.escape(char) + any_of(rest) for char, rest in rests.items())})"
+
+
+# An anchor of one character is in most runs.
+_OFTEN = tuple(shape for shape in SHAPES if len(shape.anchor) == 1)
+_ANCHOR = re.compile(any_of(shape.anchor for shape in SHAPES if len(shape.anchor) > 1))
+
+
+def by_shape(text: str, lowered: str) -> Iterator[Found]:
+    """The secrets of known shapes."""
+    runs = "\n".join(RUN.findall(text))
+    if not runs:  # as in most short texts
+        return
+    for shape in SHAPES if _ANCHOR.search(runs) else _OFTEN:
+        if shape.anchor in runs:
+            yield from shape.found_in(text)
+
+
+def emails_in(text: str) -> list[Found]:
+    """The e-mail addresses of a text."""
+    if "@" not in text:
+        return []
+    return [Found("e-mail", *match.span()) for match in EMAIL.finditer(text)]
+
+
+_ADDRESS = re.compile(
+    r"://(?P<user>[^\s/:@\"'<>\\]{0,100}+):(?P<secret>[^\s/@\"'<>\\\[\]{}]{1,200}+)@"
+)
+# curl -u NAME:PASSWORD, but not docker run -u 1000:1000
+_ACCOUNT = re.compile(
+    r"-u(?:ser)?[ =][\"']?(?P<user>[^\s:\"'/$]{1,64}+):(?P<secret>(?!\d++\s)[^\s\"'/:]{4,200}+)"
+)
+_REQUEST = re.compile(r"(?:[ \t]{1,4}|%20)(?P<secret>[A-Za-z0-9._~+/-]{12,}+={0,2})")
+_COOKIES = re.compile(
+    r"2?[\"'`]{0,2}[ \t]{0,2}(?:[:=]|,[ \t]{0,2}(?=[\"']))[ \t]{0,4}[\"'`]?"
+    r"(?P<pairs>[\w.$-]{1,80}+=[^\n\"'`]{1,8000}+)"
+)
+_COOKIE = re.compile(r"(?P<name>[\w.$-]{1,80}+)=(?P<secret>[^\s;,<>\\]{6,4096}+)")
+_COOKIE_NAME = re.compile(r"(?i)sess|sid\b|auth|token|jwt|csrf|xsrf|login|remember|secret|passw")
+COOKIE_CHARS_SURE = 16
+
+
+def in_addresses(text: str, lowered: str) -> Iterator[Found]:
+    """Passwords of addresses, and of accounts that `curl` is given."""
+    if "://" in text:
+        yield from _passwords(_ADDRESS, text)
+    if "curl" in text:
+        yield from _passwords(_ACCOUNT, text)
+
+
+def _passwords(form: re.Pattern[str], text: str) -> Iterator[Found]:
+    for match in form.finditer(text):
+        user, secret = match["user"], match["secret"]
+        if not is_code(secret):
+            yield Found("password", *match.span("secret"), not _is_fixture(user, secret))
+
+
+def _is_fixture(user: str, password: str) -> bool:
+    """Whether a password is too short, or tells too much, to be a real one."""
+    if len(password) < (8 if password.isalpha() else 4) or password == user:
+        return True
+    lowered = password.lower()
+    return "secret" in lowered or "password" in lowered or is_placeholder(password)
+
+
+def in_requests(text: str, lowered: str) -> Iterator[Found]:
+    """Tokens after `bearer` and `basic`. Words such as `basic configuration` are not
+    credentials."""
+    for word in ("bearer", "basic"):
+        for at in places(lowered, word):
+            match = _REQUEST.match(text, at + len(word))
+            if match and _is_token(match["secret"]):
+                sure = not is_placeholder(match["secret"])
+                yield Found("token", *match.span("secret"), sure)
+
+
+def in_cookies(text: str, lowered: str) -> Iterator[Found]:
+    """The values of cookies that a request carries or an answer sets."""
+    for at in places(lowered, "cookie"):
+        match = _COOKIES.match(text, at + len("cookie"))
+        if match is None:
+            continue
+        for cookie in _COOKIE.finditer(text, *match.span("pairs")):
+            if _is_cookie_secret(cookie["name"], cookie["secret"]):
+                sure = not is_placeholder(cookie["secret"])
+                yield Found("cookie", *cookie.span("secret"), sure)
+
+
+def _is_cookie_secret(name: str, value: str) -> bool:
+    """Whether the value of a cookie lets somebody in: it looks random, or its name says so."""
+    if is_code(value):
+        return False
+    if is_random(value):
+        return True
+    has_digit = any(map(str.isdigit, value))
+    is_long = len(value) >= COOKIE_CHARS_SURE
+    return _COOKIE_NAME.search(name) is not None and (has_digit or is_long)
+
+
+def _is_token(value: str) -> bool:
+    """Whether what follows such a word is neither prose nor a variable."""
+    if not is_random(value):
+        return False
+    return not is_code(value)
+
+
+KEY_CHARS = 20_000
+# How many different characters a key has at least; a block of dots or of one letter is a fixture.
+KEY_VARIETY = 16
+
+_BEGIN = "-----BEGIN "
+_GAP = r"(?:\s|\\[nrt]|[\"',>|+#*]){0,40}+"
+_PRIVATE = re.compile(
+    r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
+    # Headers, each up to the end of its line or, where all is on one line, one word; then lines of
+    # encoded bytes, which prose after a mere mention of the first line is not.
+    rf"(?:{_GAP}[A-Za-z-]{{3,20}}: (?:[^\n\\]{{1,100}}+(?=[\n\\])|[^\s\\]{{1,100}}+))*+"
+    rf"(?P<body>(?:{_GAP}(?=[A-Za-z0-9+/][a-z]*+[A-Z0-9+/=])[A-Za-z0-9+/=]{{10,}}+)*+)"
+    rf"(?P<end>(?:{_GAP}[A-Za-z0-9+/=]{{1,75}}+){{0,2}}"
+    rf"{_GAP}-----END [A-Z0-9 ]{{0,30}}PRIVATE KEY(?: BLOCK)?-----)?"
+)
+_PUBLIC = re.compile(
+    r"-----BEGIN (?![A-Z0-9 ]{0,30}PRIVATE)[A-Z0-9 ]{1,40}-----[A-Za-z0-9+/=\s]{0,20000}+"
+    r"-----END [A-Z0-9 ]{1,40}-----"
+)
+_KEY_LINE = re.compile(
+    r"\n[ \t>|+-]{0,8}(?P<line>[A-Za-z0-9+/]{60,76}={0,2})(?=[ \t\r]{0,4}(?:\n|\Z))"
+)
+_KEY_STARTS = re.compile(
+    r"MII[A-Za-z0-9+/]{1,3}IBA[AD]|MHcCAQEE|MC4CAQAwBQYDK2Vw|MIGHAgEAMBMG|b3BlbnNzaC1rZXktdjE"
+)
+
+
+def key_blocks(text: str, lowered: str) -> Iterator[Found]:
+    """Blocks from `BEGIN … PRIVATE KEY` on, also where the end is missing."""
+    at = text.find(_BEGIN)
+    while at >= 0:
+        match = _PRIVATE.match(text, at, at + KEY_CHARS)
+        if match and match["body"]:
+            is_varied = len(set(match["body"])) >= KEY_VARIETY
+            yield Found("private key", at, match.end(), is_varied)
+        at = text.find(_BEGIN, match.end() if match else at + 1)
+
+
+def key_lines(text: str, lowered: str) -> Iterator[Found]:
+    """Lines of encoded bytes: a gist may show one line of a key without the line that says what
+    it is."""
+    public = _public_places(text)
+    for match in _KEY_LINE.finditer("\n" + text):
+        # The newline that was put before the text moves everything by one.
+        start, end = match.start("line") - 1, match.end("line") - 1
+        # An odd number of starts and ends before the line: it is in a block that is public.
+        if _is_mixed(match["line"]) and bisect_right(public, start) % 2 == 0:
+            is_key = _KEY_STARTS.match(match["line"]) is not None
+            yield Found("private key" if is_key else "key material", start, end, is_key)
+
+
+def _public_places(text: str) -> list[int]:
+    """Where public blocks start and end, in turn."""
+    if _BEGIN not in text:
+        return []
+    return [place for match in _PUBLIC.finditer(text) for place in match.span()]
+
+
+def _is_mixed(line: str) -> bool:
+    """Whether it has letters of both cases and digits; a digest in hexadecimal has not."""
+    kinds = (str.isupper, str.islower, str.isdigit)
+    return all(any(map(is_kind, line)) for is_kind in kinds)

@@ -1,0 +1,80 @@
+"""What helps to test a program that uses refold: a writer that plays prepared answers, a clock that
+stands still, and the contract that every store keeps.
+
+    with refold.testing.fixed_clock(1_700_000_000_000) as clock:
+        context = refold.open("test", store="memory:", writer=ScriptedWriter("Goal: …"))
+        clock.advance(hours=2)
+
+A `memory:` store needs no files. `CLAUSES` are the clauses of the store contract; `stores.contract`
+says how to run them on a store of your own.
+
+A clock that stands still until a test moves it.
+
+It is the clock of every conversation that is opened while it is in force, and stays so after.
+
+A writer that plays prepared answers and remembers what it was asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from refold.log import log
+from refold.stores.contract import CLAUSES, Clause, Make, Place, name
+from refold.writer.asker import Answer, Request
+
+__all__ = ["CLAUSES", "Clause", "Clock", "Make", "Place", "ScriptedWriter", "fixed_clock", "name"]
+
+
+HOUR_MS = 3_600_000
+
+
+class Clock:
+    """The time in milliseconds, as a test says it is."""
+
+    def __init__(self, at_ms: int) -> None:
+        self.at_ms = at_ms
+
+    def __call__(self) -> int:
+        return self.at_ms
+
+    def advance(self, *, ms: int = 0, hours: float = 0.0) -> None:
+        """Moves the time forward."""
+        self.at_ms += ms + round(hours * HOUR_MS)
+
+
+@contextmanager
+def fixed_clock(at_ms: int) -> Iterator[Clock]:
+    """Conversations that are opened inside of this have a clock that stands still."""
+    clock, before = Clock(at_ms), log.now_ms
+    log.now_ms = clock
+    try:
+        yield clock
+    finally:
+        log.now_ms = before
+
+
+Scripted = Answer | str | BaseException | Callable[[Request], Answer | str]
+
+
+class ScriptedWriter:
+    """Gives its answers in order, and the last one from then on. An exception among them is
+    raised; a function is called with the request. `requests` are what it was asked."""
+
+    def __init__(self, *answers: Scripted, window: int = 32_000) -> None:
+        self.answers: list[Scripted] = list(answers) or ["Goal: none.\nDone: nothing."]
+        self.window = window
+        self.requests: list[Request] = []
+
+    def __call__(self, request: Request) -> Answer | str:
+        self.requests.append(request)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer if isinstance(answer, Answer | str) else answer(request)
+
+    @property
+    def prompt(self) -> str:
+        """The newest prompt."""
+        return self.requests[-1].prompt
