@@ -22,8 +22,7 @@ import refold
 from bench import token_compactions, token_packages
 from bench.tables import Table, verdict
 from bench.token_texts import Conversations, texts
-from refold.tokens.choice import counter_for
-from refold.tokens.counter import MESSAGE_TOKENS, Counter
+from refold.tokens.counter import MESSAGE_TOKENS, Counter, counter_for
 
 MODEL, WINDOW = "gpt-4o", 100_000_000
 CONFIG = {"auto": False, "offload_tokens": WINDOW}

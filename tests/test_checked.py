@@ -18,7 +18,7 @@ from refold.checked import NUMBER_MAX, _hint, checked, is_of
 from refold.errors import Invalid, RefoldError
 from refold.stores.memory import MemoryStore
 from refold.strategies import registry
-from refold.tokens import choice, models
+from refold.tokens import counter, models
 
 WRONG = [None, True, 7, -1, 2**64, 10**400, 1.5, float("nan"), float("inf"), b"bytes", "", "\ud800"]
 WRONG += ["a\0b", [], [7], {}, {"a": 1}, {7: 7}, (1,), ("a", "b"), object(), lambda: None, int, ...]
@@ -206,7 +206,7 @@ WITH_STORE = {"Context", *(name for name in SURFACE if name.startswith("refold.c
 @pytest.fixture(autouse=True)
 def registers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a test registers is forgotten after it."""
-    for place in (registry, stub, choice, models):
+    for place in (registry, stub, counter, models):
         monkeypatch.setattr(place, "_registered", dict(place._registered))
     yield
     models._model_named.cache_clear()

@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from refold.memory.semantic import SemanticMemory as SemanticMemory
     from refold.memory.semantic import open_memory as open_memory
     from refold.memory.transfer import ImportedMemories as ImportedMemories
-    from refold.search.hits import Hit as Hit
+    from refold.search.snippets import Hit as Hit
     from refold.stores import open_store as open_store
     from refold.strategies.importance import Score as Score
     from refold.tokens.models import Model as Model
@@ -112,7 +112,7 @@ _HOMES = {
     "FileVersion": "refold.log.undo",
     "FileVersions": "refold.engine.file_versions",
     "Forgotten": "refold.memory.entry",
-    "Hit": "refold.search.hits",
+    "Hit": "refold.search.snippets",
     "ImportedMemories": "refold.memory.transfer",
     "Invalid": "refold.errors",
     "LogReader": "refold.engine.log_reader",

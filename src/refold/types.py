@@ -18,11 +18,11 @@ from refold.dialects.protocol import Dialect
 from refold.engine.file_refresh import Permitted
 from refold.engine.log_reader import Filters
 from refold.log.notices import Listener, NoticeName
-from refold.memory.vector_store import VectorStore
+from refold.memory.external_vectors import VectorStore
 from refold.search.embedders import Embedder
 from refold.stores.protocol import Store
 from refold.strategies.brief import Brief, Strategy
-from refold.system.moments import Moment
+from refold.system.disk import Moment
 from refold.tokens.counter import Count, Counter
 from refold.writer.asker import Answer, Request, Writer
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.artifacts.kinds.registry import SEARCH_RESULTS, Looked, kind_of
-from refold.artifacts.kinds.search_results import FIELDS, NAMES_MAX, RESULTS_MIN
+from refold.artifacts.kinds.structured import FIELDS, NAMES_MAX, RESULTS_MIN
 from refold.artifacts.stub import STUB_CHARS_MAX
 from refold.stores import open_store
 from tests.toolruns import opened, outputs_in, ran

@@ -16,9 +16,9 @@ def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a hostile input made known by name is forgotten after it."""
     from refold.artifacts import stub
     from refold.strategies import registry
-    from refold.tokens import choice, models
+    from refold.tokens import counter, models
 
-    for place in (registry, stub, choice, models):
+    for place in (registry, stub, counter, models):
         monkeypatch.setattr(place, "_registered", dict(place._registered))
 
 

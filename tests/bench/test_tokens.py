@@ -8,7 +8,7 @@ from bench import token_packages, tokens
 from bench.token_texts import texts
 
 from refold.tokens import exact
-from refold.tokens.choice import counter_for
+from refold.tokens.counter import counter_for
 
 
 def test_the_calibrated_error_is_within_the_goal_for_every_kind_of_text() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import refold
 from refold import dialects
 from refold.core.model import ADOPTED
-from refold.log.redacted import body_redacted
+from refold.log.notes import body_redacted
 from refold.types import NativeRequest
 from tests.real.proxy.strict.anthropic_compaction import BETA
 from tests.real.proxy.strict.server import Upstream

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.conversations import recognise
-from refold.conversations.recognition import fronts_of
+from refold.conversations.importer import fronts_of
 from refold.stores import open_store
 
 Wire = dict[str, Any]

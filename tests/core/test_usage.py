@@ -9,9 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import refold
-from refold.core.fold import fold
+from refold.core.fold import USAGE_FRAME_TOKENS, fold
 from refold.core.model import Totals, Usage
-from refold.core.reported import USAGE_FRAME_TOKENS
 from tests.core.logs import sealed, user
 
 PAGE = 10_000

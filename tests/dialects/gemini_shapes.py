@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from refold.dialects.gemini.fields import snake
+from refold.dialects.gemini.render import snake
 from tests.dialects.shapes import objects, said, shuffled, words
 
 SIGNATURES = st.sampled_from(["c2ln", "_-8=", "AAEC/+8="])

@@ -27,7 +27,7 @@ from refold.core.model import (
 )
 from refold.core.shortened import edited
 from refold.dialects import anthropic, dialect, gemini, openai_chat, parse
-from refold.dialects.gemini.fields import UNSIGNED, answering
+from refold.dialects.gemini.render import UNSIGNED, answering
 from refold.errors import Invalid
 from tests.dialects import shapes
 from tests.dialects.gemini_shapes import gemini_lists, snaked

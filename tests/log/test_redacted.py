@@ -23,7 +23,7 @@ from refold.core.model import Artifact, Body, Message, Note, Text, Thinking, Too
 from refold.errors import Invalid, RefoldError
 from refold.log.draft import Draft
 from refold.log.log import Log
-from refold.log.redacted import body_redacted, draft_redacted
+from refold.log.notes import body_redacted, draft_redacted
 from refold.stores import open_store, synced_of
 from refold.stores.hybrid import rounds
 

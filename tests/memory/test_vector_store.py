@@ -12,7 +12,7 @@ import pytest
 
 import refold
 from refold import register
-from refold.memory import vector_store
+from refold.memory import external_vectors
 from refold.memory.semantic import SemanticMemory
 from refold.stores import open_store
 
@@ -70,7 +70,7 @@ class Angles:
 @pytest.fixture
 def shelf(monkeypatch):
     monkeypatch.setattr(Shelf, "opened", [])
-    monkeypatch.setattr(vector_store, "_REGISTERED", {})
+    monkeypatch.setattr(external_vectors, "_REGISTERED", {})
     register.vector_store("shelf", Shelf)
     return Shelf.opened
 

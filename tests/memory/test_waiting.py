@@ -15,8 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import refold
-from refold.edges.chat.interrupts import Interrupts
-from refold.edges.chat.tools import Tools, Workspace
+from refold.edges.chat.tools import Interrupts, Tools, Workspace
 from refold.memory.extraction import Taken
 from refold.memory.semantic import SemanticMemory
 

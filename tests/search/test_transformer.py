@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 import refold
 from refold.errors import Invalid, Unavailable
 from refold.search import embedders, finding, numpy_groups, rank, upkeep, words
-from refold.search.bert import Bert, gelu
+from refold.search.embedder import GROUPS_MAX, Bert, Transformer, gelu
 from refold.search.index import EVERYWHERE
 from refold.search.numpy_groups import telling_text
 from refold.search.searcher import Searcher
-from refold.search.transformer import GROUPS_MAX, Transformer
 from tests.search import models
 from tests.search.talks import Topics, memory, seqs, talk
 
@@ -223,7 +222,7 @@ def test_a_model_that_cannot_be_read_leaves_the_full_text(tmp_path):
 
 
 def test_without_its_packages_it_says_what_to_install(folder, monkeypatch):
-    monkeypatch.setattr("refold.search.transformer.find_spec", lambda name: None)
+    monkeypatch.setattr("refold.search.embedder.find_spec", lambda name: None)
     with pytest.raises(Unavailable, match="needs the package numpy"):
         Transformer(folder).check()
 

@@ -8,8 +8,7 @@ from refold.core.laws import broken
 from refold.core.model import Pin, Span, Summarize
 from refold.errors import Invalid
 from refold.strategies.brief import protected
-from refold.strategies.hide import fraction_count, hide, preset_for, truncation_range
-from refold.strategies.hide_notice import is_notice
+from refold.strategies.hide import fraction_count, hide, is_notice, preset_for, truncation_range
 from refold.strategies.ladder import Climb
 from tests.strategies.talks import (
     alternating,

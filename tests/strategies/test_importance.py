@@ -15,7 +15,7 @@ from refold.core.laws import broken
 from refold.core.model import Body, Event, Pin, Span
 from refold.errors import Invalid
 from refold.strategies import importance as module
-from refold.strategies.hide_notice import is_notice
+from refold.strategies.hide import is_notice
 from refold.strategies.importance import Score, explain, importance, relevance
 from tests.scripted import GOOD, Scripted
 from tests.strategies.talks import (

@@ -17,8 +17,7 @@ from refold.core.plan import Proposal
 from refold.strategies.brief import Strategy, protected
 from refold.strategies.clear import clear
 from refold.strategies.fit import fit
-from refold.strategies.hide import hide
-from refold.strategies.hide_notice import is_notice
+from refold.strategies.hide import hide, is_notice
 from refold.strategies.importance import importance, relevance
 from refold.strategies.keep import keep
 from refold.strategies.ladder import Climb

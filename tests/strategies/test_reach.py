@@ -15,8 +15,7 @@ from refold.strategies.brief import Strategy, reach, unfolder
 from refold.strategies.clear import clear
 from refold.strategies.fit import fit
 from refold.strategies.gist import gist
-from refold.strategies.hide import hide
-from refold.strategies.hide_notice import is_notice
+from refold.strategies.hide import hide, is_notice
 from refold.strategies.importance import importance
 from refold.strategies.summarize import summarize
 from refold.strategies.window import window

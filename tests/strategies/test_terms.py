@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.strategies.terms import mentioning, mentions, stem, weight, words
+from refold.strategies.brief import mentioning, mentions, stem, weight, words
 
 
 @pytest.mark.parametrize(

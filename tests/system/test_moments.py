@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.errors import Invalid
-from refold.system.moments import happened_ms, ms_of
+from refold.system.disk import happened_ms, ms_of
 
 ZONES = st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=30)), None])
 TIMES = st.datetimes(datetime(1971, 1, 1), datetime(9000, 1, 1))

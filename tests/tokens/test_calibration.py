@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 import refold
-from refold.tokens.choice import counter_for
-from refold.tokens.counter import MESSAGE_TOKENS, Counter
+from refold.tokens.counter import MESSAGE_TOKENS, Counter, counter_for
 
 # Four kinds of text, none like the next: the estimate is off in another direction for each.
 TEXTS = (

@@ -9,8 +9,7 @@ import pytest
 
 from refold.errors import Invalid
 from refold.tokens import exact
-from refold.tokens.choice import counter_for, forget_counter, register_counter
-from refold.tokens.counter import ESTIMATE, Counter
+from refold.tokens.counter import ESTIMATE, Counter, counter_for, forget_counter, register_counter
 
 
 def words(text: str) -> int:

@@ -220,7 +220,7 @@ def test_threads_share_a_vocabulary() -> None:
 def test_nothing_is_loaded_before_the_first_count() -> None:
     """Section 8 of the design: import everything late."""
     code = (
-        "import sys; from refold.tokens.choice import counter_for; count = counter_for(None, 'gpt-4o');"
+        "import sys; from refold.tokens.counter import counter_for; count = counter_for(None, 'gpt-4o');"
         "print(count.name, 'splintr' in sys.modules, count('hello world'), 'splintr' in sys.modules)"
     )
     shown = subprocess.run(

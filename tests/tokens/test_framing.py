@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from refold.core.model import Media, Message, Text, ToolCall, ToolResult
-from refold.tokens.choice import counter_for
-from refold.tokens.counter import PLAIN, count_message, count_system, count_tools
+from refold.tokens.counter import PLAIN, count_message, count_system, count_tools, counter_for
 
 JARGON = [
     "You are a helpful, pattern-following assistant that translates corporate jargon into plain English.",

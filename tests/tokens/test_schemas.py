@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from refold.tokens.choice import counter_for
-from refold.tokens.counter import SCHEMAS_DEPTH_MAX, count_tools, declarations
+from refold.tokens.counter import SCHEMAS_DEPTH_MAX, count_tools, counter_for, declarations
 from refold.tokens.exact import vocabulary
 
 

@@ -29,7 +29,7 @@ from refold.display import number
 from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound
 from refold.log.draft import Draft
 from refold.log.log import Log
-from refold.log.reading import conversations, named_by
+from refold.log.trace import conversations, named_by
 from refold.stores.protocol import Store
 
 # A content is put before the event that names it: for so long it may look as if nobody needed it.

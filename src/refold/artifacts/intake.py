@@ -312,7 +312,7 @@ def keep(
 
 def _redacted(content: Content) -> Content:
     """The content without secrets. Bytes that are no text stay as they are."""
-    from refold.log.redacted import bytes_redacted, value_redacted
+    from refold.log.notes import bytes_redacted, value_redacted
     from refold.redaction import redacted
 
     match content:

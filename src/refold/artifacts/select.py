@@ -32,7 +32,7 @@ from refold.display import failure
 from refold.errors import Corrupt, Invalid, NotFound
 from refold.search.embedders import Embedder, chosen
 from refold.search.rank import VECTOR_WEIGHT, Formula, add_term, inverse_document_frequency
-from refold.strategies.terms import words
+from refold.strategies.brief import words
 from refold.system import disk
 
 HEAD_BYTES, TAIL_BYTES = 8_192, 4_096

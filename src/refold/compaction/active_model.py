@@ -20,8 +20,8 @@ from refold import dialects
 from refold.compaction.limits import factor, limits, paced
 from refold.compaction.trigger import Moment
 from refold.core.budget import Budget, current_tokens
+from refold.core.fold import is_plausible, is_possible
 from refold.core.model import Lesson, Message, Meta, Native, Usage, View
-from refold.core.reported import is_plausible, is_possible
 from refold.dialects import DIALECTS
 from refold.dialects.native import Takes, native_wire, takes_none
 from refold.dialects.page import Page

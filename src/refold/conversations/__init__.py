@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from refold.conversations.copier import CopyProgress as CopyProgress
     from refold.conversations.deleter import Deleted as Deleted
     from refold.conversations.eraser import Erased as Erased
-    from refold.conversations.recognition import Recognised as Recognised
+    from refold.conversations.importer import Recognised as Recognised
     from refold.conversations.repairer import Repaired as Repaired
     from refold.conversations.scanner import FoundSecret as FoundSecret
     from refold.conversations.scanner import Scan as Scan
@@ -49,7 +49,7 @@ _TYPES = {
     "Erased": "refold.conversations.eraser",
     "FoundSecret": "refold.conversations.scanner",
     "Problem": "refold.conversations.verifier",
-    "Recognised": "refold.conversations.recognition",
+    "Recognised": "refold.conversations.importer",
     "Repaired": "refold.conversations.repairer",
     "Scan": "refold.conversations.scanner",
     "ScanListener": "refold.conversations.scanner",
@@ -117,7 +117,7 @@ def recognise(
 ) -> Recognised | None:
     """The conversation that begins as this list of messages does, further than any other; None if
     none has its first message. `dialect` decides where a message could be any provider's."""
-    from refold.conversations.recognition import recognise
+    from refold.conversations.importer import recognise
 
     with _open(store) as opened:
         return recognise(opened, messages, dialect)

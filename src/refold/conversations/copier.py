@@ -39,7 +39,7 @@ from refold.conversations.scanner import json_body, texts
 from refold.core import codec
 from refold.core.model import Artifact, Conversation, Event, is_cleanup
 from refold.errors import Conflict, Corrupt, Invalid, NotFound
-from refold.log.reading import artifact_of, chain_at, conversations, events_of, whole_pages
+from refold.log.trace import artifact_of, chain_at, conversations, events_of, whole_pages
 from refold.redaction import KnownSecrets, Redact, pieces, redacted
 from refold.redaction.redact import PlainRedactor
 from refold.stores import is_same_place

@@ -25,7 +25,7 @@ from refold.core.model import Conversation, Event
 from refold.display import number
 from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound, Unavailable
 from refold.log.log import Log, now_ms
-from refold.log.reading import artifact_of, conversations, named_by, readable
+from refold.log.trace import artifact_of, conversations, named_by, readable
 from refold.stores.protocol import Store
 
 DAY_MS = 24 * 60 * 60 * 1_000

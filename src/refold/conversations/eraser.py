@@ -37,7 +37,7 @@ from refold.errors import Corrupt, NotFound
 from refold.log.draft import Draft
 from refold.log.front import mark_of
 from refold.log.log import Log, now_ms
-from refold.log.reading import conversations, events_of, is_memory
+from refold.log.trace import conversations, events_of, is_memory
 from refold.search import fronts
 from refold.search.upkeep import SEARCH_EVENTS, Upkeep, index_path
 from refold.stores import erase_events

@@ -26,7 +26,7 @@ from refold.core import codec
 from refold.core.codec import from_line, to_line
 from refold.core.model import Artifact, Conversation, Event, is_cleanup
 from refold.errors import Conflict, Corrupt, Invalid
-from refold.log.reading import events_of
+from refold.log.trace import events_of
 from refold.redaction import pieces, redacted_chunks
 from refold.stores.protocol import Store
 from refold.system import disk

@@ -10,6 +10,12 @@ How deep a document of JSON is nested, known while it streams in, before anythin
 A decoder needs all bytes of a document, and a hundred million brackets cost more than the bytes. So
 brackets are counted on the way, outside of texts, and the first one too many ends the reading.
 Neighbours: `importer` uses it, `core.codec` has the bound and checks one body.
+
+Finding the conversation that a list of messages belongs to, by what it says.
+
+Whoever only sees requests has no id to go by, or one that several conversations share. The longest
+front wins (`log.front`); a header can only narrow the choice. Neighbours: `search.fronts` has the
+fronts of a store, `engine.mirror` goes on from there.
 """
 
 from __future__ import annotations
@@ -17,20 +23,25 @@ from __future__ import annotations
 import os
 import stat
 import struct
-from collections.abc import Iterator
-from typing import BinaryIO
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Any, BinaryIO
 
 import msgspec
+from msgspec import Struct
 
-from refold import decoding
+from refold import decoding, dialects
 from refold.conversations.exporter import FORMAT, VERSION
+from refold.conversations.listing import described
 from refold.core import codec
 from refold.core.codec import BODY_DEPTH_MAX, DEPTH_MAX, EVENT_BYTES_MAX, from_line
 from refold.core.model import Conversation, Event, is_cleanup
 from refold.display import number
 from refold.errors import Conflict, Corrupt, Invalid, NotFound, sentence
 from refold.log.draft import check_depth
-from refold.log.reading import artifact_of, chain_at, open_id_checked
+from refold.log.front import BEGINNING, front_of
+from refold.log.trace import artifact_of, chain_at, open_id_checked
+from refold.search.fronts import StoreFronts
 from refold.stores.protocol import Store
 from refold.system import disk
 
@@ -345,3 +356,31 @@ class Nesting:
         self.size += len(plain) if depth > frame else 0
         if self.size > EVENT_BYTES_MAX:
             raise Invalid(TOO_LARGE, hint="store large content as an artifact")
+
+
+class Recognised(Struct, frozen=True, kw_only=True):
+    """A conversation, and how many messages at the beginning of the list it has."""
+
+    conversation: Conversation
+    shared: int
+
+
+def recognise(store: Store, messages: Sequence[Any], dialect: str) -> Recognised | None:
+    """The conversation that shares the longest front with the list; None if none has its first
+    message."""
+    known = StoreFronts(store)
+    try:
+        found = known.longest(fronts_of(messages, dialect))
+    finally:
+        known.close()
+    if found is None:
+        return None
+    id, shared = found
+    return Recognised(conversation=described(store, store.conversation(id)), shared=shared)
+
+
+def fronts_of(messages: Sequence[Any], dialect: str) -> list[bytes]:
+    """The fronts of a list."""
+    parsed = (dialects.parse(message, dialect) for message in messages)
+    _, *fronts = accumulate(parsed, front_of, initial=BEGINNING)
+    return fronts

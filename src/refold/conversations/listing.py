@@ -43,7 +43,7 @@ from refold.core.switches import REACHING
 from refold.display import cut, is_text, one_line, plain_text
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError
 from refold.log.log import Log
-from refold.log.reading import chain_at, conversations, is_taken, pages_of
+from refold.log.trace import chain_at, conversations, is_taken, pages_of
 from refold.stores.protocol import Store
 
 FOLDER = "cwd"  # in the metadata: the folder that a conversation was held in

@@ -18,7 +18,7 @@ import msgspec
 
 from refold.core.model import Artifact, Conversation, Event, is_cleanup
 from refold.errors import Corrupt, NotFound
-from refold.log.reading import READ_EVENTS, artifact_of, conversations, readable
+from refold.log.trace import READ_EVENTS, artifact_of, conversations, readable
 from refold.redaction import found, masked, pieces
 from refold.redaction.redact import ENCODED, KEY_CHARS, is_token
 from refold.stores.protocol import Store

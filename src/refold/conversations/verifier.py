@@ -43,7 +43,7 @@ from refold.core.switches import switches
 from refold.dialects.page import Page
 from refold.display import failure
 from refold.errors import Corrupt, Denied, Invalid, NotFound, RefoldError, Unavailable
-from refold.log.reading import READ_EVENTS, events_of, is_memory, kept_logs
+from refold.log.trace import READ_EVENTS, events_of, is_memory, kept_logs
 from refold.log.unfold import references
 from refold.stores.protocol import Store
 

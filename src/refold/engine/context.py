@@ -34,10 +34,9 @@ from refold.dialects.page import PageMessage, Rendered
 from refold.dialects.tools import plain_system, plain_tools
 from refold.display import number
 from refold.engine import file_refresh, log_reader, sub_agent
-from refold.engine.config_check import check_config
 from refold.engine.log_reader import ConversationSearch, Filters, LogReader
 from refold.engine.memory import Extraction, ShownMemories
-from refold.engine.metadata_update import changes
+from refold.engine.metadata_update import changes, check_config
 from refold.engine.mirror import Mirror, Mirrored
 from refold.engine.pages import Pages
 from refold.engine.recorder import OnError, Recorder
@@ -50,10 +49,10 @@ from refold.log.front import is_same_text
 from refold.log.notes import stamp, write_note
 from refold.log.notices import Listener, NoticeName
 from refold.log.open_log import OpenLog
-from refold.log.reading import open_id_checked
+from refold.log.trace import open_id_checked
 from refold.search.embedders import Embedder
 from refold.stores.protocol import Store
-from refold.system.moments import Moment, happened_ms
+from refold.system.disk import Moment, happened_ms
 from refold.tokens.counter import Count
 from refold.writer.asker import Writer
 
@@ -64,7 +63,7 @@ if TYPE_CHECKING:
     from refold.log.undo import Undone
     from refold.log.unfold import Unfolded
     from refold.memory.semantic import SemanticMemory
-    from refold.search.hits import Hit
+    from refold.search.snippets import Hit
     from refold.strategies.importance import Score
 
 

@@ -23,10 +23,9 @@ from refold.artifacts.artifacts import ArtifactReader, Artifacts
 from refold.checked import checked, quoted
 from refold.core.model import Origin
 from refold.errors import Corrupt, Denied, Invalid, NotFound, RefoldError
-from refold.log.notes import NOW, Keys, write_note
+from refold.log.notes import NOW, Keys, bytes_redacted, write_note
 from refold.log.open_log import OpenLog
 from refold.log.points import Restored
-from refold.log.redacted import bytes_redacted
 from refold.log.undo import (
     FILE_NOTE,
     ChangeOfFile,

@@ -41,14 +41,14 @@ from refold.log.notices import NoticeName
 from refold.log.open_log import OpenLog
 from refold.log.undo import Change, History, Undone, history, redoing, restoring, undoing
 from refold.search.embedders import Embedder, check_embedder
-from refold.system.moments import Moment
+from refold.system.disk import Moment
 
 if TYPE_CHECKING:
     from refold.log.notes import Noted
     from refold.log.points import Batch, Difference, Point
     from refold.log.trace import Trace
-    from refold.search.hits import Hit
     from refold.search.searcher import Searcher
+    from refold.search.snippets import Hit
 
 
 class ExportedView(TypedDict):

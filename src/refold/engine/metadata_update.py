@@ -4,6 +4,12 @@ an earlier update will still write.
 The system prompt and the tools are events of their own, because each is counted. One that the log
 has said before is named by the event that said it, so that it is kept once, however often a caller
 goes back and forth. Neighbour: `context`.
+
+A configuration is checked as a whole when it is given, not when a page is full.
+
+`config` knows the bounds of values; the names in them (strategies, dialects, kinds of tools) are
+known in rooms above it, so they are checked here. Neighbours: `Context` checks what it is given,
+`refold doctor` what the settings say.
 """
 
 from __future__ import annotations
@@ -11,11 +17,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from refold.config import Config, config_from, config_under, given_values
 from refold.core.fold import merged
 from refold.core.model import Meta
+from refold.dialects import dialect
+from refold.ledger.tools import configured
 from refold.log.draft import Draft
+from refold.log.notes import meta_redacted, value_redacted
 from refold.log.open_log import OpenLog
-from refold.log.redacted import meta_redacted, value_redacted
+from refold.strategies.registry import check_ladder, check_tables
 from refold.tokens.counter import count_system, count_tools
 
 
@@ -65,3 +75,21 @@ def _said_at(contents: Mapping[int, Any], wanted: Any) -> int | None:
 def _is_same(value: Any, other: Any) -> bool:
     """Whether both are sent as the same bytes: 1 is not True, and keys have an order."""
     return bool(value == other) and repr(value) == repr(other)
+
+
+def check_config(config: Config) -> Config:
+    """The configuration, if all of its values are in their bounds and all of its names are known;
+    else Invalid, with the nearest name."""
+    effective = config_from(given_values(config))
+    for one in (effective, *(config_under(effective, [name]) for name in effective.models)):
+        _check_names(one)
+    return config
+
+
+def _check_names(config: Config) -> None:
+    check_ladder(config.ladder)
+    check_tables(config.strategy)
+    for entry in config.tool_kinds.values():
+        configured(entry)
+    if config.dialect is not None:
+        dialect(config.dialect)

@@ -26,7 +26,7 @@ from refold.engine.recorder import Keyed, Parsed, Recorder, append_keyed
 from refold.errors import Conflict, Invalid
 from refold.log.front import BEGINNING, Fronts, front_of, key_of
 from refold.log.open_log import OpenLog
-from refold.log.reading import branches
+from refold.log.trace import branches
 
 AMENDED_MAX = 2  # so many messages at the end may change without being another history
 TRIES_MAX = 5

@@ -40,9 +40,8 @@ from refold.engine.replies import Late, PendingRequests, append_reply, thinks, w
 from refold.errors import Invalid
 from refold.log.draft import Draft, Run, message_checked, runs_of
 from refold.log.log import message_of
-from refold.log.notes import NOW, Keys, Stamp, append_once
+from refold.log.notes import NOW, Keys, Stamp, append_once, message_redacted, value_redacted
 from refold.log.open_log import OpenLog
-from refold.log.redacted import message_redacted, value_redacted
 from refold.tokens.counter import count_block, count_message
 
 OnError = Literal["raise", "degrade"]

@@ -29,8 +29,7 @@ from refold.core.model import Event, Message, Slot, ToolResult, Totals, View, sh
 from refold.dialects.input import plain_value
 from refold.log.draft import message_checked
 from refold.log.open_log import OpenLog
-from refold.tokens.choice import counter_for
-from refold.tokens.counter import Count, count_message, count_system, count_tools
+from refold.tokens.counter import Count, count_message, count_system, count_tools, counter_for
 from refold.tokens.models import model_info
 
 NOTHING = Totals()

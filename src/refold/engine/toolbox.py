@@ -26,21 +26,16 @@ from refold.compaction.active_model import ActiveModel
 from refold.compaction.trigger import NOTED
 from refold.core.model import COMPACT_TOOL
 from refold.display import cut, fenced, moment, number, one_line
-from refold.engine import memory_tools
+from refold.engine import memory as memory_tools
 from refold.engine.log_reader import ConversationSearch
-from refold.engine.memory_tools import (
-    ForgetArguments,
-    MemoryTools,
-    RecallArguments,
-    RememberArguments,
-)
+from refold.engine.memory import ForgetArguments, MemoryTools, RecallArguments, RememberArguments
 from refold.errors import Invalid, RefoldError
 from refold.log.open_log import OpenLog
 from refold.log.unfold import lines_between
 from refold.memory.files.commands import NAME as MEMORY
 from refold.memory.files.files import MemoryFiles
 from refold.memory.semantic import SemanticMemory
-from refold.search.hits import Hit
+from refold.search.snippets import Hit
 
 TOKENS_MIN, TOKENS_MAX = 200, 8_000
 CHARS_PER_TOKEN_MAX = 8

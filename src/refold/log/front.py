@@ -34,7 +34,7 @@ from refold.core.model import (
 )
 from refold.core.switches import REACHING, switches
 from refold.errors import NotFound
-from refold.log.reading import pages_of
+from refold.log.trace import pages_of
 from refold.stores.protocol import Store
 
 BEGINNING = b""  # the front of an empty list

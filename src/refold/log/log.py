@@ -34,7 +34,7 @@ from refold.errors import Conflict, Corrupt, NotFound, RefoldError, sentence
 from refold.log.draft import Draft
 from refold.stores import refuse_encrypted, synced_of
 from refold.stores.protocol import Store, SyncedStore
-from refold.system.moments import HAPPENED_MS_MAX
+from refold.system.disk import HAPPENED_MS_MAX
 
 TRIES_MAX = 20
 PAGE_EVENTS = 500
@@ -245,7 +245,7 @@ class Log:
         now. `fresh` is asked again after other writers' events were read: False means that the
         drafts no longer fit, and nothing is written."""
         if self.redacts:
-            from refold.log.redacted import draft_redacted
+            from refold.log.notes import draft_redacted
 
             drafts = [draft_redacted(draft) for draft in drafts]
         events = self._sealed(drafts, self.clock() if at_ms is None else at_ms)

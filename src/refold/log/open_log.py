@@ -24,13 +24,12 @@ from refold.errors import Denied, Invalid, NotFound
 from refold.log.draft import Draft
 from refold.log.log import Fresh, Log
 from refold.log.notices import Notice, NoticeName, Notices, SyncNews
-from refold.log.reading import open_id_checked
+from refold.log.trace import open_id_checked
 from refold.log.undo import checkpointing
 from refold.redaction import redactor
 from refold.stores import is_read_only, synced_of
 from refold.stores.protocol import Store
-from refold.tokens.choice import counter_for
-from refold.tokens.counter import Count, forgiving
+from refold.tokens.counter import Count, counter_for, forgiving
 from refold.tokens.models import model_info
 
 Moment = Literal["append", "turn"]

@@ -51,9 +51,9 @@ from refold.display import moment, number
 from refold.errors import Invalid, NotFound
 from refold.ledger.actions import changed_files
 from refold.log.log import Log
-from refold.log.reading import artifact_of
+from refold.log.trace import artifact_of
 from refold.log.undo import FileChange
-from refold.system.moments import HAPPENED_MS_MAX, moment_in
+from refold.system.disk import HAPPENED_MS_MAX, moment_in
 
 T = TypeVar("T")
 EVERY, KEEP, HOURS = 10, 5, 24.0

@@ -38,7 +38,7 @@ from refold.core.shortened import summary_text, text_of
 from refold.display import moment, nearest, one_line, whole_words
 from refold.errors import Invalid, NotFound
 from refold.log.log import Log, runs
-from refold.log.reading import artifact_of
+from refold.log.trace import artifact_of
 from refold.system import disk
 
 LEVELS = ("line", "paragraph", "full")

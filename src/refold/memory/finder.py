@@ -36,12 +36,12 @@ from refold.memory.claim import DAYS_AND_MONTHS, NUMBER_WORDS
 from refold.memory.external_vectors import OutsideVectors, outside_of
 from refold.memory.synonyms import SYNONYM_WEIGHT, Synonyms, reworded
 from refold.search import database, finding, rank, words
+from refold.search.embedder import Transformer
 from refold.search.embedders import Embedder, chosen, is_additive, name_of
-from refold.search.hits import Filters
 from refold.search.index import Index, Range, carried, range_of
 from refold.search.numbers import Vector, numbers
 from refold.search.rank import inverse_document_frequency
-from refold.search.transformer import Transformer
+from refold.search.snippets import Filters
 from refold.search.upkeep import FAILURES, Progress, Tell, Upkeep, VectorUpkeep, retried
 from refold.search.vectors import asking
 from refold.search.words import Query, Term

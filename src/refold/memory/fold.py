@@ -21,11 +21,19 @@ from typing import Any, Self
 from msgspec.structs import replace
 
 from refold.core.model import Memory
-from refold.memory.bookmark import Bookmark, Loaded, Places, packed
 from refold.memory.claim import claim_of, telling_words
-from refold.memory.entry import FOREVER_MS, MemoryEntry, Run, Version, is_same
-from refold.memory.followers import Shared
-from refold.memory.settling import Groups, by_time, group_name, is_unaccepted
+from refold.memory.entry import (
+    FOREVER_MS,
+    Bookmark,
+    Loaded,
+    MemoryEntry,
+    Places,
+    Run,
+    Version,
+    is_same,
+    packed,
+)
+from refold.memory.settling import Groups, Shared, by_time, group_name, is_unaccepted
 
 HEIRS_MAX = 20
 

@@ -49,7 +49,7 @@ from refold.core.shortened import summary_text, text_of
 from refold.errors import Corrupt, Invalid, NotFound, RefoldError, sentence
 from refold.log.draft import Draft
 from refold.log.log import Log
-from refold.log.reading import conversations, pages_of
+from refold.log.trace import conversations, pages_of
 from refold.memory.claim import telling_words
 from refold.memory.entry import Forgotten, Version
 from refold.memory.finder import Finder

@@ -25,10 +25,9 @@ from refold.core.model import MEMORY_PREFIX, Body, Event, Memory, Revert
 from refold.errors import Conflict, Invalid, NotFound, RefoldError
 from refold.log.draft import Draft
 from refold.log.log import Log
-from refold.log.reading import pages_of
-from refold.memory.bookmark import unpacked
+from refold.log.trace import pages_of
 from refold.memory.claim import claim_of
-from refold.memory.entry import Version
+from refold.memory.entry import Version, unpacked
 from refold.memory.fold import Entries
 from refold.stores.protocol import Store
 

@@ -33,6 +33,7 @@ from refold.memory.entry import (
     source_checked,
     tags_checked,
 )
+from refold.memory.external_vectors import check_name
 from refold.memory.extraction import Taken
 from refold.memory.finder import Asked
 from refold.memory.forgetting import Which, stores_checked, which_checked
@@ -45,18 +46,16 @@ from refold.memory.inbox import (
     undecided_body,
 )
 from refold.memory.journal import MemoryChange, changes, revert, scope_checked
-from refold.memory.nearby import known_of, near
-from refold.memory.recall import Wanted, listed, recall
+from refold.memory.recall import Wanted, known_of, listed, near, recall
 from refold.memory.scopes import Scopes
 from refold.memory.transfer import ImportedMemories, exported, import_lines, read_lines
-from refold.memory.vector_store import check_name
 from refold.search.embedders import Embedder, by_name
-from refold.search.hits import limit_checked
+from refold.search.snippets import limit_checked
 from refold.search.upkeep import Progress, Tell
 from refold.settings.sources import default_store, loaded, user_store
 from refold.stores import open_store
 from refold.stores.protocol import Store
-from refold.system.moments import Moment, happened_ms
+from refold.system.disk import Moment, happened_ms
 
 HITS_MAX, LISTED_MAX = 300, 100_000
 

@@ -21,7 +21,7 @@ from refold.memory.claim import LITTLE, plain, split, stem
 from refold.memory.entry import Run
 from refold.memory.finder import Finder, Fitness, Found
 from refold.memory.fold import Entries
-from refold.memory.followers import telling_stems, tells_of_a_change
+from refold.memory.settling import telling_stems, tells_of_a_change
 from refold.search.numbers import Vector
 
 SUCCESSORS_MAX = 8

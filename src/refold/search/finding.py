@@ -24,7 +24,6 @@ from typing import Any
 
 from refold.search import rank
 from refold.search import words as dates
-from refold.search.hits import KINDS, OWN_PREFIX, Filters
 from refold.search.index import (
     CONVERSATION_BITS,
     EVERYWHERE,
@@ -38,6 +37,7 @@ from refold.search.index import (
     lane_range,
 )
 from refold.search.rank import best as rank_best
+from refold.search.snippets import KINDS, OWN_PREFIX, Filters
 from refold.search.words import Query, Term
 
 

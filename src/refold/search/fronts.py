@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from refold.core.model import Conversation
 from refold.log.front import Fronts, reader
-from refold.log.reading import conversations
+from refold.log.trace import conversations
 from refold.search import database
 from refold.search.database import Form
 from refold.stores import is_read_only

@@ -28,10 +28,10 @@ from typing import Any
 import numpy
 
 from refold.search import finding, rank
+from refold.search.embedder import Transformer, units
 from refold.search.index import Index, Range
 from refold.search.numbers import EMPTY, LENGTH_MIN, Loaded, Nearness, Vector
 from refold.search.rank import GROUP_HANDICAPS, inverse_document_frequency
-from refold.search.transformer import Transformer, units
 from refold.search.vectors import COMMON_SHARE, QUIET_RARITY, Vectors, asking, entries_by_word
 from refold.search.words import Query
 

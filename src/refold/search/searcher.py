@@ -18,20 +18,24 @@ from msgspec.structs import replace
 from refold.checked import quoted
 from refold.core.model import Event
 from refold.errors import Corrupt, Invalid, NotFound, Unavailable
-from refold.search import database, finding, served, sources, words
+from refold.search import database, finding, served, words
+from refold.search import index as sources
 from refold.search.documents import Document
 from refold.search.embedders import Embedder, chosen
 from refold.search.finding import newest_matches
-from refold.search.hits import (
+from refold.search.index import EVERYWHERE, Entry, Index, Range, range_of
+from refold.search.served import ServedIndex, ServedUpkeep
+from refold.search.snippets import (
     Filters,
     Hit,
+    ShownMessages,
+    Wanted,
     filters_checked,
     is_text,
     limit_checked,
+    snippet_of,
+    wanted_of,
 )
-from refold.search.index import EVERYWHERE, Entry, Index, Range, range_of
-from refold.search.served import ServedIndex, ServedUpkeep
-from refold.search.snippets import ShownMessages, Wanted, snippet_of, wanted_of
 from refold.search.upkeep import (
     SEARCH_EVENTS,
     Progress,
@@ -44,7 +48,7 @@ from refold.search.upkeep import (
 from refold.search.words import Query
 from refold.stores import terms_of
 from refold.stores.protocol import Store
-from refold.system.moments import Moment, ms_of
+from refold.system.disk import Moment, ms_of
 
 CLOSE_EVENTS = 2_000
 SEARCH_WAIT_S = 5.0

@@ -21,10 +21,9 @@ from operator import itemgetter
 from msgspec import Struct
 
 from refold.core.model import Conversation
-from refold.search import finding, rank, words
+from refold.search import finding, rank
 from refold.search import words as dates
 from refold.search.documents import Document
-from refold.search.hits import KINDS, OWN_PREFIX, Filters
 from refold.search.index import (
     CONVERSATION_BITS,
     KIND_MASK,
@@ -36,6 +35,7 @@ from refold.search.index import (
     _entry_row,
     _length,
 )
+from refold.search.snippets import KINDS, OWN_PREFIX, Filters
 from refold.search.upkeep import Tell, Upkeep
 from refold.search.words import Query, Term
 from refold.stores import is_read_only
@@ -193,7 +193,7 @@ class ServedIndex(Index):
         """The terms of a text with their places, the parts of names after all others."""
         places: dict[str, list[int]] = {}
         at = 0
-        for column in words.columns(text):
+        for column in dates.columns(text):
             for term in self.stems(column):
                 at += 1
                 places.setdefault(term, []).append(at)

@@ -26,14 +26,14 @@ from refold.core.codec import decode
 from refold.core.model import Conversation, Erase
 from refold.display import number
 from refold.errors import Corrupt, Denied, Invalid, Unavailable, sentence
-from refold.log.reading import conversations
-from refold.search import database, sources
+from refold.log.trace import conversations
+from refold.search import database
+from refold.search import index as sources
+from refold.search.embedder import Transformer
 from refold.search.embedders import Embedder
-from refold.search.index import Index, Mark, Range
+from refold.search.index import EventDocuments, Index, Mark, Range
 from refold.search.numbers import Vector
 from refold.search.rank import Matches
-from refold.search.sources import EventDocuments
-from refold.search.transformer import Transformer
 from refold.search.vectors import ApartVectors, Compared, DimensionChanged, Vectors
 from refold.search.words import Query
 from refold.stores import is_read_only

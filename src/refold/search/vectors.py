@@ -26,10 +26,10 @@ from refold.display import failure
 from refold.errors import RefoldError, Unavailable
 from refold.search import database, rank
 from refold.search.embedders import Embedder, is_additive, name_of
-from refold.search.hits import KINDS
 from refold.search.index import KIND_MASK, POSITION_BITS, POSITION_MASK, Index, Range, carried
 from refold.search.numbers import EMPTY, Apart, Loaded, Nearness, Rows, Vector, numbers
 from refold.search.rank import inverse_document_frequency
+from refold.search.snippets import KINDS
 from refold.search.words import Query
 
 PIECE_CHARS, PIECES_MAX = 1_000, 8

@@ -42,8 +42,7 @@ from refold.core.model import (
 from refold.core.plan import Ask
 from refold.core.shortened import shortened, text_of
 from refold.strategies.brief import Brief, reach, tokens_of, with_units
-from refold.strategies.hide import first_request, hide
-from refold.strategies.hide_notice import is_notice, reaches_over
+from refold.strategies.hide import first_request, hide, is_notice, reaches_over
 
 RESULTS, CALLS, TEXTS, REST, KEPT, SMALL_KEPT = range(6)
 GENTLE_TOKENS, HARSH_TOKENS = 512, 64

@@ -30,17 +30,25 @@ from refold.core.model import Edit, Message, Role, ToolResult, View
 from refold.core.plan import Ask
 from refold.core.shortened import text_of
 from refold.errors import Invalid
-from refold.strategies.brief import Brief, check_choice, check_needed, run_tokens
-from refold.strategies.hide import newest_work, staying
-from refold.strategies.hide_notice import (
+from refold.strategies.brief import (
+    Brief,
+    check_choice,
+    check_needed,
+    mentioning,
+    run_tokens,
+    weight,
+    words,
+)
+from refold.strategies.hide import (
     hide_edits,
     is_notice,
+    newest_work,
     notice_tokens,
     runs_of,
     shown_notice_tokens,
+    staying,
 )
 from refold.strategies.summarize import asks_for, cap_tokens
-from refold.strategies.terms import mentioning, weight, words
 
 THRESHOLD = 0.6
 DIGITS = 6  # of a score: differences after them come from adding floats

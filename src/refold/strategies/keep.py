@@ -16,9 +16,8 @@ from itertools import accumulate
 from refold.core.model import Edit, Replace, Span, Text
 from refold.core.plan import Ask
 from refold.core.shortened import text_of
-from refold.strategies.brief import Brief, protected, tail_start
+from refold.strategies.brief import Brief, protected, tail_start, words
 from refold.strategies.clear import Use, result_tokens, uses
-from refold.strategies.terms import words
 
 MARKERS = (
     "error",

@@ -28,8 +28,15 @@ from refold.core.model import Edit, Fact, Prose, Slot, Span, Summarize, View
 from refold.core.plan import Ask
 from refold.core.shortened import prose_text
 from refold.ledger.facts import Cutter
-from refold.ledger.ledger import facts_of, files_in_work, ledger_lines, merged
-from refold.ledger.tool_usage import Used, noted, tools_used
+from refold.ledger.ledger import (
+    Used,
+    facts_of,
+    files_in_work,
+    ledger_lines,
+    merged,
+    noted,
+    tools_used,
+)
 from refold.strategies.brief import UNFOLD, Brief, last_seam, protected, tokens_of, unfolder
 from refold.strategies.gist.draft import line_of
 from refold.strategies.gist.passages import per_char

@@ -16,8 +16,7 @@ from refold.core.model import Edit
 from refold.core.plan import Ask
 from refold.errors import Invalid
 from refold.strategies.brief import Brief, check_choice, check_needed, last_seam, tail_start
-from refold.strategies.hide import newest_work, staying
-from refold.strategies.hide_notice import hide_edits
+from refold.strategies.hide import hide_edits, newest_work, staying
 
 WAYS = ("messages", "tokens", "age")
 AGE_HOURS = 24.0

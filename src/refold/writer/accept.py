@@ -28,7 +28,7 @@ from refold.core.laws import settled
 from refold.core.model import Block, Fact, Media, Slot, Thinking, ToolCall, ToolResult
 from refold.core.shortened import text_of
 from refold.display import cut, one_line
-from refold.ledger.tool_usage import tools_used
+from refold.ledger.ledger import tools_used
 from refold.strategies.summarize import SHARE_MAX
 
 __all__ = ["Rejected", "additions", "check", "words_of"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from refold.edges.chat.input import joined
-from refold.edges.chat.remembered_model import remember, spec_of
+from refold.edges.chat.terminal import remember, spec_of
 from tests.edges.cli.rooms import PROGRAM
 from tests.edges.endpoints.test_chat import CHUNKS, events
 from tests.servers import Play, serving

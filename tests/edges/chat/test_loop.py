@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from refold import dialects
 from refold.config import Config
 from refold.edges.chat.input import mention, mentioned
-from refold.edges.chat.interrupts import Interrupts
 from refold.edges.chat.loop import STOPPED
+from refold.edges.chat.tools import Interrupts
 from refold.edges.endpoints.client import Refused
 from refold.errors import Denied, Unavailable
 from tests.edges.chat.rooms import (

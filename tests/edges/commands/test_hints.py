@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
-from refold.edges.chat.remembered_model import was_told
+from refold.edges.chat.terminal import was_told
 from refold.edges.commands import COMMANDS
 from refold.edges.commands.line import with_id
 from refold.errors import install_hint

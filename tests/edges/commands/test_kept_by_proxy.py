@@ -9,7 +9,7 @@ import pytest
 
 import refold
 from refold.core.budget import Budget
-from refold.edges.statusline.conversation import conversation_line
+from refold.edges.statusline import conversation_line
 from tests.edges.cli.rooms import as_json
 from tests.edges.proxy.kit import Running, loop, with_proxy
 

@@ -21,7 +21,7 @@ from refold.edges.cli.screen import Screen
 from refold.edges.commands.line import parse
 from refold.edges.commands.session import Session
 from refold.edges.commands.watch import WATCH
-from refold.edges.statusline.conversation import conversation_line
+from refold.edges.statusline import conversation_line
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "terminal.md"
 START = datetime(2026, 11, 17, 9, 30, tzinfo=UTC)

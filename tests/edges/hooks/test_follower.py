@@ -11,8 +11,7 @@ import pytest
 
 import refold
 from refold.edges.hooks import follower, state
-from refold.edges.hooks.events import answer
-from refold.edges.hooks.large import shortened
+from refold.edges.hooks.events import answer, shortened
 from refold.edges.hooks.state import PENDING
 from refold.edges.importers.importer import import_file
 from tests.edges.hooks.inputs import SESSION, Transcript, bash, lines
@@ -153,7 +152,7 @@ def test_no_transcript_at_all_disturbs_nobody(project):
 
 
 def test_the_status_line_tells_what_was_kept_off_the_page(project):
-    from refold.edges.statusline.claude import claude_line
+    from refold.edges.statusline import claude_line
 
     given = b'{"session_id": "%b", "model": {"id": "claude-opus-5-5"}}' % SESSION.encode()
     assert "refold" not in claude_line(given, short=False, color=False)

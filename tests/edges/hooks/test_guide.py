@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import shlex
 
-from refold.edges.hooks import follower, settings_file, state
+from refold.edges.hooks import follower, state
+from refold.edges.hooks import state as settings_file
 from tests.edges.cli.rooms import run
 from tests.edges.hooks.inputs import SESSION, Transcript, bash, lines
 from tests.test_docs import ROOT, blocks
 
 
 def test_every_command_of_the_guide_works(project):
-    from refold.edges.hooks.large import shortened
+    from refold.edges.hooks.events import shortened
 
     pasted = [
         line

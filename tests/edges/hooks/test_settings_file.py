@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.edges import hosts
-from refold.edges.hooks import settings_file
-from refold.edges.hooks.settings_file import EVENTS, HOOKS, STATUS_LINE, with_hooks, without_hooks
+from refold.edges.hooks import state
+from refold.edges.hooks.state import EVENTS, HOOKS, STATUS_LINE, with_hooks, without_hooks
 from refold.errors import Conflict, Invalid
 from tests.edges.cli.rooms import run
 
@@ -100,7 +100,7 @@ def test_a_hook_of_ours_beside_one_of_others_goes_alone():
 
 @pytest.mark.parametrize("hooks", [[], "x", 7, {"PostToolUse": {}}, {"Stop": "x"}])
 def test_what_is_not_what_claude_code_takes_is_told_and_left(hooks, project):
-    path = settings_file.place_of("local")
+    path = state.place_of("local")
     path.parent.mkdir()
     path.write_text(json.dumps({"hooks": hooks}))
     with pytest.raises(Invalid, match="hooks"):
@@ -112,7 +112,7 @@ def test_what_is_not_what_claude_code_takes_is_told_and_left(hooks, project):
 
 @pytest.mark.parametrize("text", ["{", "[]", "// a comment\n{}", '{"a": 1,}', "[" * 50_000])
 def test_a_file_that_cannot_be_read_is_left_as_it_is(text, project):
-    path = settings_file.place_of("local")
+    path = state.place_of("local")
     path.parent.mkdir()
     path.write_text(text)
     done = run("hook", "claude-code", "install", "--yes")
@@ -125,7 +125,7 @@ def test_a_file_that_cannot_be_read_is_left_as_it_is(text, project):
 
 
 def test_installing_and_uninstalling_gives_the_same_bytes(project):
-    path = settings_file.place_of("local")
+    path = state.place_of("local")
     path.parent.mkdir()
     path.write_text(json.dumps(FOREIGN, indent="\t") + "\n")
     before = path.read_bytes()
@@ -136,7 +136,7 @@ def test_installing_and_uninstalling_gives_the_same_bytes(project):
 
 
 def test_a_file_that_install_made_goes_with_uninstall(project):
-    path = settings_file.place_of("local")
+    path = state.place_of("local")
     assert run("hook", "claude-code", "install", "--yes").exit_code == 0
     assert run("hook", "claude-code", "uninstall", "--yes").exit_code == 0
     assert not path.exists()
@@ -147,7 +147,7 @@ def test_the_change_is_shown_and_without_anybody_to_ask_it_is_not_made(project):
     assert done.exit_code == 2
     assert "--yes" in done.stderr
     assert '+            "type": "command",' in done.stdout
-    assert not settings_file.place_of("local").exists()
+    assert not state.place_of("local").exists()
 
 
 def test_done_twice_it_says_so(project):
@@ -158,11 +158,11 @@ def test_done_twice_it_says_so(project):
 
 
 def test_each_scope_is_a_file_of_its_own(project, monkeypatch):
-    assert settings_file.place_of("local") == project / ".claude" / "settings.local.json"
-    assert settings_file.place_of("project") == project / ".claude" / "settings.json"
-    assert settings_file.place_of("user") == Path.home() / ".claude" / "settings.json"
+    assert state.place_of("local") == project / ".claude" / "settings.local.json"
+    assert state.place_of("project") == project / ".claude" / "settings.json"
+    assert state.place_of("user") == Path.home() / ".claude" / "settings.json"
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(project / "config"))
-    assert settings_file.place_of("user") == project / "config" / "settings.json"
+    assert state.place_of("user") == project / "config" / "settings.json"
     done = run("hook", "claude-code", "install", "--yes", "--scope", "user")
     assert "uninstall --scope user" in done.stdout
     assert (project / "config" / "settings.json").exists()
@@ -170,12 +170,12 @@ def test_each_scope_is_a_file_of_its_own(project, monkeypatch):
 
 def test_store_and_size_are_in_the_command(project):
     run("hook", "claude-code", "install", "--yes", "--above", "5000", "--store", "sqlite:a b.db")
-    text = settings_file.place_of("local").read_text()
+    text = state.place_of("local").read_text()
     assert "event --above 5000 --store 'sqlite:a b.db'" in text
 
 
 def test_a_link_stays_a_link_and_its_mode_stays(project):
-    path = settings_file.place_of("local")
+    path = state.place_of("local")
     path.parent.mkdir()
     real = project / "dotfile.json"
     real.write_text("{}")

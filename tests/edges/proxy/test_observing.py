@@ -404,7 +404,7 @@ def test_a_tool_loop_has_an_answer_in_every_dialect() -> None:
 
 def test_a_person_who_watches_reads_the_line_of_a_call() -> None:
     from refold.core.model import Note
-    from refold.edges.displays.happening import _noted
+    from refold.edges.displays.phrases import _noted
 
     assert _noted(Note(kind=NOTE, data={"text": "in 5, sent 5"})) == f"{NOTE}: in 5, sent 5"
     assert _noted(Note(kind="other", data=[1])) == "other"

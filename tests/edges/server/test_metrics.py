@@ -9,8 +9,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.edges.server import metrics
-from refold.edges.server.metrics import BOUNDS_S, Counts, Metrics, Shared, text_of
+from refold.edges.server import observability
+from refold.edges.server.observability import BOUNDS_S, Counts, Metrics, Shared, text_of
 
 CALLS = st.lists(
     st.tuples(st.sampled_from(["get-a", "post-b"]), st.sampled_from([200, 404]), st.floats(0, 9))
@@ -58,4 +58,4 @@ def test_the_buckets_of_the_histogram_add_up():
     text = text_of([counted([("get-a", 200, bound) for bound in (*BOUNDS_S, 99.0)])])
     buckets = [int(one) for one in re.findall(r"_bucket\{.*\} (\d+)", text)]
     assert buckets == list(range(1, len(BOUNDS_S) + 2))
-    assert metrics.ENDED_S > 1
+    assert observability.ENDED_S > 1

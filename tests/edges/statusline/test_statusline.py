@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.edges import statusline
-from refold.edges.statusline.claude import claude_line
-from refold.edges.statusline.conversation import conversation_line
+from refold.edges.statusline import claude_line, conversation_line
 from tests.edges.cli.conftest import alone, url
 from tests.edges.cli.rooms import PROGRAM, run
 

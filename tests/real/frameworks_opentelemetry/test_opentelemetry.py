@@ -99,7 +99,7 @@ def test_searches_of_the_caller_and_of_the_model_are_traced(exporter, context):
     tool.call("refold_search", {"query": "question"})
     spans = named(exporter, "retrieval")
     assert len(spans) == 2
-    assert all(span.attributes["refold.search.hits"] > 0 for span in spans)
+    assert all(span.attributes["refold.search.snippets"] > 0 for span in spans)
 
 
 def test_memory_has_the_operations_of_the_conventions(exporter, context):

@@ -20,7 +20,7 @@ from refold.core.codec import to_line
 from refold.core.model import Artifact, Memory, Message, Meta, Note, Text
 from refold.log.draft import Draft
 from refold.log.log import Log
-from refold.log.reading import conversations as conversations_in
+from refold.log.trace import conversations as conversations_in
 from refold.stores import open_store, synced_of
 from refold.stores.encrypted import keys
 from refold.stores.encrypted.keys import Key, Keys

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 import refold
-from refold.log.reading import conversations as conversations_in
+from refold.log.trace import conversations as conversations_in
 from refold.settings import logins
 from refold.stores import open_store
 from refold.stores.contract.kit import grown

@@ -14,9 +14,7 @@ from itertools import chain, islice
 from msgspec import Struct
 from msgspec.structs import replace
 
-from refold.artifacts.kinds import code, runs, search_results, tables
-from refold.artifacts.kinds import code as compiler
-from refold.artifacts.kinds import code as diff
+from refold.artifacts.kinds import code, runs, structured
 from refold.artifacts.kinds.sample import (
     Alike,
     RedactLine,
@@ -59,18 +57,21 @@ class Kind(Struct, frozen=True):
 
 
 KINDS: dict[str, Kind] = {
-    "JSON lines": Kind(tables.json_lines_fits, tables.json_lines_telling),
-    "diff": Kind(diff.diff_fits, diff.diff_telling),
+    "JSON lines": Kind(structured.json_lines_fits, structured.json_lines_telling),
+    "diff": Kind(code.diff_fits, code.diff_telling),
     "test run": Kind(runs.test_run_fits, runs.test_run_telling),
     "log": Kind(runs.fits, runs.telling),
     "stack trace": Kind(runs.stack_trace_fits, runs.stack_trace_telling),
-    "compiler output": Kind(compiler.compiler_fits, compiler.compiler_telling),
+    "compiler output": Kind(code.compiler_fits, code.compiler_telling),
     SEARCH_RESULTS: Kind(
-        search_results.fits, search_results.telling, search_results.about, filled=False
+        structured.search_results_fits,
+        structured.search_results_telling,
+        structured.search_results_about,
+        filled=False,
     ),
-    JSON: Kind(tables.fits, tables.telling, tables.about),
+    JSON: Kind(structured.fits, structured.telling, structured.about),
     "code": Kind(code.fits, code.telling),
-    "table": Kind(tables.table_fits, tables.table_telling),
+    "table": Kind(structured.table_fits, structured.table_telling),
 }
 _PLAIN = Kind(lambda _: True, plain_telling)
 _registered: dict[str, Kind] = {}
@@ -99,8 +100,8 @@ class Looked:
     ) -> None:
         self._redact = redact
         sample = sample_of(text)
-        if tables.fits(sample):
-            sample = replace(tables.parted(sample), files=search_results.files_in(text))
+        if structured.fits(sample):
+            sample = replace(structured.parted(sample), files=structured.files_in(text))
         self._sample = sample
         self._failed = failed
         self.name, self._kind = self._chosen()

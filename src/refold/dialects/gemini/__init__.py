@@ -12,9 +12,8 @@ from collections.abc import Mapping
 
 from refold.dialects import DEFAULT
 from refold.dialects.gemini.check import check
-from refold.dialects.gemini.fields import NAME, answering
 from refold.dialects.gemini.parse import is_response, parse, reply, speaks
-from refold.dialects.gemini.render import render
+from refold.dialects.gemini.render import NAME, answering, render
 from refold.dialects.gemini.request import definitions, request
 from refold.dialects.protocol import finished_as_it_is as finished
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from refold.checked import quoted
-from refold.dialects.gemini.fields import HELD, snake, value_in
+from refold.dialects.gemini.render import HELD, snake, value_in
 from refold.dialects.wire import (
     Faults,
     faults_in,

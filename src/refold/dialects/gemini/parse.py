@@ -24,8 +24,7 @@ from refold.core.model import (
 )
 from refold.dialects import DEFAULT, dialect
 from refold.dialects.form import ANSWER_KEYS, Placed, Usual, message_of
-from refold.dialects.gemini.fields import NAME, Numbering, text_at, value_in
-from refold.dialects.gemini.render import own_part, usual
+from refold.dialects.gemini.render import NAME, Numbering, own_part, text_at, usual, value_in
 from refold.dialects.input import count_in, encoded, plain, refused, remove_marks, role_of
 from refold.dialects.protocol import Reply
 from refold.dialects.wire import Same, alike, all_objects, objects_in, same

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from refold.dialects.gemini.fields import NAME, UNSIGNED, value_in
+from refold.dialects.gemini.render import NAME, UNSIGNED, value_in
 from refold.dialects.protocol import REFOLDS, CacheMarks
 from refold.dialects.tools import (
     definition_of,

@@ -26,7 +26,7 @@ import httpx2
 from anthropic import Middleware
 
 from refold.edges.adapters.guest import Answered, Guest, Place, Sent, Wire, same
-from refold.edges.proxy.reply import reply_of
+from refold.edges.proxy.body import reply_of
 from refold.edges.proxy.savings import UsageReader
 
 HOST, DIALECT, PATH = "anthropic", "anthropic", "/v1/messages"

@@ -27,9 +27,9 @@ from litellm.types.utils import CallTypes
 from pydantic import BaseModel
 
 import refold
-from refold.conversations.recognition import Recognised
+from refold.conversations.importer import Recognised
 from refold.edges.adapters.guest import Answered, Guest, Place, Sent, Waiting, same
-from refold.edges.proxy.reply import reply_in
+from refold.edges.proxy.body import reply_in
 
 HOST = "litellm"
 

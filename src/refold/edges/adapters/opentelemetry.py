@@ -122,7 +122,7 @@ class _Tracing:
     def search(self, method: Method, search: Any, query: str, **named: Any) -> Any:
         with self._span("retrieval", {"gen_ai.operation.name": "retrieval"}) as span:
             hits = method(search, query, **named)
-            span.set_attribute("refold.search.hits", len(hits))
+            span.set_attribute("refold.search.snippets", len(hits))
             self._tell(span, "gen_ai.retrieval.query.text", query)
             return hits
 

@@ -23,14 +23,13 @@ from refold.conversations.listing import FOLDER, meta_of
 from refold.core.model import ToolCall
 from refold.dialects import tool_calls
 from refold.display import cut, one_line
-from refold.edges.chat import remembered_model
+from refold.edges.chat import terminal
 from refold.edges.chat.input import Lines, with_files
-from refold.edges.chat.interrupts import Interrupts
 from refold.edges.chat.output import Shown, status_text
 from refold.edges.chat.scripted import SPEC as SCRIPTED
 from refold.edges.chat.scripted import WINDOW as SCRIPTED_WINDOW
 from refold.edges.chat.scripted import Scripted
-from refold.edges.chat.tools import Offered, Tools, Workspace
+from refold.edges.chat.tools import Interrupts, Offered, Tools, Workspace
 from refold.edges.displays.phrases import chosen
 from refold.edges.endpoints.chat import pieces
 from refold.edges.endpoints.client import Refused
@@ -134,7 +133,7 @@ class Chat:
 
     def _remember(self, id: str) -> None:
         """Whatever conversation is open goes on with its model the next time."""
-        remembered_model.remember(self.store.url, id, self.endpoint.model.spec, os.environ)
+        terminal.remember(self.store.url, id, self.endpoint.model.spec, os.environ)
 
     def _window(self, id: str) -> int | None:
         """The window to work in: as the user says, else as the log or the table knows it of the

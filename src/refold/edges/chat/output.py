@@ -15,8 +15,7 @@ from refold.edges.chat.tools import Used
 from refold.edges.cli.screen import Screen
 from refold.edges.commands.command import Part
 from refold.edges.commands.undo import show_diff
-from refold.edges.displays.happening import argument_text
-from refold.edges.displays.phrases import told
+from refold.edges.displays.phrases import argument_text, told
 from refold.edges.displays.wrap import Flow, fitted, width
 from refold.edges.endpoints.chat import Piece
 from refold.engine.stats import Stats

@@ -27,7 +27,7 @@ from refold.checked import quoted
 from refold.conversations.listing import id_of, meta_of, newest, title_of
 from refold.core.model import View
 from refold.edges.chat.loop import Chat, endpoint_for
-from refold.edges.chat.remembered_model import new_id
+from refold.edges.chat.terminal import new_id
 from refold.edges.cli.screen import Screen
 from refold.edges.commands import COMMANDS, compact, restore, shell
 from refold.edges.commands.command import Arguments, Document, parameters_of
@@ -37,7 +37,7 @@ from refold.edges.commands.session import Session
 from refold.edges.commands.stats import WINDOW
 from refold.engine.context import Context
 from refold.errors import Conflict, Invalid, NotFound, RefoldError
-from refold.log.reading import is_taken, open_id_checked
+from refold.log.trace import is_taken, open_id_checked
 from refold.log.unfold import body_text
 
 LISTED_MAX = 20

@@ -4,6 +4,12 @@ The model is the one that is named, else the user's `REFOLD_CHAT_MODEL`, else th
 conversation was held with last, else the one that the usual variables of a provider name. Where
 none is, three lines say what to set, and the scripted agent is offered. Neighbours: `loop` is what
 begins, `edges.commands.chat` is the command.
+
+The chat as a program: the first prompt, then the engine, then the loop until its end.
+
+Where nobody watches and nothing is to be printed, it reads what it is given and says at its end
+what was replied. Neighbours: `edges.commands.chat` is the command, `terminal` has the lines,
+`start` opens the conversation.
 """
 
 from __future__ import annotations
@@ -11,31 +17,28 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from refold.checked import quoted
 from refold.conversations.listing import newest, title_of
 from refold.display import number
-from refold.edges.chat import remembered_model
+from refold.edges.chat import terminal
 from refold.edges.chat.input import Lines
 from refold.edges.chat.loop import Chat, Options, endpoint_for
 from refold.edges.chat.output import Shown
 from refold.edges.chat.prompt import Names, PromptLines
-from refold.edges.chat.remembered_model import new_id
 from refold.edges.chat.scripted import SPEC as SCRIPTED
 from refold.edges.chat.slash import OWN
-from refold.edges.chat.terminal import MODEL_ENV, greeting
+from refold.edges.chat.terminal import MODEL_ENV, greeting, lines_for, new_id, read_ahead
 from refold.edges.chat.tools import Workspace
 from refold.edges.cli.options import at_places
+from refold.edges.cli.screen import Screen
+from refold.edges.commands.chat import ChatArguments, ChatEnded
 from refold.edges.commands.session import Session
 from refold.edges.displays.phrases import chosen
 from refold.edges.endpoints.model_names import PROVIDERS
 from refold.edges.workspace import guarded
 from refold.errors import Invalid, NotFound
 from refold.stores.protocol import Store
-
-if TYPE_CHECKING:
-    from refold.edges.commands.chat import ChatArguments
 
 ANCESTORS_MAX = 100
 EXPLAINED = (
@@ -103,7 +106,7 @@ def _held_with(store: Store, id: str, environ: Mapping[str, str]) -> str:
     """The model that a conversation was held with; a fork that had none goes on with that of
     the nearest it comes from."""
     for _ in range(ANCESTORS_MAX):
-        spec = remembered_model.spec_of(store.url, id, environ)
+        spec = terminal.spec_of(store.url, id, environ)
         id = id and store.conversation(id).parent
         if spec or not id:
             return spec
@@ -145,3 +148,34 @@ def _workspace(given: ChatArguments, store: Store) -> Workspace:
         if not folder.is_dir():
             raise NotFound(f"there is no folder {quoted(str(folder))}", hint="check --allow")
     return Workspace(Path.cwd(), allowed, guarded(store))
+
+
+def talk(session: Session, given: ChatArguments) -> ChatEnded:
+    """Runs a chat from its first prompt to its end."""
+    watched = session.screen
+    screen = watched if isinstance(watched, Screen) else Screen(json_output=True)
+    lines = lines_for(screen, session.stdin)
+    is_greeted = read_ahead(screen, lines, given)
+    # The engine is large: a person who types first does not wait for it.
+    from refold.edges.chat.output import Shown
+    from refold.edges.chat.slash import obey
+
+    chat = started(session, given, Shown(screen), lines)
+    try:
+        if lines.can_ask and not is_greeted:
+            greet(chat)
+        chat.run(obey)
+        stats = chat.context.stats()
+    finally:
+        chat.close()
+    return ChatEnded(
+        conversation=chat.context.id,
+        model=chat.endpoint.model.spec,
+        replies=tuple(chat.replies),
+        messages=stats.messages,
+        tokens=stats.current,
+        window=stats.window,
+        cost=stats.cost,
+        # Who types has seen it; a script is told by the exit status.
+        failure="" if lines.can_ask else chat.failure,
+    )

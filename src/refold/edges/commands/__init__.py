@@ -254,6 +254,9 @@ GROUPS = {
 def load(name: str) -> Command[Any, Any]:
     """The command of that name; KeyError if there is none. One that stands in the table twice is
     the same command under either name."""
+    from refold.edges.commands.command import DECLARED
+
     module, _, value = COMMANDS[name].value.rpartition(".")
-    found: Command[Any, Any] = getattr(import_module(f"{__name__}.{module}"), value)
+    loaded = import_module(f"{__name__}.{module or value}")
+    found: Command[Any, Any] = getattr(loaded, value) if module else DECLARED[name]
     return found if found.name == name else found.renamed(name)

@@ -68,7 +68,7 @@ class ChatEnded(Result, frozen=True, kw_only=True):
 
 
 def run(session: Session, arguments: ChatArguments) -> ChatEnded:
-    from refold.edges.chat.program import talk
+    from refold.edges.chat.start import talk
 
     return talk(session, arguments)
 

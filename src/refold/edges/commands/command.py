@@ -30,11 +30,21 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TextIO, TypeVar
+from inspect import signature
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    Protocol,
+    TextIO,
+    TypeVar,
+    get_type_hints,
+)
 
 import msgspec
 from msgspec import NODEFAULT, Meta, Struct, inspect
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from refold.checked import quoted
 from refold.core.model import ADOPTED, BY_HAND, CLEARED, MADE_ROOM, NATIVE, View
@@ -105,12 +115,19 @@ class Result(Struct, frozen=True, kw_only=True):
         """How it ended: a code of `errors.OUTCOMES`."""
         return "ok"
 
+    def show(self, screen: Screen) -> None:
+        """Prints the result for a person."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how it is shown")
+
 
 class Document(Result, frozen=True, kw_only=True):
     """A result that is a document itself, to be written as it is."""
 
     chunks: Iterator[bytes]
     is_json: bool
+
+    def show(self, screen: Screen) -> None:
+        screen.document(self.chunks)
 
 
 class Pieces:
@@ -149,6 +166,54 @@ class Command(Struct, Generic[A, R], frozen=True, kw_only=True):
     def renamed(self, name: str) -> Command[A, R]:
         """The same command under another name of the table."""
         return replace(self, name=name)
+
+
+DECLARED: dict[str, Command[Any, Any]] = {}  # commands of the modules imported so far, by name
+Function = TypeVar("Function", bound=Callable[..., Result])
+
+
+def command(
+    name: str,
+    *,
+    details: str = "",
+    on: Literal["conversation", "store", "nothing"] = "conversation",
+    reads: bool = False,
+    derives: bool = False,
+) -> Callable[[Function], Function]:
+    """Declares a function to be the command `name`: its keyword-only parameters are the command's
+    arguments, and its result shows itself. The function stays an ordinary function."""
+
+    def declare(function: Function) -> Function:
+        DECLARED[name] = Command(
+            name=name,
+            details=details,
+            on=on,
+            reads=reads,
+            derives=derives,
+            arguments=_arguments_of(function),
+            run=lambda session, arguments: function(session, **asdict(arguments)),
+            show=lambda result, screen: result.show(screen),
+        )
+        return function
+
+    return declare
+
+
+def _arguments_of(function: Callable[..., Any]) -> type[Arguments]:
+    """The keyword-only parameters of a function, as a struct."""
+    hints = get_type_hints(function, include_extras=True)
+    parameters = [
+        one for one in signature(function).parameters.values() if one.kind is one.KEYWORD_ONLY
+    ]
+    fields: list[Any] = [
+        (one.name, hints[one.name], *([] if one.default is one.empty else [one.default]))
+        for one in parameters
+    ]
+    struct = msgspec.defstruct(
+        function.__name__, fields, bases=(Arguments,), frozen=True, kw_only=True
+    )
+    assert issubclass(struct, Arguments)
+    return struct
 
 
 def builtins_of(value: object) -> Any:

@@ -43,7 +43,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from refold.artifacts.kinds.search_results import LISTED_CHARS_MAX, items_in
+from refold.artifacts.kinds.structured import LISTED_CHARS_MAX, items_in
 from refold.artifacts.listing import StoredArtifact, is_in_log
 from refold.core.codec import decode
 from refold.core.model import Artifact, Event, Message, Role, Slot, Usage, View
@@ -86,10 +86,10 @@ from refold.engine.context import Context
 from refold.engine.stats import Stats
 from refold.errors import RefoldError
 from refold.log.points import sizes_of
-from refold.log.reading import pages_of
+from refold.log.trace import pages_of
 from refold.log.unfold import body_text
 from refold.memory.entry import MemoryEntry
-from refold.search.hits import LIMIT_MAX
+from refold.search.snippets import LIMIT_MAX
 from refold.strategies.registry import BUILT_IN
 
 FOLDED_MAX = 1_000  # events that are all folded

@@ -38,9 +38,9 @@ from refold.core import codec
 from refold.core.model import Event
 from refold.edges.commands.command import Arguments, Command, Result, Screen, number
 from refold.edges.commands.session import Session
-from refold.engine.config_check import check_config
+from refold.engine.metadata_update import check_config
 from refold.errors import Corrupt, RefoldError
-from refold.log.reading import conversations, readable
+from refold.log.trace import conversations, readable
 from refold.redaction import redacted
 from refold.redaction.values import is_secret_name
 from refold.settings.sources import default_store, loaded, remarks, writer_loaded

@@ -47,8 +47,7 @@ from refold.edges.commands.show import (
 from refold.edges.commands.undo import show_diff
 from refold.engine.context import Context
 from refold.log.points import Batch
-from refold.log.reading import pages_of
-from refold.log.trace import Trace, history_of
+from refold.log.trace import Trace, history_of, pages_of
 from refold.log.undo import FileChange
 from refold.log.unfold import body_text
 from refold.redaction import redacted

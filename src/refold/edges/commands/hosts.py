@@ -42,9 +42,9 @@ from msgspec import Meta
 from refold.edges import hosts
 from refold.edges.commands.command import POSITIONAL, Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
-from refold.edges.hooks import ABOVE_CHARS, settings_file
-from refold.edges.hooks.settings_file import Scope as SettingsFileScope
-from refold.edges.hooks.settings_file import with_hooks, without_hooks
+from refold.edges.hooks import ABOVE_CHARS, state
+from refold.edges.hooks.state import Scope as SettingsFileScope
+from refold.edges.hooks.state import with_hooks, without_hooks
 from refold.edges.hosts import Entry, Host, Scope, Settings, entry_for
 from refold.errors import Unavailable, install_hint
 from refold.settings.sources import default_store
@@ -157,7 +157,7 @@ def _serve(session: Session, place: str, arguments: McpArguments, address: str) 
     if not arguments.http:
         server.run("stdio")
         return
-    from refold.edges.mcp.http import serve
+    from refold.edges.mcp.server import serve
 
     token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
     if session.screen is not None:
@@ -259,7 +259,7 @@ Edit = Callable[[Settings], Settings]
 
 def claude_code_change(session: Session, arguments: ScopeArguments, edit: Edit) -> Changed:
     """Shows what changes in the file, asks, and writes it."""
-    path = settings_file.place_of(arguments.scope)
+    path = state.place_of(arguments.scope)
     before = hosts.read(path)
     settings = hosts.json_in(before, path)
     after = edit(settings)
@@ -290,7 +290,7 @@ def run_hook_claude_code_install(
     is_shared = arguments.scope == "project"
     program = shlex.quote(hosts.program(is_shared=is_shared))
     line = "" if arguments.no_statusline else f"{program} statusline --color"
-    command = settings_file.hook_command(arguments.above, session.store_url, program)
+    command = state.hook_command(arguments.above, session.store_url, program)
     return claude_code_change(
         session, arguments, partial(with_hooks, command=command, status_line=line)
     )

@@ -31,8 +31,7 @@ from refold.edges.displays.overview import window_parts
 from refold.engine.context import Context
 from refold.engine.stats import Stats
 from refold.errors import Invalid, NotFound
-from refold.log.reading import pages_of
-from refold.log.trace import history_of
+from refold.log.trace import history_of, pages_of
 from refold.log.unfold import body_text
 from refold.redaction import redactor
 from refold.stores.protocol import Store

@@ -22,7 +22,7 @@ from msgspec import Meta, Struct
 from refold import decoding
 from refold.core.model import Usage, View
 from refold.display import moment
-from refold.edges.chat.remembered_model import new_id
+from refold.edges.chat.terminal import new_id
 from refold.edges.commands.command import (
     POINT_HELP,
     POSITIONAL,

@@ -22,8 +22,8 @@ from refold.display import moment
 from refold.edges.commands.command import Arguments, Command, Part, Result, Screen, number
 from refold.edges.commands.session import Session
 from refold.errors import Denied, Invalid
-from refold.search.hits import LIMIT_MAX, Hit
 from refold.search.searcher import Searcher
+from refold.search.snippets import LIMIT_MAX, Hit
 from refold.stores import is_writable
 
 _AGO = re.compile(r"(\d{1,5})([mhdw])")

@@ -238,7 +238,7 @@ class Session:
     def _events(self, conversation: str | None) -> int:
         """How many events there are, of one conversation or of all; 0 where that cannot be read,
         which is then for the work itself to say."""
-        from refold.log.reading import conversations
+        from refold.log.trace import conversations
 
         try:
             about = [one for one in conversations(self.store) if conversation in (None, one.id)]

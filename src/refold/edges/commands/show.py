@@ -56,7 +56,7 @@ from refold.edges.displays.browser import Written
 from refold.engine.context import Context
 from refold.errors import Invalid, NotFound
 from refold.log.log import runs
-from refold.log.reading import pages_of
+from refold.log.trace import pages_of
 from refold.log.unfold import body_text
 from refold.stores.protocol import Store
 

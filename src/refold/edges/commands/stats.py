@@ -33,7 +33,7 @@ from refold.edges.commands.command import Arguments, Command, Result, Screen, sh
 from refold.edges.commands.session import Session
 from refold.edges.displays.phrases import percent_of, tokens_of
 from refold.engine.stats import Stats
-from refold.log.reading import pages_of
+from refold.log.trace import pages_of
 from refold.tokens.models import PER, dollars, model_info, table, together
 
 Billed = dict[str, int | float]

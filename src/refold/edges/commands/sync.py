@@ -35,7 +35,7 @@ from refold.edges.commands.integrity import show_verify as show_verified
 from refold.edges.commands.session import Session
 from refold.errors import Denied, Invalid, NotFound, RefoldError
 from refold.log.log import now_ms
-from refold.log.reading import is_memory, kept_logs
+from refold.log.trace import is_memory, kept_logs
 from refold.stores import synced_of
 from refold.stores.protocol import WAITING, Store, Synced, SyncedStore, SyncListener
 

@@ -48,7 +48,7 @@ from refold.edges.importers.importer import import_file
 from refold.edges.importers.recognition import Found, files_in
 from refold.edges.importers.recognition import scan as places_scan
 from refold.errors import Conflict, Invalid, NotFound, RefoldError
-from refold.log.reading import open_id_checked
+from refold.log.trace import open_id_checked
 from refold.redaction import is_redacted, takes_emails
 
 STDIN, STDIN_NAME = "-", "standard input"

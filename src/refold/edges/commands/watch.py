@@ -23,9 +23,8 @@ from refold.display import number
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
 from refold.edges.commands.show import EventRow, event_row
-from refold.edges.displays.happening import Happening, happenings
 from refold.edges.displays.panel import Line, meter
-from refold.edges.displays.phrases import tokens_of
+from refold.edges.displays.phrases import Happening, happenings, tokens_of
 from refold.edges.displays.wrap import fitted, harmless, padded
 from refold.engine.context import Context
 from refold.log.points import Batch

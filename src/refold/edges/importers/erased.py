@@ -34,7 +34,7 @@ from msgspec.structs import replace
 
 from refold.core.laws import calls_of, results_of
 from refold.core.model import MOMENT, Erase, Media, Message, ToolResult
-from refold.dialects.gemini.fields import is_made
+from refold.dialects.gemini.render import is_made
 from refold.edges.importers.entry import (
     ADOPTED,
     LEFT_BRANCH,
@@ -60,8 +60,7 @@ from refold.edges.importers.imported_log import (
 )
 from refold.engine.batch import Batch
 from refold.errors import Invalid
-from refold.tokens.choice import counter_for
-from refold.tokens.counter import FRAMINGS, Framing, count_message, framing_for
+from refold.tokens.counter import FRAMINGS, Framing, count_message, counter_for, framing_for
 from refold.tokens.models import model_info
 
 Framings = tuple[Framing, ...]

@@ -63,7 +63,7 @@ from refold.edges.importers.lines import Advance, Lines, Unchanged, digest
 from refold.edges.importers.recognition import Recognised, recognised
 from refold.engine.context import Context
 from refold.errors import Conflict, Invalid, NotFound
-from refold.log.reading import is_taken
+from refold.log.trace import is_taken
 from refold.stores.protocol import Overtaken, Store
 
 ID_CHARS_MAX = 64

@@ -41,7 +41,7 @@ from refold.edges.importers.entry import Entry, Report, Session, Unread, Where
 from refold.errors import Invalid, NotFound, RefoldError, Unavailable, install_hint
 from refold.stores.protocol import Store
 from refold.system import disk
-from refold.system.moments import HAPPENED_MS_MAX
+from refold.system.disk import HAPPENED_MS_MAX
 
 LINE_BYTES_MAX = 64 << 20
 RESPONSE_CHARS_MAX = 400

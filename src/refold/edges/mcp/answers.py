@@ -17,16 +17,11 @@ from pydantic import Field
 import refold
 from refold.conversations.listing import id_of, newest, title_of
 from refold.display import cut, fenced, moment, number, one_line
-from refold.engine.memory_tools import (
-    ForgetArguments,
-    MemoryTools,
-    RecallArguments,
-    RememberArguments,
-)
+from refold.engine.memory import ForgetArguments, MemoryTools, RecallArguments, RememberArguments
 from refold.errors import Invalid, NotFound
 from refold.log.unfold import body_text
-from refold.search.hits import Hit
 from refold.search.searcher import Searcher
+from refold.search.snippets import Hit
 from refold.stores import is_there, open_store
 from refold.tokens.estimate import estimate
 from refold.types import Store

@@ -13,6 +13,12 @@ there on; the messages before are the same objects again, so whoever compares li
 much is old. A beginning ends between two messages of the list, and JSON itself proves it: closed
 by `]}`, it is a body that has the list last. Whatever is unusual after it (a name twice, no list)
 is read as a whole instead. Neighbours: `body` asks, `book` keeps what was begun.
+
+The answer of a call, read from the copy of it: the messages that the client will hand over next.
+
+Only a whole answer counts, one that the provider ended itself: what was cut off or refused, the
+client may word as it likes. Neighbours: `usage` holds the copy, `observer` keeps the answer where
+it may be the last of its session.
 """
 
 from __future__ import annotations
@@ -24,9 +30,12 @@ import msgspec
 from msgspec import Raw, Struct
 
 from refold import decoding
+from refold.dialects import assemble, tool_calls
 from refold.dialects.streams import joined_parts
 from refold.dialects.wire import objects_in
+from refold.edges.endpoints.client import objects
 from refold.edges.proxy.gate import Target
+from refold.errors import RefoldError
 
 RepeatedWire = dict[str, Any]
 REPEATED_MARK = "cache_control"
@@ -439,3 +448,78 @@ def _last_text(message: Wire) -> str:
         texts = [_text(one.get("text")) for one in said if isinstance(one, dict)]
         said = texts[-1] if texts else ""
     return _text(said)
+
+
+_WHOLE = frozenset({"end_turn", "stop_sequence", "tool_use", "stop", "tool_calls", "STOP"})
+_CHAT_FIELDS = ("role", "content", "tool_calls", "reasoning_content")
+
+
+class Copy(Struct, frozen=True):
+    """The bytes of an answer, unpacked."""
+
+    content: bytes
+    is_stream: bool
+
+
+class Reply(Struct, frozen=True):
+    """A whole answer, as messages of its dialect. `calls` says that it asks for tools, so that it
+    comes back with what they gave."""
+
+    messages: list[Wire]
+    calls: bool
+
+
+def reply_of(copy: Copy, dialect: str) -> Reply | None:
+    """What the model said; None if it did not come to its end, or cannot be read."""
+    try:
+        response = response_of(copy)
+    except (RefoldError, msgspec.DecodeError, LookupError, TypeError, AttributeError):
+        return None
+    return reply_in(response, dialect)
+
+
+def reply_in(response: Any, dialect: str) -> Reply | None:
+    """The same for a response that is read already: the provider's object as plain JSON."""
+    try:
+        messages = _MESSAGES[dialect](response)
+        return Reply(messages, bool(tool_calls(response))) if messages else None
+    except (RefoldError, LookupError, TypeError, AttributeError, ValueError):
+        return None
+
+
+def response_of(copy: Copy) -> Any:
+    """The whole response, put together if it came as a stream."""
+    if copy.is_stream:
+        return assemble(objects([copy.content]))
+    said = msgspec.json.decode(copy.content)
+    return assemble(said) if isinstance(said, list) else said
+
+
+def _of_anthropic(response: Any) -> list[Wire]:
+    is_whole = response["stop_reason"] in _WHOLE and response["content"]
+    return [{"role": "assistant", "content": response["content"]}] if is_whole else []
+
+
+def _of_chat(response: Any) -> list[Wire]:
+    [choice] = response["choices"]
+    message = choice["message"]
+    kept = {name: message[name] for name in _CHAT_FIELDS if message.get(name) is not None}
+    return [kept] if choice["finish_reason"] in _WHOLE else []
+
+
+def _of_responses(response: Any) -> list[Wire]:
+    return list(response["output"]) if response["status"] == "completed" else []
+
+
+def _of_gemini(response: Any) -> list[Wire]:
+    [candidate] = response["candidates"]
+    is_whole = candidate["finishReason"] in _WHOLE and candidate["content"]["parts"]
+    return [in_one_piece(candidate["content"])] if is_whole else []
+
+
+_MESSAGES = {
+    "anthropic": _of_anthropic,
+    "openai_chat": _of_chat,
+    "openai_responses": _of_responses,
+    "gemini": _of_gemini,
+}

@@ -30,7 +30,7 @@ from itertools import count
 
 import refold
 from refold import dialects
-from refold.conversations.recognition import Recognised, recognise
+from refold.conversations.importer import Recognised, recognise
 from refold.core.call_arguments import canonical_arguments
 from refold.core.model import Block, Text, ToolCall, View
 from refold.edges.proxy.body import Begun, ParsedCall, Wire, is_answer

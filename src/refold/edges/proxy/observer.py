@@ -35,6 +35,7 @@ from refold.core.model import ToolCall, ToolResult, Usage
 from refold.dialects.usage import read_usage
 from refold.edges.proxy.body import (
     LISTS,
+    Copy,
     ParsedCall,
     Wire,
     answered_upto,
@@ -42,15 +43,14 @@ from refold.edges.proxy.body import (
     begins,
     has_one_answer,
     is_answer,
+    reply_of,
 )
 from refold.edges.proxy.book import Book, OpenConversation, common
 from refold.edges.proxy.folding import Send, headers_for
 from refold.edges.proxy.gate import Header, Target, is_retry, session_of
-from refold.edges.proxy.inside import tools
 from refold.edges.proxy.inside import tools as kept
 from refold.edges.proxy.inside.events import Inside
 from refold.edges.proxy.page import as_the_client_has_them, is_own, is_refused, with_loops_taken
-from refold.edges.proxy.reply import Copy, reply_of
 from refold.edges.proxy.savings import NOTE, CallLine, line_text
 from refold.engine.mirror import Unchanging
 from refold.errors import RefoldError
@@ -137,7 +137,7 @@ class Observer:
         if not answered_upto(asked.messages):
             return self._first_words(asked) if begins(asked) else None
         held = self._book.find(asked)
-        asked = tools.with_tools(asked, held.tools)
+        asked = kept.with_tools(asked, held.tools)
         with held.guard:
             try:
                 self._follow(held, asked)
@@ -153,10 +153,10 @@ class Observer:
     def _first_words(self, asked: ParsedCall) -> Taken:
         """The beginning of a conversation: the one moment at which our tools can be added."""
         at = time.monotonic()
-        if not self._book.folding.tools or not tools.can_be_added(asked):
+        if not self._book.folding.tools or not kept.can_be_added(asked):
             return Taken(asked=asked, at=at)
-        asked = tools.with_tools(asked, tools.definitions(asked.dialect))
-        sent = tools.own_list(asked)
+        asked = kept.with_tools(asked, kept.definitions(asked.dialect))
+        sent = kept.own_list(asked)
         return Taken(asked=asked, body=asked.with_list(sent), sent=sent, at=at)
 
     def beside(self, asked: ParsedCall) -> tuple[bytes | None, dict[str, str]]:
@@ -172,7 +172,7 @@ class Observer:
             inner = held.inside.inner(asked.messages)
             places = range(len(held.seen), len(asked.messages))
             rest = [one for at in places for one in inner.get(at, [asked.messages[at]])]
-            asked = tools.with_tools(asked, held.tools)
+            asked = kept.with_tools(asked, held.tools)
             sent = [*held.encoded.sent, *map(msgspec.json.encode, rest)]
             return asked.with_list(sent), held.headers
 
@@ -247,7 +247,7 @@ class Observer:
         sent = None if wires is None else held.encoded.encode(wires, asked.marks)
         held.headers = headers_for(asked.dialect, wires or ())
         if sent is None and held.tools:
-            sent = tools.own_list(asked)
+            sent = kept.own_list(asked)
         context = held.context
         return Taken(
             asked=asked,
@@ -321,11 +321,11 @@ class Observer:
         """What our tools give to the model, of what was said before this call."""
         held = taken.held
         if held is None:
-            return tools.answers_of_nothing(calls)
+            return kept.answers_of_nothing(calls)
         with held.guard:
             if held.context.id != taken.conversation:
-                return [tools.FAILED] * len(calls)
-            return tools.answers(held.context, calls)
+                return [kept.FAILED] * len(calls)
+            return kept.answers(held.context, calls)
 
     def keep_inside(self, taken: Taken, inside: Inside) -> Taken | None:
         """Keeps the answer of a first call, and one of which the client sees less than was said,
@@ -441,7 +441,7 @@ class Observer:
 def _begin_tools(held: OpenConversation, taken: Taken) -> None:
     """Writes down that first words had our tools."""
     if taken.sent is not None and not held.tools:
-        held.tools = tools.begin(held.context, taken.asked.dialect)
+        held.tools = kept.begin(held.context, taken.asked.dialect)
 
 
 STUB_TOKENS = 400  # about what stands in the place of a result that is moved out

@@ -39,7 +39,7 @@ from msgspec.structs import replace
 from refold import decoding
 from refold.core.model import Usage
 from refold.dialects.usage import read_usage
-from refold.edges.proxy.reply import Copy
+from refold.edges.proxy.body import Copy
 from refold.errors import Corrupt, Denied, RefoldError, Unavailable
 from refold.tokens.models import cost, dollars, model_info
 

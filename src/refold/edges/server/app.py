@@ -36,17 +36,33 @@ from starlette.routing import Match
 from starlette.routing import Route as StarletteRoute
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from refold.edges.server.answer import Answer, answer_of, failure_of
 from refold.edges.server.audit import Audit, entry_of, result_of
 from refold.edges.server.commit import GroupCommit
 from refold.edges.server.feed import Listening
 from refold.edges.server.gate import HEADERS, Bodies, Gate, Orgs, Token, Tokens, headers_of
 from refold.edges.server.limits import Busy, Limits
-from refold.edges.server.log_lines import CallLines, as_callers_see, line, log, warn
 from refold.edges.server.logs import AppendQuery, append, events_checked
-from refold.edges.server.metrics import Metrics, Shared, text_of
+from refold.edges.server.observability import (
+    CallLines,
+    Metrics,
+    Shared,
+    as_callers_see,
+    line,
+    log,
+    text_of,
+    warn,
+)
 from refold.edges.server.route import Call, Route, asked_of, query_of
-from refold.edges.server.routes import APPEND, FeedQuery, feed_route, ready_route, table
+from refold.edges.server.routes import (
+    APPEND,
+    Answer,
+    FeedQuery,
+    answer_of,
+    failure_of,
+    feed_route,
+    ready_route,
+    table,
+)
 from refold.errors import Denied, NotFound, RefoldError, Unavailable
 from refold.stores import TooNew, hints_of, passes_walls
 

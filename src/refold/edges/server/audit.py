@@ -28,7 +28,7 @@ from refold.edges.server.route import Route
 from refold.errors import NotFound
 from refold.log.draft import Draft
 from refold.log.log import Log
-from refold.log.reading import pages_of
+from refold.log.trace import pages_of
 from refold.stores.protocol import Store
 
 KIND = "audit"

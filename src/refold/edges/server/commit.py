@@ -26,7 +26,7 @@ from refold.core.codec import continues, first_unsealed
 from refold.core.model import Conversation, Event
 from refold.edges.server.limits import Busy
 from refold.errors import Conflict, Invalid, NotFound, RefoldError
-from refold.log.reading import chain_at
+from refold.log.trace import chain_at
 from refold.stores import together
 from refold.stores.protocol import Store
 

@@ -34,11 +34,11 @@ from refold.edges.server.route import Call, Chunks, Route
 from refold.engine.context import Context
 from refold.errors import Corrupt, Invalid
 from refold.log.notes import keyed
-from refold.log.reading import open_id_checked, pages_of
+from refold.log.trace import open_id_checked, pages_of
 from refold.memory.entry import MemoryEntry
 from refold.memory.semantic import SemanticMemory
-from refold.search.hits import Hit
 from refold.search.searcher import Searcher
+from refold.search.snippets import Hit
 
 SUFFIX = re.compile(r"\.[A-Za-z0-9]{1,16}")
 

@@ -39,9 +39,9 @@ from msgspec import Struct
 
 from refold.edges.server.gate import Gate, Token, Unauthorized
 from refold.edges.server.limits import Busy
-from refold.edges.server.log_lines import warn
+from refold.edges.server.observability import warn
 from refold.errors import Invalid, RefoldError
-from refold.log.reading import conversations
+from refold.log.trace import conversations
 from refold.stores.protocol import Hint, Hints, Store
 
 KEPT_MAX = 10_000

@@ -48,12 +48,12 @@ from refold.core.codec import decode
 from refold.core.model import Event, Note
 from refold.edges.server.commit import Ends
 from refold.edges.server.limits import Buckets, Busy, Flood, Limits
-from refold.edges.server.metrics import Metrics
+from refold.edges.server.observability import Metrics
 from refold.edges.server.route import RANK, Level, Route
 from refold.errors import Denied, Invalid, NotFound, RefoldError, Unavailable
 from refold.log.draft import Draft
 from refold.log.log import Log
-from refold.log.reading import pages_of
+from refold.log.trace import pages_of
 from refold.redaction import redacted
 from refold.stores import is_on_this_disk, open_orgs
 from refold.stores.protocol import Store

@@ -32,7 +32,7 @@ from refold import decoding
 from refold.edges.server.app import BACKLOG, SETTINGS
 from refold.edges.server.gate import Orgs, Tokens
 from refold.edges.server.limits import Limits
-from refold.edges.server.metrics import Shared
+from refold.edges.server.observability import Shared
 from refold.errors import Denied, Invalid, Unavailable, install_hint
 from refold.stores import hints_of
 

@@ -11,18 +11,18 @@ time, and asserts. No test framework is needed to import this. With pytest:
 
 from __future__ import annotations
 
-from refold.stores.contract import crowd, families, logs, model
+from refold.stores.contract import crowd, families, kit
 from refold.stores.contract import logs as contents
 from refold.stores.contract.kit import Clause, Make, Place
 
 __all__ = ["CLAUSES", "Clause", "Make", "Place", "name"]
 
 CLAUSES: list[Clause] = [
-    *logs.CLAUSES,
+    *contents.CLAUSES,
     *families.CLAUSES,
     *contents.CONTENTS_CLAUSES,
     *crowd.CLAUSES,
-    *model.CLAUSES,
+    *kit.CLAUSES,
 ]
 
 

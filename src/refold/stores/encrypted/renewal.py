@@ -25,7 +25,7 @@ from refold.errors import Conflict, NotFound, RefoldError
 from refold.stores.encrypted.event import is_encrypted, opened
 from refold.stores.encrypted.keys import Keys
 from refold.stores.encrypted.store import EncryptedStore
-from refold.stores.hybrid import devices, tails
+from refold.stores.hybrid import devices
 from refold.stores.hybrid import tails as erasure
 from refold.stores.hybrid.exchange import all_conversations
 from refold.stores.protocol import Store, SyncReport
@@ -86,7 +86,7 @@ def _outdated(surveys: Iterable[Survey]) -> dict[str, str]:
 
 def _check_same(near: Store, far: EncryptedStore, id: str) -> None:
     """Conflict unless a log is here as it is there: what is deleted there is sent from here."""
-    here, now = tails.about(near, id), far.conversation(id)
+    here, now = erasure.about(near, id), far.conversation(id)
     if here is None:
         hint = f"fetch it, and apply the key again: refold sync {id}"
         raise Conflict(f"{id!r} is in the far store and not here", head=now.head, hint=hint)
@@ -167,7 +167,7 @@ def surveyed(far: EncryptedStore, conversation: str) -> Survey:
                 _add_encrypted(found, event, far.keys, f"{far.url}: {conversation}: {event.seq}")
             else:
                 found.plain += not event.erased
-                found.outdated |= {one.digest: one.digest for one in tails.contents_of([event])}
+                found.outdated |= {one.digest: one.digest for one in erasure.contents_of([event])}
     return found
 
 
@@ -181,7 +181,7 @@ def _add_encrypted(found: Survey, event: Event, keys: Keys, what: str) -> None:
     found.older += not is_newest
     place = one.envelope.content
     if place:
-        digest = next((named.digest for named in tails.contents_of([one.event])), "")
+        digest = next((named.digest for named in erasure.contents_of([one.event])), "")
         # An event may name what lay there before there was a key.
         places = found.newest if is_newest and place != digest else found.outdated
         places[place] = digest or places.get(place, "")

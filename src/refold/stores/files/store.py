@@ -38,8 +38,7 @@ from refold.stores import checks
 from refold.stores.checks import batch_of
 from refold.stores.contents import Artifacts
 from refold.stores.files import tree as artifact_links
-from refold.stores.files.ancestry import Ancestry
-from refold.stores.files.damaged_logs import DamagedLogs
+from refold.stores.files.damaged_logs import Ancestry, DamagedLogs
 from refold.stores.files.folder import (
     ARTIFACTS,
     LOG,

@@ -18,7 +18,6 @@ from refold.core import codec
 from refold.core.model import ENCRYPTED, Conversation, Event, is_cleanup
 from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound, RefoldError, Unavailable
 from refold.stores import refuse_encrypted
-from refold.stores.hybrid import tails
 from refold.stores.hybrid import tails as erasure
 from refold.stores.hybrid.record import Move, Moves
 from refold.stores.protocol import Store, SyncListener
@@ -96,7 +95,7 @@ class Exchange:
 
     def _step(self, id: str, done: Exchanged) -> bool:
         """One step nearer. True once both sides are the same."""
-        here, there = tails.about(self.near, id), tails.about(self.far, id)
+        here, there = erasure.about(self.near, id), erasure.about(self.far, id)
         if here is None and there is None:
             raise NotFound(f"there is no conversation {id!r}, near or far", hint="refold list")
         if here is None:
@@ -132,15 +131,15 @@ class Exchange:
             raise
         except RefoldError:
             return False  # the parent is blocked, which is no reason to hold its fork back
-        parent = tails.about(target, fork.parent)
+        parent = erasure.about(target, fork.parent)
         if parent is None or parent.head < fork.parent_seq:
             return False
-        left = tails.chain_at(source, fork, fork.parent_seq)
-        return tails.chain_at(target, parent, fork.parent_seq) == left
+        left = erasure.chain_at(source, fork, fork.parent_seq)
+        return erasure.chain_at(target, parent, fork.parent_seq) == left
 
     def _approach(self, here: Conversation, there: Conversation, done: Exchanged) -> bool:
         """One step nearer, where both sides know it. True if there is nothing more to be done."""
-        common = tails.last_common(self.near, here, self.far, there)
+        common = erasure.last_common(self.near, here, self.far, there)
         if common == here.head:
             self._pull(here.id, common, there.head, here.chain, done)
         elif common == there.head:
@@ -207,7 +206,7 @@ class Exchange:
 
     def _fetch_contents(self, events: Sequence[Event], done: Exchanged) -> None:
         for event in events:
-            for artifact in tails.contents_of([event]):
+            for artifact in erasure.contents_of([event]):
                 copied = _copy_content(artifact.digest, self.far, self.near)
                 done.contents += copied
                 if copied or erasure.holds(self.near, artifact.digest):
@@ -219,7 +218,7 @@ class Exchange:
         """Asks once more for what was missing; by event, the artifacts that still are, but for
         those of which the log says that they were cleaned up."""
         asked, done.missing = done.missing, {}
-        here = tails.about(self.near, id) if asked else None
+        here = erasure.about(self.near, id) if asked else None
         if here is None:
             return {}
         for seq in asked:
@@ -227,7 +226,7 @@ class Exchange:
         cleaned = {
             artifact.digest
             for page in (pages(self.near, id, 0, here.head) if done.missing else ())
-            for artifact in tails.contents_of(filter(is_cleanup, page))
+            for artifact in erasure.contents_of(filter(is_cleanup, page))
         }
         return {
             seq: codec.artifact_id(digest)
@@ -236,7 +235,7 @@ class Exchange:
         }
 
     def _send_contents(self, events: Sequence[Event], done: Exchanged) -> None:
-        for artifact in tails.contents_of(events):
+        for artifact in erasure.contents_of(events):
             if artifact.digest not in self._present:
                 done.contents += _copy_content(artifact.digest, self.near, self.far)
                 self._present.add(artifact.digest)
@@ -258,7 +257,7 @@ class Exchange:
         if len(own) != len(seen.pieces) or len(own) != here.head or own[-1].chain != here.chain:
             raise Conflict(f"{here.id!r} was written to in the meantime", head=len(own))
         tail = own[common:]
-        moved = tails.on_top(log, tail, common)
+        moved = erasure.on_top(log, tail, common)
         fork = None if moved is not None else self._fork_for(here.id, common, tail)
         goes_on = fork.id if fork else here.id
         with self.moves.replacing(Move(conversation=here.id, goes_on=goes_on)):
@@ -285,7 +284,7 @@ class Exchange:
         """What both sides share, as it is near, and the far tail; what that erases is erased before
         the near log is replaced, so that no copy of it stays."""
         tail = [event for page in pages(self.far, here.id, common, there.head) for event in page]
-        before = tails.chain_at(self.near, here, common)
+        before = erasure.chain_at(self.near, here, common)
         _check_chain(self.far, here.id, tail, common, before)
         done.erased += self._erase_named(here.id, tail, near_head=common, far_head=there.head)
         log = [event for page in pages(self.near, here.id, 0, common) for event in page]
@@ -307,16 +306,16 @@ class Exchange:
         otherwise since, is forked itself."""
         parent, at, rest = id, common, list(tail)
         for _ in range(FORKS_MAX):
-            fork = tails.fork_id(parent, rest[0])
-            known = tails.about(self.near, fork)
+            fork = erasure.fork_id(parent, rest[0])
+            known = erasure.about(self.near, fork)
             if known is None:
                 return Fork(id=fork, parent=parent, at=at, rest=rest)
             if known.head < at or not codec.continues(
-                rest[0], tails.chain_at(self.near, known, at)
+                rest[0], erasure.chain_at(self.near, known, at)
             ):
                 break  # another conversation, of another beginning
             there = self.near.read(fork, after=at, limit=len(rest))
-            same = tails.shared(there, rest)
+            same = erasure.shared(there, rest)
             if same == len(there):
                 return Fork(id=fork, parent=parent, at=at, rest=rest[same:])
             parent, at, rest = fork, at + same, rest[same:]
@@ -325,7 +324,7 @@ class Exchange:
 
     def _keep_fork(self, fork: Fork, tail: Sequence[Event]) -> None:
         """The near tail as a fork, with the same events, seqs and chains; durable."""
-        if fork.at and tails.about(self.near, fork.id) is None:
+        if fork.at and erasure.about(self.near, fork.id) is None:
             self.near.fork(fork.parent, fork.at, fork.id)
         if fork.rest:
             self.near.append(fork.id, fork.rest, expect=fork.rest[0].seq - 1)

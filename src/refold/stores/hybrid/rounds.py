@@ -43,7 +43,7 @@ from refold.display import number
 from refold.errors import Denied, Invalid, NotFound, RefoldError, Unavailable, sentence
 from refold.redaction import found as find_found
 from refold.redaction.redact import decoded
-from refold.stores.hybrid import devices, record, tails
+from refold.stores.hybrid import devices, record
 from refold.stores.hybrid import tails as erasure
 from refold.stores.hybrid.exchange import Exchange, Exchanged, all_conversations, pages
 from refold.stores.hybrid.record import ConversationState, Record
@@ -157,9 +157,9 @@ class Rounds:
         shared = [id for id, known in kept.conversations.items() if known.head]
         if not shared or any(id in there for id in shared):
             return
-        if tails.about(self._far, shared[-1]) is not None:
+        if erasure.about(self._far, shared[-1]) is not None:
             return  # few were asked for, and others are there
-        gone = [id for id in shared if tails.about(self._near, id) is not None]
+        gone = [id for id in shared if erasure.about(self._near, id) is not None]
         if gone and _known(self._far, ()).keys().isdisjoint(gone):
             for id in gone:
                 known = kept.conversations[id]
@@ -310,7 +310,7 @@ def _known(store: Store, ids: Sequence[str]) -> dict[str, Conversation]:
     found = {}
     for id in ids:
         try:
-            about = tails.about(store, id)
+            about = erasure.about(store, id)
         except Unavailable:
             raise
         except RefoldError:
@@ -389,11 +389,11 @@ def _losses_lost(near: Store, far: Store, id: str, head: int) -> int:
     """How many of the events up to `head` the far store has no more. What is not here, or cannot
     be compared, is not counted: reading it says why."""
     try:
-        here = tails.about(near, id)
+        here = erasure.about(near, id)
         if here is None:
             return 0
-        there = tails.about(far, id) or Conversation(id=id, head=0, chain=codec.ZERO)
-        common, last = tails.last_common(near, here, far, there), min(head, here.head)
+        there = erasure.about(far, id) or Conversation(id=id, head=0, chain=codec.ZERO)
+        common, last = erasure.last_common(near, here, far, there), min(head, here.head)
         gone = (event for page in pages(near, id, common, last) for event in page)
         return 0 if all(map(erasure.is_confirmation, gone)) else last - common
     except Unavailable:
@@ -419,7 +419,7 @@ def check_events(near: Store, events: Sequence[Event]) -> None:
     for event in events:
         for text in _texts(event):
             _check(text, f"event {event.seq}")
-    for artifact in tails.contents_of(events):
+    for artifact in erasure.contents_of(events):
         try:
             content = b"".join(near.get(artifact.digest))
         except NotFound:

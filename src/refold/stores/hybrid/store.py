@@ -21,7 +21,6 @@ from refold.errors import Denied, Invalid, NotFound, RefoldError, Unavailable
 from refold.stores import checks, erase_events
 from refold.stores.hybrid import devices, record
 from refold.stores.hybrid import rounds as hold
-from refold.stores.hybrid import rounds as losses
 from refold.stores.hybrid.exchange import Exchange, all_conversations
 from refold.stores.hybrid.record import Moves
 from refold.stores.hybrid.rounds import Rounds, Timing
@@ -176,11 +175,11 @@ class HybridStore:
 
     def losses(self, ids: Sequence[str] = (), *, besides: Set[str] = frozenset()) -> Losses:
         """What the far store had of these conversations, or of all, and has no more."""
-        found = losses.found(self.near, self.far, self._record(), ids, besides)
+        found = hold.found(self.near, self.far, self._record(), ids, besides)
         if not self._read_only:
             with record.locked(self._record_path):
                 kept = self._record()
-                losses.note(kept, found, ids, besides)
+                hold.note(kept, found, ids, besides)
                 record.write(self._record_path, kept)
         return found
 

@@ -22,7 +22,6 @@ from msgspec import Meta, Struct
 from refold import decoding
 from refold.errors import Invalid, Unavailable
 from refold.stores.postgres import connections as failures
-from refold.stores.postgres import connections as one
 from refold.stores.postgres.address import Address, parsed
 from refold.stores.postgres.connections import Connections, Link, Way
 from refold.stores.protocol import Hint
@@ -64,7 +63,7 @@ class PostgresHints:
     @contextmanager
     def hearing(self) -> Iterator[PostgresEar]:
         with _translated(self._address):
-            link = one.connected(self._address.conninfo, self._address.org)
+            link = failures.connected(self._address.conninfo, self._address.org)
         try:
             with _translated(self._address):
                 self._begin(link)

@@ -29,8 +29,8 @@ from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.errors import Corrupt
 from refold.stores import checks
-from refold.stores.postgres import families, log, schema, statements
 from refold.stores.postgres import families as damaged_logs
+from refold.stores.postgres import log, schema, statements
 from refold.stores.postgres.address import SERVER_CONNECTIONS_MAX, SERVER_WAIT_S, Address, parsed
 from refold.stores.postgres.connections import Connections, Link, Pool, Way
 from refold.stores.postgres.hints import PostgresHints
@@ -149,13 +149,13 @@ class PostgresStore:
 
     def fork(self, conversation: str, at: int, new: str) -> None:
         codec.conversation_checked(new)
-        self._change(lambda link, place: families.fork(link, place, at, new), conversation)
+        self._change(lambda link, place: damaged_logs.fork(link, place, at, new), conversation)
 
     def erase(self, conversation: str, seq: int) -> None:
-        self._change(lambda link, place: families.erase(link, place, seq), conversation)
+        self._change(lambda link, place: damaged_logs.erase(link, place, seq), conversation)
 
     def delete(self, conversation: str) -> None:
-        self._change(families.delete, conversation)
+        self._change(damaged_logs.delete, conversation)
 
     # --- repair ---
 

@@ -21,7 +21,6 @@ from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.errors import Corrupt, Invalid, NotFound
 from refold.stores import checks
-from refold.stores import checks as lines
 from refold.stores.protocol import Listening, Recovery, Salvage
 from refold.stores.remote.client import DEADLINE_S, Client, place_checked
 
@@ -99,7 +98,7 @@ class RemoteStore:
             if last is not None:
                 query["last"] = checks.bounded(last)
             answer = self._client.call("GET", f"{path}/events", query=query)
-            came = lines.events_in(answer, most=EVENTS_MAX)
+            came = checks.events_in(answer, most=EVENTS_MAX)
             events += came
             if not came or len(events) >= limit:
                 return events
@@ -108,7 +107,7 @@ class RemoteStore:
     def append(self, conversation: str, events: Sequence[Event], *, expect: int) -> None:
         self._check_open()
         checks.check_append(conversation, events, expect)
-        batch = lines.batch_of(events) if events else b""
+        batch = checks.batch_of(events) if events else b""
         if len(events) > BATCH_MAX or len(batch) > BATCH_BYTES_MAX:
             said = f"{len(events):,} events of {len(batch):,} bytes do not go in one batch"
             raise Invalid(said, hint=f"at most {BATCH_MAX:,} events and {BATCH_BYTES_MAX:,} bytes")
@@ -147,7 +146,7 @@ class RemoteStore:
         self, conversation: str, events: Sequence[Event], *, after: int, seen: Salvage
     ) -> str:
         given = {
-            "events": [lines.line_of(event).decode() for event in events],
+            "events": [checks.line_of(event).decode() for event in events],
             "after": after,
             "seen": {
                 "pieces": [_sent(piece) for piece in seen.pieces],
@@ -249,8 +248,8 @@ def _conversation(about: About) -> Conversation:
 
 
 def _piece(piece: str | dict[str, str]) -> Event | str:
-    return piece.get("fault", "") if isinstance(piece, dict) else lines.event_of(piece.encode())
+    return piece.get("fault", "") if isinstance(piece, dict) else checks.event_of(piece.encode())
 
 
 def _sent(piece: Event | str) -> str | dict[str, str]:
-    return {"fault": piece} if isinstance(piece, str) else lines.line_of(piece).decode()
+    return {"fault": piece} if isinstance(piece, str) else checks.line_of(piece).decode()

@@ -30,7 +30,6 @@ from refold.errors import Corrupt
 from refold.stores import checks
 from refold.stores.protocol import Salvage
 from refold.stores.sqlite import log
-from refold.stores.sqlite import log as removal
 
 PLACE_MAX = (1 << 63) - 1
 MAGIC, HEADER_BYTES = b"SQLite format 3\0", 100
@@ -136,7 +135,7 @@ def _name_again(
     ids = {number: known.get(number, f"recovered-{number}") for number in nameless}
     for number, at_ms in nameless.items():
         _insert(new, "conversations", (number, ids[number].encode(), None, 0, b"", b"", at_ms))
-        removal.retitle_readers(new, log.Row(number, None, 0, b"", ""))
+        log.retitle_readers(new, log.Row(number, None, 0, b"", ""))
     return ids
 
 
@@ -245,14 +244,14 @@ def rewrite(
 ) -> None:
     """Puts these events in place of the conversation's own rows."""
     row = log.known(connection, conversation)
-    removal.delete_events(connection, row)
+    log.delete_events(connection, row)
     if not after:
         connection.execute(_BEGIN_ANEW, (events[0].at_ms if events else 0, row.number))
     if events:
         log.insert(connection, row.number, events)
     elif not after:
         connection.execute("DELETE FROM conversations WHERE number = ?", (row.number,))
-    removal.forget_derived(connection, row)
+    log.forget_derived(connection, row)
 
 
 def keep_copy(path: str, seen: Salvage) -> None:

@@ -23,10 +23,9 @@ from refold.errors import RefoldError
 from refold.stores import checks
 from refold.stores.contents import Artifacts
 from refold.stores.protocol import Recovery, Salvage
-from refold.stores.sqlite import damage, log
+from refold.stores.sqlite import damage
 from refold.stores.sqlite import file as database
 from refold.stores.sqlite import log as bookmarks
-from refold.stores.sqlite import log as removal
 from refold.stores.sqlite.file import Reader
 from refold.stores.sqlite.wal import Flusher
 from refold.system import process_fork
@@ -73,7 +72,7 @@ class SqliteStore:
         self._connection: apsw.Connection | None = None
         self._numbers: dict[str, int] = {}
         self._heads: dict[str, int] = {}  # of logs that nobody else has written to since `_version`
-        self._rows: dict[str, log.Row] = {}  # the rows of logs without a parent, likewise
+        self._rows: dict[str, bookmarks.Row] = {}  # the rows of logs without a parent, likewise
         self._absent: dict[str, bool] = {}  # the logs that were looked for in vain, likewise
         self._memory = self._numbers, self._heads, self._rows, self._absent
         self._version = -1
@@ -86,12 +85,12 @@ class SqliteStore:
     @_guarded
     def conversations(self, *, after: str = "", limit: int = 100) -> list[Conversation]:
         connection = self._connected(writing=False)
-        return log.listed(connection, after, checks.bounded(limit)) if connection else []
+        return bookmarks.listed(connection, after, checks.bounded(limit)) if connection else []
 
     @_guarded
     def conversation(self, conversation: str) -> Conversation:
         connection = self._connection_to(conversation)
-        found = log.described(connection, conversation)
+        found = bookmarks.described(connection, conversation)
         if found is None:
             raise checks.unknown(conversation)
         return found
@@ -110,7 +109,7 @@ class SqliteStore:
         row = self._rows.get(conversation)
         if row is not None:
             # One statement always sees one moment.
-            found = log.span(connection, row, *bounds)
+            found = bookmarks.span(connection, row, *bounds)
         else:
             found = self._read_through(connection, conversation, bounds)
         if not found and last is None and limit > 0:
@@ -123,11 +122,11 @@ class SqliteStore:
         """The events, read together with the conversation's row; the row of a log without a
         parent is remembered."""
         with database.transaction(connection, "BEGIN"):
-            row = log.find(connection, conversation)
+            row = bookmarks.find(connection, conversation)
             if row is None:
                 self._absent[conversation] = True
                 raise checks.unknown(conversation)
-            found = log.span(connection, row, *bounds)
+            found = bookmarks.span(connection, row, *bounds)
         if row.parent is None:
             self._rows[conversation] = row
         return found
@@ -156,10 +155,10 @@ class SqliteStore:
         # The usual append asks nothing first: events on top of a log that we have written to
         # before, one of them, or in a transaction that others share (`together`).
         one = len(events) == 1 and events[0].kind != "meta"
-        usual = number and (one or (connection.in_transaction and not log.has_meta(events)))
-        if not (usual and log.append_next(connection, number, events)):
+        usual = number and (one or (connection.in_transaction and not bookmarks.has_meta(events)))
+        if not (usual and bookmarks.append_next(connection, number, events)):
             with database.transaction(connection, "BEGIN IMMEDIATE"):
-                number = log.append_batch(connection, conversation, events, expect)
+                number = bookmarks.append_batch(connection, conversation, events, expect)
             self._numbers[conversation] = number
             self._absent.pop(conversation, None)
         self._heads[conversation] = events[-1].seq
@@ -216,7 +215,7 @@ class SqliteStore:
     def fork(self, conversation: str, at: int, new: str) -> None:
         codec.conversation_checked(new)
         with self._writing_to(conversation) as connection:
-            log.fork(connection, conversation, at, new)
+            bookmarks.fork(connection, conversation, at, new)
         self._absent.pop(new, None)
         self._flusher.note_write()
 
@@ -228,7 +227,7 @@ class SqliteStore:
         """Erases these events, all or none; writing all pages again costs as much as for one."""
         with self._writing_to(conversation) as connection:
             for seq in seqs:
-                removal.erase(connection, conversation, seq)
+                bookmarks.erase(connection, conversation, seq)
         self._remove_copies(conversation)
         # secure_delete clears the row, but not the copies that page splits left when they moved it
         # (seen in 2 of 600 random stores). Only writing all pages again is sure to leave no byte.
@@ -238,7 +237,7 @@ class SqliteStore:
     @_guarded
     def delete(self, conversation: str) -> None:
         with self._writing_to(conversation) as connection:
-            removal.delete(connection, conversation)
+            bookmarks.delete(connection, conversation)
         self._forget(conversation)
         self._remove_copies(conversation)
         self._scrub(connection)

@@ -24,8 +24,7 @@ from refold.strategies.brief import Brief, tokens_of
 from refold.strategies.fit import common_size, cuts_of, pieces
 from refold.strategies.gist.choice import Kept, choose_lines
 from refold.strategies.gist.draft import Draft, chars_of, list_share, summary_tokens
-from refold.strategies.gist.excerpt import excerpts
-from refold.strategies.gist.layout import Layout, Material, lay_out, runs
+from refold.strategies.gist.layout import Layout, Material, excerpts, lay_out, runs
 from refold.strategies.gist.names import Needs
 from refold.strategies.gist.passages import Reader, is_starved, per_char
 from refold.strategies.summarize import cap_tokens, carried

@@ -13,7 +13,7 @@ from typing import Any
 
 from refold.artifacts.intake import is_own
 from refold.core.model import ToolCall
-from refold.dialects.gemini.fields import is_made
+from refold.dialects.gemini.render import is_made
 from refold.dialects.streams import joined_parts
 from refold.edges.proxy.body import Wire
 from refold.edges.proxy.inside.events import (

@@ -23,7 +23,7 @@ from msgspec import Struct
 from refold.core.model import ToolCall
 from refold.dialects import tool_calls
 from refold.edges.proxy import savings
-from refold.edges.proxy.body import ParsedCall, Wire
+from refold.edges.proxy.body import ParsedCall, Wire, response_of
 from refold.edges.proxy.http import Send, error_body
 from refold.edges.proxy.inside import tools
 from refold.edges.proxy.inside.anthropic import AnthropicShape
@@ -31,7 +31,6 @@ from refold.edges.proxy.inside.chat import ChatShape
 from refold.edges.proxy.inside.events import Cutter, Inside, Response, ServerEvent, Shape
 from refold.edges.proxy.inside.gemini import GeminiShape
 from refold.edges.proxy.inside.responses import ResponsesShape
-from refold.edges.proxy.reply import response_of
 from refold.edges.proxy.savings import UsageReader
 from refold.edges.proxy.upstream import Answer, end_to_end
 from refold.errors import RefoldError
