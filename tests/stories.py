@@ -187,7 +187,7 @@ class Story:
     def revert(self) -> None:
         batches = [batch for _, batch in self.context.view.undoable if batch]
         if batches:
-            self.context.revert(self.chance.choice(batches))
+            self.context.undo(self.chance.choice(batches))
 
     def restore(self) -> None:
         self.context.restore(
@@ -200,9 +200,8 @@ class Story:
     def pin(self) -> None:
         slots = [slot for slot in self.context.view.slots if not slot.standin and slot.tokens < 300]
         if slots:
-            (self.context.pin if self.chance.random() < 0.6 else self.context.unpin)(
-                self.chance.choice(slots).seq
-            )
+            is_pinned = self.chance.random() < 0.6
+            self.context.pin(self.chance.choice(slots).seq, on=is_pinned)
 
     def recover(self) -> None:
         with suppress(OverBudget):  # refused twice, or nothing can go: the caller is told

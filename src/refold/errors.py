@@ -9,14 +9,15 @@
     ├── Denied        not allowed here
     └── Unavailable   not now: a full disk, a busy store, a server that is down
 
-Each error says one sentence with the offending value, and a hint that names the next step. Printed,
-it says both; `message` and `hint` are the two. Neither shows a secret, whoever raises it and
-whatever was given; who quotes only the beginning of a value does so by `checked.quoted`.
-`OUTCOMES` maps every code to its HTTP status and exit status; edges look there and nowhere else.
+An error has a `message`, one sentence with the offending value, and a `hint` that names the next
+step; printed, it shows both. Neither shows a secret; to quote only the beginning of a value, use
+`checked.quoted`. `OUTCOMES` maps every code to its HTTP status and exit status; edges look
+there and nowhere else.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import ClassVar
 
 
@@ -26,16 +27,34 @@ class RefoldError(Exception):
     code: ClassVar[str] = "error"
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        self.message, self.hint = _without_secrets(message), _without_secrets(hint)
-        super().__init__(self.message)
+        super().__init__(message)
+        self._raw = message, hint
+
+    # An error quotes what it was given and ends up in logs, so its text is redacted before anyone
+    # sees it. Most errors are caught and never shown: those pay nothing.
+
+    @cached_property
+    def message(self) -> str:
+        """What went wrong, in one sentence."""
+        return _redacted(self._raw[0])
+
+    @cached_property
+    def hint(self) -> str:
+        """What to do next; may be empty."""
+        return _redacted(self._raw[1])
+
+    @property
+    def args(self) -> tuple[str]:  # type: ignore[override]
+        return (self.message,)
 
     def __str__(self) -> str:
         return with_hint(self.message, self.hint)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.message!r})"
 
-def _without_secrets(text: str) -> str:
-    """What an error may say. It quotes what it was given, is printed by whoever catches it, and
-    ends up in logs."""
+
+def _redacted(text: str) -> str:
     from refold.redaction.redact import redacted
 
     return redacted(text) if text else ""

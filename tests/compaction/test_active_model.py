@@ -48,7 +48,7 @@ def test_what_was_learnt_is_known_after_a_reopen_until_its_batch_is_reverted(tmp
     assert again.budget.window == 200_000
     again.update(model="gpt-4o")
     assert again.budget.window == 60_000
-    again.revert(again.view.undoable[-1][1])
+    again.undo(again.view.undoable[-1][1])
     assert again.budget.window == 65_536
 
 

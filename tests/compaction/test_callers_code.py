@@ -198,7 +198,7 @@ def test_a_writer_may_say_anything_of_its_window(window):
 @pytest.mark.parametrize("given", [*ANYTHING, *RAISING], ids=lambda one: f"{one!r:.20}")
 def test_a_hook_that_gives_anything_blocks_nothing(given):
     context = talked(writer=refold.testing.ScriptedWriter("Goal: to go on."))
-    context.before_compaction(given if given in RAISING else lambda plan: given)
+    context.on("before-compaction", given if given in RAISING else lambda plan: given)
     notices = heard(context)
     check_request(context)
     told = [one for one in notices if one.name == "hook-failed"]
@@ -207,7 +207,7 @@ def test_a_hook_that_gives_anything_blocks_nothing(given):
 
 def test_a_veto_with_anything_for_a_reason_is_a_veto():
     context = talked(config={"auto": False})
-    context.before_compaction(lambda plan: refold.Veto(reason=object()))  # type: ignore[arg-type]
+    context.on("before-compaction", lambda plan: refold.Veto(reason=object()))  # type: ignore[arg-type]
     assert context.compact().reason == "hook"
 
 

@@ -320,7 +320,7 @@ def test_a_hook_adds_instructions_and_what_it_stores_is_there_afterwards():
         return "Mention the weather."
 
     writer.answers = [lambda request: order.append("writer") or GOOD]
-    context.before_compaction(remember)
+    context.on("before-compaction", remember)
     context.compact("summarize")
     assert order == ["hook", "writer"]
     assert "Mention the weather." in writer.prompt
@@ -348,7 +348,7 @@ def test_what_a_hook_remembers_before_a_compaction_outlives_it(fails):
         return GOOD
 
     writer.answers = [answer] * 9
-    context.before_compaction(remember)
+    context.on("before-compaction", remember)
     context.compact("summarize")
     assert order.count("hook") == 1 and order[0] == "hook" and "writer" in order
     [kept] = context.memory.retrieve("port of the staging login")
@@ -363,7 +363,7 @@ def test_a_hook_may_veto():
     context = opened(writer)
     heard = heard_by(context)
     talked(context)
-    context.before_compaction(lambda plan: Veto("not during a release"))
+    context.on("before-compaction", lambda plan: Veto("not during a release"))
     head = context.view.head
     assert context.compact("summarize").reason == "hook: not during a release"
     assert [n.reason for n in heard if n.name == "compaction-skipped"] == [
@@ -382,7 +382,7 @@ def test_a_hook_that_raises_is_reported_and_blocks_nothing():
     def broken(_):
         raise ValueError("oops")
 
-    context.before_compaction(broken)
+    context.on("before-compaction", broken)
     context.on("compaction-complete", broken)
     assert context.compact("summarize").batch
     failed = [(n.name, n.reason) for n in heard if n.name.endswith("-failed")]
@@ -392,7 +392,7 @@ def test_a_hook_that_raises_is_reported_and_blocks_nothing():
 def test_hooks_are_told_what_was_done_and_not_asked_for_nothing():
     context = opened(Scripted())
     told: list = []
-    context.before_compaction(told.append)
+    context.on("before-compaction", told.append)
     context.on("compaction-complete", lambda notice: told.append(notice.receipt))
     talked(context, 5)
     context.compact("summarize")
@@ -405,7 +405,7 @@ def test_hooks_are_told_what_was_done_and_not_asked_for_nothing():
 def test_a_hook_may_ask_for_a_page_without_waiting_for_itself():
     context = opened(Scripted(), window=8_000)
     talked(context, 100)
-    context.before_compaction(lambda plan: str(context.compact().reason))
+    context.on("before-compaction", lambda plan: str(context.compact().reason))
     started = time.monotonic()
     page(context)
     assert time.monotonic() - started < 30

@@ -244,7 +244,7 @@ def test_a_conversation_that_is_opened_again_shows_the_same(tmp_path: Path) -> N
         assert twin.request() == request
         shown = context.unfold(receipt.items[0].handle)
         assert "c0: a line of output" in str(shown)
-        context.revert(receipt.batch)
+        context.undo(receipt.batch)
         assert "compaction" not in str(context.request())
         assert twin.request() == request
 
@@ -321,7 +321,7 @@ def test_what_the_provider_is_to_write_is_prepared_while_nobody_waits(model: str
         now = "request"
         send(said)
         now = "prepare"
-        session.context.prepare()
+        session.context.plan(ahead=True)
 
     session.send = send_and_prepare  # type: ignore[method-assign]
     session.work(70)
@@ -342,7 +342,7 @@ def fill(context: refold.Context) -> None:
 def test_without_a_provider_the_rest_of_the_ladder_is_prepared(ladder: tuple[str, ...]) -> None:
     session = Session(native=None, ladder=ladder)
     fill(session.context)
-    assert session.context.prepare() is (ladder == LADDER)
+    assert bool(session.context.plan(ahead=True).proposals) is (ladder == LADDER)
 
 
 def test_a_provider_that_fails_to_prepare_is_left_alone_for_a_while() -> None:
@@ -354,7 +354,10 @@ def test_a_provider_that_fails_to_prepare_is_left_alone_for_a_while() -> None:
 
     session = Session(native=fails)
     fill(session.context)
-    assert not session.context.prepare() and not session.context.prepare()
+    assert (
+        not session.context.plan(ahead=True).proposals
+        and not session.context.plan(ahead=True).proposals
+    )
     assert len(asked) == 1 and len(session.failures) == 1
 
 
@@ -411,5 +414,5 @@ def test_no_story_is_refused(seed: int, model: str) -> None:
     assert session.upstream.refusals == []
     for batch in reversed(list(session.context.log.batches())):
         if batch.live:
-            session.context.revert(batch.id)
+            session.context.undo(batch.id)
     assert not any(slot.standin for slot in session.context.view.slots)

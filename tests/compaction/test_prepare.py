@@ -36,10 +36,10 @@ def test_the_writer_is_asked_ahead_and_the_next_due_request_uses_it() -> None:
     writer = Scripted(GOOD)
     context = at_warning(writer)
     head = context.view.head
-    assert context.prepare()
+    assert context.plan(ahead=True).proposals
     asked = len(writer.requests)
     assert asked and context.view.head == head
-    assert context.prepare() and len(writer.requests) == asked
+    assert context.plan(ahead=True).proposals and len(writer.requests) == asked
     page(context)
     assert not summaries(context)
     fill(context)
@@ -57,7 +57,7 @@ def test_the_writer_is_asked_ahead_and_the_next_due_request_uses_it() -> None:
 
 def test_without_a_writer_the_plan_is_prepared() -> None:
     context = at_warning()
-    assert context.prepare()
+    assert context.plan(ahead=True).proposals
     fill(context)
     page(context)
     assert context.stats().current < context.budget.warn_at
@@ -67,10 +67,10 @@ def test_below_the_warning_level_nothing_is_prepared() -> None:
     writer = Scripted(GOOD)
     context = opened(writer, window=WINDOW)
     talked(context, 4)
-    assert not context.prepare() and not writer.requests
+    assert not context.plan(ahead=True).proposals and not writer.requests
     off = opened(writer, window=WINDOW, id="off", config={"auto": False})
     talked(off, 90, size=1_200)
-    assert not off.prepare() and not writer.requests
+    assert not off.plan(ahead=True).proposals and not writer.requests
 
 
 EDITS: dict[str, Callable[[refold.Context], object]] = {
@@ -86,7 +86,7 @@ EDITS: dict[str, Callable[[refold.Context], object]] = {
 def test_what_was_prepared_for_another_page_is_discarded_silently(edit: str) -> None:
     writer = Scripted(GOOD)
     context = at_warning(writer)
-    assert context.prepare()
+    assert context.plan(ahead=True).proposals
     ahead = context._compactor._prepared
     assert ahead is not None
     EDITS[edit](context)
@@ -120,19 +120,19 @@ def test_a_hook_is_asked_when_it_is_prepared_and_may_veto() -> None:
     writer = Scripted(GOOD)
     context = at_warning(writer)
     plans: list[refold.Plan] = []
-    context.before_compaction(lambda plan: plans.append(plan))
-    assert context.prepare() and len(plans) == 1
+    context.on("before-compaction", lambda plan: plans.append(plan))
+    assert context.plan(ahead=True).proposals and len(plans) == 1
     fill(context)
     page(context)
     assert len(plans) == 1 and summaries(context)
     vetoed = at_warning(writer)
-    vetoed.before_compaction(lambda plan: refold.types.Veto("not now"))
-    assert not vetoed.prepare()
+    vetoed.on("before-compaction", lambda plan: refold.types.Veto("not now"))
+    assert not vetoed.plan(ahead=True).proposals
 
 
 def test_a_writer_that_fails_leaves_what_code_made() -> None:
     context = at_warning(Scripted(RuntimeError("down")))
-    assert context.prepare()
+    assert context.plan(ahead=True).proposals
     fill(context)
     heard = heard_by(context)
     page(context)

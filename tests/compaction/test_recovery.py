@@ -49,7 +49,7 @@ def test_an_overflow_is_recovered_once_and_the_retry_fits(states):
     assert told.receipt.batch and told.before > told.after
     assert told.after <= before * 0.3
     assert "8443" in json.dumps(context.request("openai_chat"))
-    context.revert(told.receipt.batch)
+    context.undo(told.receipt.batch)
     assert len(context.view.slots) == 122
 
 
@@ -95,7 +95,7 @@ def test_neither_a_writer_nor_a_veto_stands_in_the_way_of_a_recovery():
         return Answer(text="prose")
 
     context = worked(writer=writer)
-    context.before_compaction(lambda plan: Veto("not now"))
+    context.on("before-compaction", lambda plan: Veto("not now"))
     context.on("compaction-complete", lambda notice: receipts.append(notice.receipt))
     assert context.recover("maximum context length is 20000 tokens")
     assert asked == []

@@ -1,4 +1,4 @@
-"""What a message is worth, and why, on demand: `context.scores`."""
+"""What a message is worth, and why, on demand: `context.log.scores`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_every_message_says_what_it_is_worth_and_why() -> None:
     """G-91"""
     context = talked(30)
     head = context.view.head
-    scores = context.scores(task="src/a_1.py")
+    scores = context.log.scores(task="src/a_1.py")
     assert [one.seq for one in scores] == [slot.seq for slot in context.view.slots]
     for one in scores:
         assert isinstance(one, refold.Score) and 0 <= one.score <= 1
@@ -39,7 +39,7 @@ def test_every_message_says_what_it_is_worth_and_why() -> None:
 def test_what_goes_is_what_a_plan_would_take(turns: int, keep: int, threshold: float) -> None:
     context = talked(turns)
     given = {"threshold": threshold, "keep_recent": keep}
-    going = {one.seq for one in context.scores(**given) if one.goes}
+    going = {one.seq for one in context.log.scores(**given) if one.goes}
     planned = context.plan("importance", **given)
     taken: set[int] = set()
     for item in planned.items:
@@ -52,18 +52,18 @@ def test_what_goes_is_what_a_plan_would_take(turns: int, keep: int, threshold: f
 def test_weights_and_tasks_are_those_of_the_call() -> None:
     context = talked(12)
     only_role = {name: 0.0 for name in WEIGHTS} | {"role": 1.0}
-    scores = context.scores(weights=only_role)
+    scores = context.log.scores(weights=only_role)
     assert {round(one.score, 3) for one in scores} == {1.0, 0.6}
     with pytest.raises(refold.Invalid, match="weights"):
-        context.scores(weights={"nothing": 1.0})
+        context.log.scores(weights={"nothing": 1.0})
     with pytest.raises(refold.Invalid):
-        context.scores(preset="half")
+        context.log.scores(preset="half")
 
 
 def test_async_callers_have_it_too() -> None:
     async def run() -> list[refold.Score]:
         async with await aio.open("work", store="memory:") as context:
             await context.append({"role": "user", "content": "go"})
-            return await context.scores()
+            return await context.log.scores()
 
     assert [one.seq for one in asyncio.run(run())] == [1]

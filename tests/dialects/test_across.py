@@ -477,7 +477,7 @@ def test_an_answer_of_which_nothing_can_be_said_is_never_an_empty_one(
     silent: dict[str, Any], name: str
 ) -> None:
     context = refold.open("x", store="memory:", model="gpt-4o", embedder=False)
-    context.extend([{"role": "user", "content": "q"}, silent, {"role": "user", "content": "r"}])
+    context.append([{"role": "user", "content": "q"}, silent, {"role": "user", "content": "r"}])
     for shown in context.page(name):
         message = shown.message
         content = message.get("content", message.get("parts", "item"))
@@ -514,7 +514,7 @@ def test_a_list_is_read_like_its_messages_one_by_one(
     for wire in wires:
         one_by_one.append(wire)
     whole = refold.open("list", store="memory:", model=model)
-    whole.extend(wires)
+    whole.append(wires)
     assert [slot.message for slot in whole.view.slots] == [
         slot.message for slot in one_by_one.view.slots
     ]

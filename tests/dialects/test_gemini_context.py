@@ -144,7 +144,7 @@ def test_results_in_the_providers_own_shape_find_their_calls() -> None:
         "2a",
         "2b",
     ]
-    assert context.render().repairs == ()
+    assert context.request(raw=True).repairs == ()
 
 
 @pytest.mark.parametrize("wrap", [Model, Attributes])

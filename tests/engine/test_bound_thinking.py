@@ -122,7 +122,7 @@ class Story:
             case "pin":
                 self.context.pin(self.said(7))
             case "unpin":
-                self.context.unpin(self.said(7))
+                self.context.pin(self.said(7), on=False)
 
     def said(self, step: int) -> int:
         """One of the messages of the log, another one at every turn."""
@@ -205,7 +205,7 @@ def test_a_pin_that_changes_an_edited_page_ends_what_was_thought_under_it(deeds)
             case "pin":
                 told.context.pin(first)
             case "unpin":
-                told.context.unpin(first)
+                told.context.pin(first, on=False)
         told.turn(thinks=True, calls=0, deed="")
     told.check(plain(told.context.request(thinking=told.thinking)))
 

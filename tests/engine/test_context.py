@@ -359,8 +359,9 @@ def test_whether_a_message_fits_is_told_to_the_token():
     context.append({"role": "user", "content": "a" * 1_000})
     left = context.budget.input_max - context.stats().current
     frame = context.count({"role": "user", "content": "b"}) - 1
-    assert context.fits({"role": "user", "content": "b" * (left - frame)})
-    assert not context.fits({"role": "user", "content": "b" * (left - frame + 1)})
+    assert context.count({"role": "user", "content": "b" * (left - frame)}) == left
+    context.append({"role": "user", "content": "b" * (left - frame)})
+    assert context.stats().current == context.budget.input_max and context.request()
 
 
 def test_closing_cleans_up_by_the_configuration(tmp_path):

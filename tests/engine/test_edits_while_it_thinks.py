@@ -92,7 +92,7 @@ class Work:
             case "append":
                 self.agent.append(message)
             case "extend":
-                self.agent.extend([message])
+                self.agent.append([message])
             case "mirror":
                 self.agent.mirror([*own, message])
             case "aio":
@@ -118,7 +118,7 @@ class Work:
                 case "pin":
                     shell.pin(said[len(said) // 3])
                 case "unpin":
-                    shell.unpin(said[len(said) // 3])
+                    shell.pin(said[len(said) // 3], on=False)
                 case "restore":
                     shell.restore(shell.view.head)
                 case "restore back":

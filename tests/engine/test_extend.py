@@ -43,7 +43,7 @@ def test_a_list_gives_the_page_that_its_messages_give_one_by_one(kinds: list[Any
     messages = [message for at, kind in enumerate(kinds) for message in kind(at)]
     whole = refold.open("whole", store="memory:", model="gpt-4o")
     single = refold.open("single", store="memory:", model="gpt-4o")
-    events = whole.extend(messages)
+    events = whole.append(messages)
     for message in messages:
         single.append(message)
     assert [slot.message.blocks for slot in whole.view.slots] == [
@@ -55,9 +55,9 @@ def test_a_list_gives_the_page_that_its_messages_give_one_by_one(kinds: list[Any
 def test_a_list_with_something_else_in_it_is_refused_whole_and_says_where():
     context = refold.open("refused", store="memory:")
     with pytest.raises(refold.Invalid, match="message 2 of 3"):
-        context.extend([{"role": "user", "content": "x"}, 5, {"role": "user", "content": "y"}])
+        context.append([{"role": "user", "content": "x"}, 5, {"role": "user", "content": "y"}])
     assert context.view.slots == ()
-    assert context.extend([]) == []
+    assert context.append([]) == []
 
 
 @pytest.mark.parametrize("known", [0, 1, 2])
@@ -70,12 +70,12 @@ def test_a_list_with_a_result_that_names_no_call_says_which_calls_wait(known: in
     messages = [turn(known + at)[1] for at in range(count)]
     result = {"role": "tool", "content": "done"}
     if known + count == 1:
-        context.extend([*messages, result])
+        context.append([*messages, result])
         assert results_of(context.view.slots[-1].message) == ["c0"]
         return
     waiting = "c0.*c1" if known + count else "no call is waiting"
     with pytest.raises(refold.Invalid, match=f"message {count + 1} of {count + 1}.*{waiting}"):
-        context.extend([*messages, result])
+        context.append([*messages, result])
     assert len(context.view.slots) == known
 
 
@@ -83,7 +83,7 @@ def test_a_list_with_a_result_that_names_no_call_says_which_calls_wait(known: in
 def test_a_list_that_is_larger_than_one_write_goes_in_several(limit, monkeypatch):
     monkeypatch.setattr(draft, limit, 2)
     context = refold.open("long", store="memory:")
-    events = context.extend([message for at in range(5) for message in turn(at)])
+    events = context.append([message for at in range(5) for message in turn(at)])
     assert [event.seq for event in events] == list(range(1, 16))
     assert [slot.seq for slot in context.view.slots] == list(range(1, 16))
 
@@ -105,9 +105,9 @@ def test_a_result_that_nobody_asked_for_is_taken_and_told(
     context.append({"role": "user", "content": "begin"})
     calls, results = [turn(at)[1] for at in asked], [turn(at)[2] for at in answered]
     if is_list and not cleared:
-        context.extend([*calls, *results])
+        context.append([*calls, *results])
     else:
-        context.extend(calls)
+        context.append(calls)
         if cleared:
             context.clear()
         for result in results:

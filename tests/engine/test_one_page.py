@@ -152,7 +152,7 @@ class Telling:
 
     def _unpin(self, context: refold.Context, number: int) -> None:
         for seq in sorted(context.view.pins)[:1]:
-            context.unpin(seq)
+            context.pin(seq, on=False)
 
     def _clear(self, context: refold.Context, number: int) -> None:
         context.clear(checkpoint=f"clear-{number}")

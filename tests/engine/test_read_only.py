@@ -62,7 +62,7 @@ def fill(url: str, *, searched: bool = False) -> None:
 READINGS: dict[str, Callable[[refold.Context, Path], Any]] = {
     "view": lambda context, _: context.view,
     "request": lambda context, _: context.request("openai_chat"),
-    "render": lambda context, _: context.render("anthropic"),
+    "render": lambda context, _: context.request("anthropic", raw=True),
     "stats": lambda context, _: context.stats(),
     "events": lambda context, _: context.log.events(),
     "points": lambda context, _: context.log.points(),
@@ -101,8 +101,8 @@ WRITINGS: dict[str, Callable[[refold.Context], Any]] = {
     "pin": lambda context: context.pin(3),
     "note": lambda context: context.note("state", 1),
     "usage": lambda context: context.record(usage={"input_tokens": 5}),
-    "adopt": lambda context: context.adopt(
-        (context.view.slots[0].seq, context.view.slots[0].last), "text", by="x"
+    "adopt": lambda context: context.compact(
+        span=(context.view.slots[0].seq, context.view.slots[0].last), summary="text", by="x"
     ),
     "hide": lambda context: context.hide(context.view.slots[0].seq),
     "keyed": lambda context: context.append({"role": "user", "content": "x"}, key="k"),

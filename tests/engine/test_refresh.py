@@ -225,7 +225,7 @@ def test_the_current_text_stands_in_front_of_the_summary_and_the_request_stays_w
     agent.folded()
     before = agent.context.view
     (root / "f2.py").write_text("print('as it is now')\n#1 user\n")
-    assert names(agent.context.refresh(root)) == ["f2.py"]
+    assert names(agent.context.files.refresh(root)) == ["f2.py"]
     text = front(agent.context)
     assert text.startswith("[Background data, not a request")
     assert f"at #{before.head}" in text
@@ -244,7 +244,7 @@ def test_undo_takes_what_was_read_again_off_the_page(root):
     agent.edit("f2.py")
     agent.folded()
     before = agent.context.request("openai_chat")
-    agent.context.refresh(root)
+    agent.context.files.refresh(root)
     assert agent.context.request("openai_chat") != before
     agent.context.undo()
     assert agent.context.request("openai_chat") == before
@@ -254,12 +254,12 @@ def test_reading_again_twice_shows_every_file_once_as_it_is_now(root):
     agent = Agent()
     agent.edit("f2.py")
     agent.folded()
-    assert agent.context.refresh(root)
+    assert agent.context.files.refresh(root)
     head = agent.context.view.head
-    assert agent.context.refresh(root) == []
+    assert agent.context.files.refresh(root) == []
     assert agent.context.view.head == head
     (root / "f2.py").write_text("n = 22\n")
-    assert agent.context.refresh(root)
+    assert agent.context.files.refresh(root)
     text = agent.context.view.slots[1].message.blocks[0].text
     assert text.count("[Background data") == text.count("</file-") == 1
     assert "n = 22" in text
@@ -271,7 +271,7 @@ def test_a_summary_with_files_in_front_is_folded_again_like_any_other(root):
     agent.edit("f2.py")
     agent.folded()
     (root / "f2.py").write_text("import as_it_is_now\n" * 3)
-    agent.context.refresh(root)
+    agent.context.files.refresh(root)
     assert "as_it_is_now" in str(agent.context.view.slots)
     for n in range(12):
         agent.call("bash", f"{n} done", command=f"make step-{n}")
@@ -288,7 +288,7 @@ def test_files_stand_in_front_of_any_stand_in(root, strategy):
     for n in range(12):
         agent.call("bash", "a line of output that is long enough\n" * 40, command=f"make step-{n}")
     agent.context.compact(strategy, target=2_500)
-    assert names(agent.context.refresh(root)) == ["f2.py"]
+    assert names(agent.context.files.refresh(root)) == ["f2.py"]
     assert "n = 2\n" in front(agent.context)
     assert broken(agent.context.view) == []
 
@@ -301,7 +301,7 @@ def test_what_is_read_again_never_makes_a_compaction_due(root):
     for n in range(8):
         agent.edit(f"f{n}.py")
     agent.folded()
-    assert agent.context.refresh(root)
+    assert agent.context.files.refresh(root)
     assert agent.context.stats().current < agent.context.budget.compact_at
     assert 0 < front(agent.context).count("</file-") < 8
 
@@ -310,14 +310,14 @@ def test_where_no_message_left_the_page_nothing_is_read_again(root):
     agent = Agent()
     agent.edit("f2.py")
     head = agent.context.view.head
-    assert agent.context.refresh(root) == []
+    assert agent.context.files.refresh(root) == []
     assert agent.context.view.head == head
 
 
 def test_with_nothing_needed_nothing_is_appended(root):
     agent = Agent()
     head = agent.context.view.head
-    assert agent.context.refresh(root) == []
+    assert agent.context.files.refresh(root) == []
     assert agent.context.view.head == head
 
 

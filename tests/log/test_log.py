@@ -191,7 +191,7 @@ def test_a_full_fold_sees_one_state_of_the_log() -> None:
     other.restore(3)
     other.undo()
     batch = next(batch for _, batch in other.view.undoable if batch)
-    store.meanwhile = lambda: other.revert(batch)
+    store.meanwhile = lambda: other.undo(batch)
     shown = one.view
     events = store.read("talk", limit=10_000)
     assert shown.slots == tuple(folded(events, switches(events)).slots)

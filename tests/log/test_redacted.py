@@ -256,7 +256,9 @@ def compacted(context: refold.Context) -> None:
 
 def adopted(context: refold.Context) -> None:
     events = [context.append({"role": "user", "content": f"words {n}"})[0] for n in range(4)]
-    context.adopt((events[0].seq, events[1].seq), f"they said {LINE}", by="elsewhere")
+    context.compact(
+        span=(events[0].seq, events[1].seq), summary=f"they said {LINE}", by="elsewhere"
+    )
 
 
 WAYS: dict[str, Callable[[refold.Context], object]] = {

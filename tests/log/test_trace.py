@@ -145,7 +145,7 @@ def test_the_chain_tells_of_undo_pins_and_restores():
     context.pin(5)
     assert [trace.live for trace in context.log.why(5)] == [False, True]
     assert any(slot.seq == 5 for slot in context.view.slots)
-    context.unpin(5)
+    context.pin(5, on=False)
     assert context.log.why(5)[0].live
     context.undo()
     hidden, *_, reverted = context.log.why(5)

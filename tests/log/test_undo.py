@@ -133,7 +133,7 @@ def test_undo_gives_the_page_back_and_redo_takes_that_back(url):
     assert context.redo().batch == receipt.batch
     assert page_of(context) == after
     assert not context.redo()
-    context.revert(receipt.batch)
+    context.undo(receipt.batch)
     assert page_of(context) == before
     context.close()
 
@@ -264,7 +264,7 @@ def test_a_compaction_is_undone_even_after_later_turns():
     kept = [slot.message for slot in context.view.slots]
     receipt = context.compact()
     context.append({"role": "user", "content": "and then?"})
-    context.revert(receipt.batch)
+    context.undo(receipt.batch)
     assert [slot.message for slot in context.view.slots][: len(kept)] == kept
     assert len(context.view.slots) == len(kept) + 1
 
@@ -272,7 +272,7 @@ def test_a_compaction_is_undone_even_after_later_turns():
 def test_nothing_to_undo_is_an_answer():
     assert not opened().undo() and not opened().redo()
     with pytest.raises(NotFound):
-        opened().revert("nope")
+        opened().undo("nope")
 
 
 def test_restore_goes_back_to_a_checkpoint_and_keeps_the_bill(url):
@@ -311,7 +311,7 @@ def test_a_pinned_message_survives_every_compaction_verbatim():
     work(context, 60)
     texts = [m["content"] for m in checked(context)["messages"]]
     assert "RULE: never touch secrets.py  (exactly this)" in texts
-    context.unpin(rule.seq)
+    context.pin(rule.seq, on=False)
     work(context, 40)
     with pytest.raises(NotFound):
         context.pin(9_999)
@@ -334,7 +334,7 @@ def test_a_handle_names_a_message_wherever_a_seq_does():
         context.append({"role": "user", "content": f"message {n}"})
     context.pin("#2")
     assert context.view.pins == {2}
-    context.unpin("#2")
+    context.pin("#2", on=False)
     assert not context.view.pins
     assert context.restore("#3", dry_run=True).seq == context.restore(3, dry_run=True).seq == 3
     for wrong in ("2", "#", "#2-3", "two", "#" + "9" * 40):

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from refold import dialects
-from refold.compaction.limits import factor, limits, paced
+from refold.compaction.limits import factor, limits
 from refold.compaction.trigger import Moment
 from refold.core.budget import Budget, current_tokens
-from refold.core.fold import is_plausible, is_possible
+from refold.core.fold import Fold, is_plausible, is_possible
 from refold.core.model import Lesson, Message, Meta, Native, Usage, View
 from refold.dialects import DIALECTS
 from refold.dialects.native import Takes, native_wire, takes_none
@@ -40,6 +40,13 @@ SLACK_TOKENS, SLACK_RATIO = 64, 0.02
 CACHE_LIFE_S, CACHE_LIFE_DEFAULT_S = {"anthropic": 300.0}, 3_600.0
 
 
+class Load(NamedTuple):
+    """How much of its budget a page takes."""
+
+    budget: Budget
+    tokens: int
+
+
 class ActiveModel:
     """`info` is what the model table knows of it. `changed` are called when its limits change."""
 
@@ -53,7 +60,8 @@ class ActiveModel:
         self._lesson: Lesson | None = None
         self._watched: tuple[int, Budget] | None = None
         self._window = self.window
-        self._budget = self.budget_under(None)
+        self._limits = self.budget_under(None)
+        self._load: tuple[Fold, int, Budget, Load] | None = None
 
     # --- which model ---
 
@@ -188,30 +196,42 @@ class ActiveModel:
     def output_max(self) -> int:
         """How long an answer to the page may be at most: what the model gives, and what its window
         has left. Some room is kept for a page that is larger than we count."""
-        budget = self.budget
-        current = current_tokens(self._log.sums, budget.factor)
+        budget, current = self.load
         left = budget.window - current - max(SLACK_TOKENS, round(current * SLACK_RATIO))
         return min(self.info.output or left, left)
 
     # --- limits ---
 
     @property
+    def load(self) -> Load:
+        """The budget and the size of the page, computed once for each head of the log."""
+        state = self._log.sums
+        kept = self._load
+        if kept and kept[0] is state and kept[1] == state.head and kept[2] is self._limits:
+            return kept[3]
+        budget = self._limits
+        if (learned := factor(state, self.info, self._lesson)) != budget.factor:
+            budget = replace(budget, factor=learned)
+        if share := self._log.config.compact_share:
+            budget = budget.paced(share, round(state.said_tokens * budget.factor))
+        load = Load(budget, current_tokens(state, budget.factor))
+        self._load = state, state.head, self._limits, load
+        return load
+
+    @property
     def budget(self) -> Budget:
-        """Window, reserve and thresholds that hold now."""
-        factor = self._factor()
-        if factor != self._budget.factor:
-            self._budget = replace(self._budget, factor=factor)
-        return paced(self._budget, self._log.config, self._log.sums)
+        """Window, reserve and thresholds for the next request."""
+        return self.load.budget
 
     @property
     def current(self) -> int:
-        """The tokens that the next request will carry."""
-        return current_tokens(self._log.sums, self.budget.factor)
+        """Token count of the next request."""
+        return self.load.tokens
 
     def fits(self) -> bool:
         """Whether the page may be sent: the answer needs its room in the window as well."""
-        budget = self.budget
-        return current_tokens(self._log.sums, budget.factor) <= budget.input_max
+        budget, current = self.load
+        return current <= budget.window - budget.reserve
 
     def may_be_sent(self) -> bool:
         """Whether a page that nothing makes shorter may be sent: it may take from a reserve that
@@ -225,7 +245,7 @@ class ActiveModel:
     def _resize(self) -> None:
         self._lesson = self._log.sums.lessons.get(self.info.name)
         self._window = self.window
-        self._budget = self.budget_under(self._lesson)
+        self._limits = self.budget_under(self._lesson)
         for call in self.changed:
             call()
 
@@ -233,16 +253,13 @@ class ActiveModel:
         """The budget of this model within what a refusal taught."""
         return limits(self._log.config, self.info, self.window, lesson)
 
-    def _factor(self) -> float:
-        return factor(self._log.sums, self.info, self._lesson)
-
     def watch(self) -> None:
         """Says once that the page is getting full. Cheap where nothing came since the last
         time."""
-        budget, state = self.budget, self._log.sums
-        if self._watched != (state.head, budget):
-            self._watched = (state.head, budget)
-            current = current_tokens(state, budget.factor)
+        budget, current = self.load
+        head = self._log.sums.head
+        if self._watched != (head, budget):
+            self._watched = (head, budget)
             self._log.notices.watch(current, budget, can_help=self._log.config.auto)
 
     def watch_again(self) -> None:

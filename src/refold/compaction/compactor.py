@@ -32,6 +32,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold.checked import shown
 from refold.compaction import planning, summary_text, trigger
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.native import NativeCaller, Prepared, PreparedPlan, Provider, unedited
@@ -42,6 +43,7 @@ from refold.core.fold import Fold
 from refold.core.model import ADOPTED, BY_HAND, NATIVE, Span
 from refold.core.plan import Plan, Proposal, Receipt
 from refold.display import failure
+from refold.errors import Invalid
 from refold.log.draft import Draft
 from refold.log.log import Fresh
 from refold.log.notices import Notice
@@ -53,6 +55,7 @@ from refold.writer import asker
 from refold.writer.asker import Asker, Outcome, Question, Writer
 
 PLAN_TRIES_MAX = 3
+BEFORE_COMPACTION = "before-compaction"  # the name under which hooks are registered
 UNREACHABLE = "system, tools, pins and the latest request alone are over the trigger"
 IN_FLIGHT = "another compaction is running"
 RECENTLY = "compacted recently, and nothing came since; name a target or a strategy to go on"
@@ -82,6 +85,18 @@ class Compactor:
         self._settled_at: tuple[int, Budget] | None = None
         self._skipped_at = -1  # the head at which a plan last did nothing
         self._prepared: Prepared | None = None
+
+    def hook(self, hook: Hook) -> Callable[[], None]:
+        """Asks the hook before every compaction; gives the function that ends it."""
+        if not callable(hook):
+            raise Invalid(f"{shown(hook)} cannot be called", hint="give a function of one plan")
+        self.hooks.append(hook)
+
+        def off() -> None:
+            if hook in self.hooks:
+                self.hooks.remove(hook)
+
+        return off
 
     @property
     def _config(self) -> Config:
@@ -304,16 +319,18 @@ class Compactor:
 
     # --- ahead ---
 
-    def prepare(self) -> bool:
-        """Draws up the next plan and asks the writer, from the warning level on; whether there is
-        one now. No lock on the log is held while hooks and writer work."""
+    def prepare(self) -> Plan:
+        """Draws up the next plan and asks the writer, from the warning level on; an empty plan
+        below it. No lock on the log is held while hooks and writer work."""
         with self._single.claim(0.0) as claim:
             job = self._job_ahead() if claim == "first" else None
             if job is not None:
                 instructions, veto = self._ask_hooks(job)
                 job = replace(job, instructions=instructions)
                 self._prepared = self._prepare(job) if veto is None else None
-        return self._prepared is not None
+            if self._prepared is not None:
+                return self._prepared.drawn.plan
+        return Plan(head=self._log.sums.head, reason="nothing to prepare")
 
     def _job_ahead(self) -> Job | None:
         """What will be due; None if that is far away, or prepared already."""

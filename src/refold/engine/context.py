@@ -14,15 +14,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 
 from refold.artifacts.artifacts import ArtifactReader, Artifacts, clean_configured
 from refold.artifacts.intake import Intake
 from refold.checked import checked
 from refold.compaction.active_model import ActiveModel
-from refold.compaction.compactor import Compactor, Hook
+from refold.compaction.compactor import BEFORE_COMPACTION, Compactor, Hook
 from refold.compaction.native import NativeCaller
-from refold.compaction.planning import scored
 from refold.config import Config
 from refold.conversations.listing import names_checked
 from refold.core.budget import Budget
@@ -33,7 +32,7 @@ from refold.dialects.overflow import overflow_of
 from refold.dialects.page import PageMessage, Rendered
 from refold.dialects.tools import plain_system, plain_tools
 from refold.display import number
-from refold.engine import file_refresh, log_reader, sub_agent
+from refold.engine import log_reader, sub_agent
 from refold.engine.log_reader import ConversationSearch, Filters, LogReader
 from refold.engine.memory import Extraction, ShownMemories
 from refold.engine.metadata_update import changes, check_config
@@ -64,7 +63,6 @@ if TYPE_CHECKING:
     from refold.log.unfold import Unfolded
     from refold.memory.semantic import SemanticMemory
     from refold.search.snippets import Hit
-    from refold.strategies.importance import Score
 
 
 class Context:
@@ -103,7 +101,7 @@ class Context:
         self._memories = ShownMemories(self._open, self._model, self._intake, lambda: self.memory)
         self._reader = ArtifactReader(self._open)
         self.artifacts = Artifacts(self._open, self._reader)
-        self.log = LogReader(self._open)
+        self.log = LogReader(self._open, self._compactor.job)
         self._mirror = Mirror(self._open, self._recorder, self._pages)
         self._model.changed += [self._compactor.reconsider, self._resize, self._pages.clear]
         self._open.settled = self._model.follow
@@ -180,20 +178,18 @@ class Context:
     def append(
         self, message: Any, *, by: str | None = None, at: Moment | None = None, key: str = ""
     ) -> list[Event]:
-        """Appends a message in any provider's shape, an SDK object, or a `Message`. Never waits,
-        compacts or refuses for size: a tool result larger than half the window, or than
-        `offload_tokens` if that is set or the model binds its thinking to what it read, is kept
-        whole as an artifact and shown as a stub. `append_result` shows stubs from a smaller size
-        on. `at` is when it happened, if that was not now; `key` is your own name for it: under a
-        key that the log has, nothing is appended."""
+        """Appends a message in any provider's shape, an SDK object or a `Message`; or a list of
+        them, parsed whole before the first is written. Never waits, compacts or refuses for size: a
+        tool result larger than half the window (or than `offload_tokens`, if that is set or the
+        model binds its thinking to what it read) is kept whole as an artifact and shown as a stub.
+        `at` is when it happened, if not now. `key` is your own name for the message: a key that the
+        log has is not appended again. A history that you will hand over again, grown or changed, is
+        for `mirror`."""
+        if isinstance(message, list | tuple):
+            if at is not None or key:
+                raise Invalid("a list of messages takes no key and no time", hint="append each")
+            return self._recorder.extend(message, by)
         return self._recorder.append(message, by, stamp(at, key))
-
-    @checked
-    def extend(self, messages: Sequence[Any], *, by: str | None = None) -> list[Event]:
-        """Appends a list of messages in any provider's shape. All of them are read before the
-        first is written: if one is none, Invalid names its place and nothing is appended. A
-        history that will come again, grown or changed, is `mirror`'s."""
-        return self._recorder.extend(messages, by)
 
     @checked
     def append_result(
@@ -237,16 +233,15 @@ class Context:
         at: Moment | None = None,
     ) -> list[Event]:
         """Appends a provider's reply and its usage. Recording the same response again changes
-        nothing. `usage` alone is one that came apart from its reply, in the provider's shape;
-        `upto` says which request was answered, by the last seq that it showed."""
-        at_ms, shown = happened_ms(at), upto
-        if shown is not None and not 0 <= shown <= self._open.state.head:
-            hint = f"the log goes from 0 to {self._open.state.head}"
-            raise Invalid(f"upto is {shown}, which is no place in the log", hint=hint)
+        nothing. `usage` without a response is usage that arrived separately, in the provider's
+        shape. `upto` names the answered request by the last seq it showed."""
+        at_ms, head = happened_ms(at), self._open.state.head
+        if upto is not None and not 0 <= upto <= head:
+            raise Invalid(f"upto={upto} is outside the log (0 to {head})", hint="give a seq of it")
         if response is None and usage is not None:
-            known = self._asked.waiting if shown is None else shown
-            return self._recorder.record_usage(usage, shown=known, at_ms=at_ms)
-        shown = self._take_shown() if shown is None else shown
+            shown = self._asked.waiting if upto is None else upto
+            return self._recorder.record_usage(usage, shown=shown, at_ms=at_ms)
+        shown = self._take_shown() if upto is None else upto
         return self._recorder.record(response, shown=shown, usage=usage, at_ms=at_ms)
 
     @checked
@@ -291,8 +286,8 @@ class Context:
 
     @checked
     def stream(self, response: Iterable[Any]) -> Iterator[Any]:
-        """Hands on the chunks of a provider's raw stream, and records the reply once it ends,
-        however it ends."""
+        """Passes on the chunks of a provider's raw stream, and records the reply when the stream
+        ends, whole or not."""
         self._open.check_writable()
         return self._recorder.stream(response, shown=self._take_shown())
 
@@ -302,18 +297,23 @@ class Context:
 
     # --- the page ---
 
+    @overload
+    def request(self, /, dialect: str | None = None, *, raw: Literal[True]) -> Rendered: ...
+    @overload
+    def request(
+        self, /, dialect: str | None = None, *, raw: Literal[False] = False, **overrides: Any
+    ) -> dict[str, Any]: ...
     @checked
-    def request(self, /, dialect: str | None = None, **overrides: Any) -> dict[str, Any]:
+    def request(
+        self, /, dialect: str | None = None, *, raw: bool = False, **overrides: Any
+    ) -> dict[str, Any] | Rendered:
         """The keyword arguments of the provider's next call: valid, fitting, with cache marks, the
-        model and, where it must be told, how long the answer may be. Your own `overrides` come
-        last. Compacts when due."""
+        model and, where the provider demands it, the length limit of the answer. Your own
+        `overrides` come last. Compacts when due. `raw` gives the rendered page with a report of
+        what this dialect cannot express and what had to be reordered, without `overrides`."""
+        if raw:
+            return self._pages.render(dialect)
         return self._pages.request(dialect, overrides, self._memories.show)
-
-    @checked
-    def render(self, dialect: str | None = None) -> Rendered:
-        """The request, with what could not be said in this dialect and what had to be put in
-        order."""
-        return self._pages.render(dialect)
 
     @checked
     def page(self, dialect: str | None = None, *, settle: bool = True) -> list[PageMessage]:
@@ -350,29 +350,27 @@ class Context:
             return self._recorder.count_content(message)
         return self._recorder.count(message)
 
-    def fits(self, message: Any) -> bool:
-        """Whether the next request would still be within the input budget with this message."""
-        with self._open.reading():
-            return self._model.current + self._recorder.count(message) <= self.budget.input_max
-
     # --- making it shorter ---
 
     @checked
     def plan(
-        self, /, *strategies: str, target: int | None = None, task: str = "", **settings: Any
+        self,
+        /,
+        *strategies: str,
+        target: int | None = None,
+        task: str = "",
+        ahead: bool = False,
+        **settings: Any,
     ) -> Plan:
-        """What `compact` would do, and its price. Changes nothing."""
+        """What `compact` would do, and its price. Changes nothing. With `ahead`, it is the next
+        automatic compaction instead, and the writer or provider is asked now: call it while nobody
+        waits. The next due request uses that plan if the page was not edited since. Below the
+        warning level the plan is empty."""
+        if ahead:
+            return self._compactor.prepare()
         with self._open.reading():
             job = self._compactor.job(strategies, target=target, task=task, settings=settings)
             return self._compactor.plan(job)
-
-    @checked
-    def scores(self, /, *, task: str = "", **settings: Any) -> list[Score]:
-        """What every message of the page is worth, from 0 to 1, by which factors, and whether
-        the strategy `importance` would take it with these settings. Changes nothing."""
-        with self._open.reading() as state:
-            job = self._compactor.job(("importance",), task=task, settings=settings)
-            return scored(state, job)
 
     @checked
     def compact(
@@ -382,37 +380,26 @@ class Context:
         target: int | None = None,
         task: str = "",
         instructions: str = "",
+        span: tuple[int | str, int | str] | None = None,
+        summary: str = "",
+        by: str = "user",
         **settings: Any,
     ) -> Receipt:
-        """Makes the page shorter, as one batch that `undo` and `revert` take back. Without
-        names, the ladder. `instructions` are for the writer, if there is one."""
+        """Makes the page shorter, as one batch that `undo` takes back. Without names, runs the
+        ladder. `instructions` are for the writer, if there is one. A `summary` written elsewhere,
+        `by` another program, replaces the messages of `span` (41 or `#41`, first and last), the
+        latest request included; pins stay."""
+        if (span is None) == bool(summary):
+            raise Invalid("span and summary belong together", hint="give both or neither")
+        if span is not None:
+            first, last = map(undo.seq_of, span)
+            return self._compactor.take_over(Span(first, last), summary, by)
         with self._open.reading():
             self._open.check_writable()
             job = self._compactor.job(
                 strategies, target=target, task=task, settings=settings, instructions=instructions
             )
         return self._compactor.compact(job)
-
-    @checked
-    def adopt(self, span: tuple[int | str, int | str], text: str, *, by: str) -> Receipt:
-        """Takes over a compaction that was made elsewhere: the text stands for the messages from
-        the first (41 or `#41`) to the last, the latest request included if it is one of them. Pins
-        stay. One batch, which `undo` takes back."""
-        first, last = span
-        named = Span(undo.seq_of(first), undo.seq_of(last))
-        return self._compactor.take_over(named, text, by)
-
-    def prepare(self) -> bool:
-        """Plans the next compaction and asks the writer or the provider ahead, once the page is at
-        the warning level: call it while nobody waits. The next request that is due uses it if the
-        page was not edited since. Gives whether there is something prepared."""
-        return self._compactor.prepare()
-
-    @checked
-    def before_compaction(self, hook: Hook) -> None:
-        """Calls the hook before every compaction. It may return instructions for the writer, or a
-        `Veto`. What happened is told by the notice `compaction-complete`."""
-        self._compactor.hooks.append(hook)
 
     def recover(self, error: Any) -> bool:
         """After a failed call. True if the provider refused the page as too long: its limit is
@@ -427,29 +414,17 @@ class Context:
         recover(self._open, self._model, self._compactor, overflow, shown=self._asked.shown)
         return True
 
-    @checked
-    def refresh(
-        self,
-        root: str | Path,
-        *,
-        files_max: int = file_refresh.FILES_MAX,
-        chars_max: int = file_refresh.CHARS_MAX,
-        permitted: file_refresh.Permitted | None = None,
-    ) -> list[Path]:
-        """Puts the current text of files that the work still needs in front of the newest
-        summary; gives the files. Nothing if no message was taken off the page, or nothing is new.
-        Only files inside `root` are read, and only those that `permitted` allows."""
-        limits = file_refresh.Limits(files_max=files_max, chars_max=chars_max, permitted=permitted)
-        return file_refresh.refresh(self._open, self._model, Path(root), limits)
-
     # --- going back ---
 
     @checked
-    def undo(self, *, files: bool = False, root: str | Path = ".") -> Undone:
-        """Switches off the newest compaction or restore that stands; undoing again goes one step
-        further back. Gives what was undone, false if there was nothing. Where the page would not
-        fit, the oldest messages leave, as the batch `made_room`. With `files`, an undone restore
-        also gives the files inside `root` what they held before it."""
+    def undo(self, batch: str = "", *, files: bool = False, root: str | Path = ".") -> Undone:
+        """Switches off the newest active compaction or restore; undoing again goes one step
+        further back. With `batch`, switches off that compaction, however old. Gives what was
+        undone, false if there was nothing. Where the page would not fit, the oldest messages leave,
+        as the batch `made_room`. With `files`, an undone restore also restores the files inside
+        `root`."""
+        if batch:
+            return log_reader.revert(self._open, self._model, batch)
         undone = log_reader.undo(self._open, self._model, self._compactor)
         return self._with_files(undone, root) if files else undone
 
@@ -464,11 +439,6 @@ class Context:
         from refold.engine.file_versions import following
 
         return following(self.files, undone, root)
-
-    @checked
-    def revert(self, batch: str) -> None:
-        """Switches a compaction off: its slots are on the page again as they were."""
-        self._open.write(lambda state: [undo.reverting(state, batch)])
 
     @checked
     def checkpoint(self, name: str = "") -> int:
@@ -526,15 +496,10 @@ class Context:
         return self._compactor.hide(span)
 
     @checked
-    def pin(self, seq: int | str) -> None:
+    def pin(self, seq: int | str, *, on: bool = True) -> None:
         """Keeps a message (41 or `#41`), with its tool pair, on the page verbatim through every
-        compaction."""
-        self._open.write(lambda _: undo.pinning(self._open.log, seq, on=True))
-
-    @checked
-    def unpin(self, seq: int | str) -> None:
-        """Lets a compaction take the message again."""
-        self._open.write(lambda _: undo.pinning(self._open.log, seq, on=False))
+        compaction; `on=False` releases it."""
+        self._open.write(lambda _: undo.pinning(self._open.log, seq, on=on))
 
     # --- finding ---
 
@@ -605,15 +570,24 @@ class Context:
 
     @cached_property
     def files(self) -> FileVersions:
-        """Files as they were before the writes of tools: kept, compared, put back."""
+        """Files as they were before tools wrote to them: kept, compared, put back, shown again."""
         from refold.engine.file_versions import FileVersions
 
-        return FileVersions(self._open, self.artifacts, self._reader, self._recorder.keys)
+        return FileVersions(
+            self._open, self._model, self.artifacts, self._reader, self._recorder.keys
+        )
 
+    @overload
+    def on(self, name: Literal["before-compaction"], listener: Hook) -> Callable[[], None]: ...
+    @overload
+    def on(self, name: str, listener: Listener) -> Callable[[], None]: ...
     @checked
-    def on(self, name: str, listener: Listener) -> Callable[[], None]:
-        """Calls the listener with every notice of that name (`*`: all). Gives the function that
-        ends it."""
+    def on(self, name: str, listener: Any) -> Callable[[], None]:
+        """Calls the listener with every notice of that name (`*`: all). `before-compaction` calls
+        it with the plan before each compaction: it may return instructions for the writer, or a
+        `Veto`. Gives the function that ends it."""
+        if name == BEFORE_COMPACTION:
+            return self._compactor.hook(listener)
         return self._open.notices.on(name, listener)
 
     # --- other conversations ---

@@ -21,7 +21,9 @@ from msgspec.structs import replace
 
 from refold.artifacts.artifacts import ArtifactReader, Artifacts
 from refold.checked import checked, quoted
+from refold.compaction.active_model import ActiveModel
 from refold.core.model import Origin
+from refold.engine.file_refresh import CHARS_MAX, FILES_MAX, Limits, Permitted, refresh
 from refold.errors import Corrupt, Denied, Invalid, NotFound, RefoldError
 from refold.log.notes import NOW, Keys, bytes_redacted, write_note
 from refold.log.open_log import OpenLog
@@ -47,9 +49,30 @@ class FileVersions:
     """The files that belong to one conversation's work."""
 
     def __init__(
-        self, log: OpenLog, artifacts: Artifacts, reader: ArtifactReader, keys: Keys
+        self,
+        log: OpenLog,
+        model: ActiveModel,
+        artifacts: Artifacts,
+        reader: ArtifactReader,
+        keys: Keys,
     ) -> None:
-        self._log, self._artifacts, self._reader, self._keys = log, artifacts, reader, keys
+        self._log, self._model = log, model
+        self._artifacts, self._reader, self._keys = artifacts, reader, keys
+
+    @checked
+    def refresh(
+        self,
+        root: str | Path,
+        *,
+        files_max: int = FILES_MAX,
+        chars_max: int = CHARS_MAX,
+        permitted: Permitted | None = None,
+    ) -> list[Path]:
+        """Puts the current text of files that the work still needs in front of the newest summary,
+        and gives those files. Does nothing if no message was taken off the page, or no file
+        changed. Reads only files inside `root` that `permitted` allows."""
+        limits = Limits(files_max=files_max, chars_max=chars_max, permitted=permitted)
+        return refresh(self._log, self._model, Path(root), limits)
 
     @checked
     def keep(self, path: str, *, root: str | Path = ".") -> FileVersion:

@@ -22,13 +22,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
 from msgspec.structs import replace
 
 from refold.checked import checked, quoted
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.compactor import Compactor
+from refold.compaction.planning import Job, scored
 from refold.core.codec import decode
 from refold.core.fold import Fold
 from refold.core.model import Event, Revert
@@ -39,7 +40,16 @@ from refold.log.log import TRIES_MAX
 from refold.log.notes import keyed
 from refold.log.notices import NoticeName
 from refold.log.open_log import OpenLog
-from refold.log.undo import Change, History, Undone, history, redoing, restoring, undoing
+from refold.log.undo import (
+    Change,
+    History,
+    Undone,
+    history,
+    redoing,
+    restoring,
+    reverting,
+    undoing,
+)
 from refold.search.embedders import Embedder, check_embedder
 from refold.system.disk import Moment
 
@@ -49,6 +59,7 @@ if TYPE_CHECKING:
     from refold.log.trace import Trace
     from refold.search.searcher import Searcher
     from refold.search.snippets import Hit
+    from refold.strategies.importance import Score
 
 
 class ExportedView(TypedDict):
@@ -61,8 +72,8 @@ class ExportedView(TypedDict):
 class LogReader:
     """Reads one open log."""
 
-    def __init__(self, log: OpenLog) -> None:
-        self._log = log
+    def __init__(self, log: OpenLog, job: Callable[..., Job]) -> None:
+        self._log, self._job = log, job
 
     @checked
     def events(self, *, after: int = 0, limit: int = 1_000) -> list[Event]:
@@ -126,6 +137,13 @@ class LogReader:
             return traced(self._log.log, seq, self._log.config)
 
     @checked
+    def scores(self, /, *, task: str = "", **settings: Any) -> list[Score]:
+        """The value of every message on the page, from 0 to 1, with its factors, and whether the
+        strategy `importance` would remove it under these settings."""
+        with self._log.reading() as state:
+            return scored(state, self._job(("importance",), task=task, settings=settings))
+
+    @checked
     def export(self, path: str | Path, *, secrets: bool | None = None, force: bool = True) -> None:
         """Writes the conversation to a file, by its ending: `.json` is complete and can be
         imported again, `.md` is for reading, without secrets. `secrets=True` leaves them in;
@@ -171,6 +189,20 @@ def undo(log: OpenLog, model: ActiveModel, compactor: Compactor) -> Undone:
         whole = model.current
         room = compactor.make_room()
         return replace(undone, made_room=room, tokens_after=model.current, tokens_whole=whole)
+
+
+def revert(log: OpenLog, model: ActiveModel, batch: str) -> Undone:
+    """Switches off one compaction, however old."""
+    with log.reading() as state:
+        before, purpose = model.current, state.purposes.get(batch, "")
+        log.append([log.draft(reverting(state, batch))])
+        return Undone(
+            batch=batch,
+            kind="compaction",
+            purpose=purpose,
+            tokens_before=before,
+            tokens_after=model.current,
+        )
 
 
 def redo(log: OpenLog, model: ActiveModel) -> Undone:

@@ -52,7 +52,7 @@ def test_the_agents_own_compactions_are_compared_on_the_same_sessions(
         (tmp_path / f"{name}.json").write_text(json.dumps(said))
     id = as_json("import", "a.json")["conversation"]
     windows = [as_json("replay", id)["sessions"][0]["replayed"]["window"]]
-    refold.open(id, store=url).adopt((3, 61), "It reads files. " * 50, by="other")
+    refold.open(id, store=url).compact(span=(3, 61), summary="It reads files. " * 50, by="other")
     windows += [as_json("replay", id)["sessions"][0]["replayed"]["window"]]
     assert windows[0] == windows[1], "a summary is not part of what was said"
     rows = sent_by_policy(run("replay", "--all").stdout)
@@ -163,7 +163,7 @@ def test_a_folder_is_told_from_a_conversation(name: str, url: str, tmp_path: Pat
     for folder in ("sub", "named"):
         (tmp_path / folder).mkdir()
     with refold.open("named", store=url) as context:
-        context.extend(turns(3))
+        context.append(turns(3))
     done = run("replay", name)
     if name == "named":
         assert done.exit_code == 0
@@ -248,7 +248,7 @@ def test_what_was_taken_back_before_the_session_went_on_is_not_played(
     assert "Everything ever said counts here" in run("replay", id).stdout
     run("restore", id, "31", "--yes")
     with refold.open(id, store=url) as context:
-        context.extend(turns(8))
+        context.append(turns(8))
     [played] = as_json("replay", id)["sessions"]
     assert played["taken_back"] > 0
     assert played["messages"] + played["taken_back"] == before["messages"] + len(turns(8))

@@ -174,7 +174,7 @@ class Agent:
                     case "pin":
                         context.pin(said[len(said) // 3])
                     case "unpin":
-                        context.unpin(said[len(said) // 3])
+                        context.pin(said[len(said) // 3], on=False)
                     case "restore":
                         context.restore(context.view.head)
                     case "restore back":

@@ -158,7 +158,7 @@ def test_undo_brings_the_clients_messages_back() -> None:
         [id] = running.kept()
         with refold.open(id, store=running.book.store) as context:
             for batch in list(context.log.batches()):
-                context.revert(batch.id)
+                context.undo(batch.id)
             shown = context.page("anthropic", settle=False)
         kinds = ("tool_use", "tool_result")
         assert blocks_of([one.message for one in shown], kinds) == blocks_of(messages, kinds)

@@ -88,7 +88,7 @@ def run_why(session: Session, arguments: WhyArguments) -> Explained:
         [message] = named_messages(session.store, context.id, [seq])
         view = context.view
         traces = tuple(context.log.why(seq))
-        scores = {one.seq: one for one in context.scores()}
+        scores = {one.seq: one for one in context.log.scores()}
     state = _state(view, seq)
     return Explained(
         conversation=context.id,

@@ -73,7 +73,7 @@ def set_pins(session: Session, arguments: PinArguments, *, on: bool) -> Pinned:
             if on and not is_pinned:
                 context.pin(seq)
             if is_pinned and not on:
-                context.unpin(seq)
+                context.pin(seq, on=False)
         after = context.view.pins
     changed = tuple(sorted(before ^ after))
     return Pinned(conversation=context.id, asked=seqs, changed=changed, pins=tuple(sorted(after)))

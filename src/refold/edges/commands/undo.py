@@ -329,7 +329,7 @@ def run_revert(session: Session, arguments: RevertArguments) -> Reverted:
     with session.context(writes=True) as context:
         before = page_size(context)
         batch = _batch_meant(context, arguments.batch)
-        context.revert(batch)
+        context.undo(batch)
         after = page_size(context)
     return Reverted(conversation=context.id, batch=batch, **sizes(before, after))
 

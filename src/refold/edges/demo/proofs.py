@@ -78,7 +78,7 @@ def undo(context: Context, folder: Path) -> Undone:
     if not receipt.batch:
         receipt = context.compact(target=context.stats().current // 2)
     compacted = page_hash(context, folder)
-    context.revert(receipt.batch)
+    context.undo(receipt.batch)
     return Undone(
         before=before,
         compacted=compacted,
