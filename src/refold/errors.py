@@ -1,18 +1,18 @@
-"""What can go wrong, by what the caller can do about it.
+"""The errors of refold, by what the caller can do about them.
 
     RefoldError
     ├── NotFound      there is no such conversation, event, artifact, handle
     ├── Conflict      the head moved: read again, then append again
     ├── Invalid       your input: nothing was written
-    ├── Corrupt       our bytes: damage was found, with its place
+    ├── Corrupt       our bytes: damage, with its position
     ├── OverBudget    no plan makes the page fit
     ├── Denied        not allowed here
     └── Unavailable   not now: a full disk, a busy store, a server that is down
 
-Each error says one sentence with the offending value, and a hint that names the next step. Printed,
-it says both; `message` and `hint` are the two. Neither shows a secret, whoever raises it and
-whatever was given; who quotes only the beginning of a value does so by `checked.quoted`.
-`OUTCOMES` maps every code to its HTTP status and exit status; edges look there and nowhere else.
+An error has one sentence with the offending value (`message`) and a `hint` that names the next
+step; both are printed, and neither shows a secret. Quote only the beginning of a value with
+`checked.quoted`. `OUTCOMES` maps every code to its HTTP status and exit status; edges look there
+and nowhere else.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import ClassVar
 
 
 class RefoldError(Exception):
-    """The root of everything refold raises on purpose."""
+    """The root of all errors that refold raises on purpose."""
 
     code: ClassVar[str] = "error"
 
@@ -34,25 +34,24 @@ class RefoldError(Exception):
 
 
 def _without_secrets(text: str) -> str:
-    """What an error may say. It quotes what it was given, is printed by whoever catches it, and
-    ends up in logs."""
+    """An error's text, redacted: it quotes input, is printed by callers, and ends up in logs."""
     from refold.redaction.redact import redacted
 
     return redacted(text) if text else ""
 
 
 def with_hint(message: str, hint: str) -> str:
-    """What an error says, and what to do next."""
+    """An error's message, followed by its hint."""
     return message + ("" if not hint else " " if message.endswith("?") else "; ") + hint
 
 
 def install_hint(extra: str) -> str:
-    """How to get what an extra brings: from an index, and in a checkout."""
+    """How to install an extra: from an index, and in a checkout."""
     return f"pip install 'refold[{extra}]', or in a checkout: pip install '.[{extra}]'"
 
 
 def sentence(error: BaseException) -> str:
-    """What an error says, without the hint."""
+    """An error's message, without the hint."""
     return error.message if isinstance(error, RefoldError) else str(error)
 
 
@@ -61,7 +60,7 @@ class NotFound(RefoldError):
 
 
 class Conflict(RefoldError):
-    """The log grew since it was read; `head` is where it stands now."""
+    """The log grew since it was read; `head` is its current head."""
 
     code = "conflict"
 
@@ -109,6 +108,6 @@ OUTCOMES: dict[str, tuple[int, int]] = {
     "over-budget": (413, 6),
     "denied": (403, 7),
     "unavailable": (503, 8),
-    # not an error, so that a script can tell "there are secrets" from "the scan failed"
+    # not an error: scripts must distinguish found secrets from a failed scan
     "secrets-found": (200, 9),
 }
