@@ -1,10 +1,10 @@
-"""What can go wrong, by what the caller can do about it.
+"""The errors of refold, by what the caller can do about them.
 
     RefoldError
     ├── NotFound      there is no such conversation, event, artifact, handle
     ├── Conflict      the head moved: read again, then append again
     ├── Invalid       your input: nothing was written
-    ├── Corrupt       our bytes: damage was found, with its place
+    ├── Corrupt       our bytes: damage, with its position
     ├── OverBudget    no plan makes the page fit
     ├── Denied        not allowed here
     └── Unavailable   not now: a full disk, a busy store, a server that is down
@@ -22,7 +22,7 @@ from typing import ClassVar
 
 
 class RefoldError(Exception):
-    """The root of everything refold raises on purpose."""
+    """The root of all errors that refold raises on purpose."""
 
     code: ClassVar[str] = "error"
 
@@ -61,17 +61,17 @@ def _redacted(text: str) -> str:
 
 
 def with_hint(message: str, hint: str) -> str:
-    """What an error says, and what to do next."""
+    """An error's message, followed by its hint."""
     return message + ("" if not hint else " " if message.endswith("?") else "; ") + hint
 
 
 def install_hint(extra: str) -> str:
-    """How to get what an extra brings: from an index, and in a checkout."""
+    """How to install an extra: from an index, and in a checkout."""
     return f"pip install 'refold[{extra}]', or in a checkout: pip install '.[{extra}]'"
 
 
 def sentence(error: BaseException) -> str:
-    """What an error says, without the hint."""
+    """An error's message, without the hint."""
     return error.message if isinstance(error, RefoldError) else str(error)
 
 
@@ -80,7 +80,7 @@ class NotFound(RefoldError):
 
 
 class Conflict(RefoldError):
-    """The log grew since it was read; `head` is where it stands now."""
+    """The log grew since it was read; `head` is its current head."""
 
     code = "conflict"
 
@@ -128,6 +128,6 @@ OUTCOMES: dict[str, tuple[int, int]] = {
     "over-budget": (413, 6),
     "denied": (403, 7),
     "unavailable": (503, 8),
-    # not an error, so that a script can tell "there are secrets" from "the scan failed"
+    # not an error: scripts must distinguish found secrets from a failed scan
     "secrets-found": (200, 9),
 }

@@ -42,5 +42,5 @@ def test_the_contract_can_be_imported_without_a_test_framework() -> None:
 
 
 def test_a_hasty_store_keeps_the_contents_clauses(tmp_path: Path) -> None:
-    for clause in contract.contents.CLAUSES:
+    for clause in contract.logs.CONTENTS:
         clause(lambda: HastySqlitePlace(tmp_path))

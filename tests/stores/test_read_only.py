@@ -63,6 +63,7 @@ def test_a_place_where_nothing_is_stays_empty(tmp_path: Path, kind: str) -> None
     assert store.conversations() == []
     with pytest.raises(NotFound):
         store.conversation("log")
+    assert store.head("log") is None
     store.close()
     assert list(tmp_path.iterdir()) == []
 
@@ -81,7 +82,7 @@ def test_what_is_appended_later_is_read(tmp_path: Path, kind: str) -> None:
             writer.append("log", events[-2:], expect=len(events) - 2)
             assert reader.read("log") == events
             assert reader.read("log", after=len(events)) == []
-            assert reader.conversation("log").head == len(events)
+            assert reader.conversation("log").head == reader.head("log") == len(events)
         writer.close()
         assert reader.read("log") == events
     reader.close()

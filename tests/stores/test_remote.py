@@ -29,7 +29,7 @@ class RemotePlace:
         return open_store(self.url)
 
 
-@pytest.mark.parametrize("clause", contract.contents.CLAUSES, ids=contract.name)
+@pytest.mark.parametrize("clause", contract.logs.CLAUSES, ids=contract.name)
 def test_the_remote_store_keeps_the_contract_of_logs(clause, running):
     if clause.__name__ != NOT_VERIFIED:
         clause(lambda: RemotePlace(running))

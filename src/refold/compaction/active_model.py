@@ -1,11 +1,10 @@
-"""The model that reads the page: its window, budget, wire format and price, and what its refusals
-taught.
+"""The model that reads the page: its window, budget, wire format and price.
 
-The log names the model, so another writer may change it and a restore takes it back; `follow` looks
-whenever the log has changed. A window given by hand is in the log as well, with the model it was
-given for, and overrides that of the table. A limit that a refusal taught (`Lesson`, part of the
-edits that answered it) bounds both for as long as those edits stand. Neighbours: `core.budget` has
-the thresholds, `recovery` makes lessons.
+The log names the model, so another writer may change it and a restore takes it back; `follow` runs
+whenever the log has changed. A window given by hand is in the log too, with the model it was given
+for, and overrides the model table. A limit learned from a refusal (`Lesson`, part of the edits that
+answered it) bounds both while those edits are active. Neighbours: `core.budget` has the thresholds,
+`overflow` creates lessons.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ from refold.tokens.models import cost, input_price, model_info
 DIALECT_DEFAULT = "openai_chat"
 # Above this, the Anthropic SDK insists on streaming.
 OUTPUT_DEFAULT = 8_192
-# How much larger than counted a page may be before an answer of full length is refused.
+# Margin for a page larger than our count: without it, an answer of full length would be refused.
 SLACK_TOKENS, SLACK_RATIO = 64, 0.02
-# How long a provider keeps a page in its cache after a call, at the longest that it says.
+# Longest documented life of a page in a provider's cache.
 CACHE_LIFE_S, CACHE_LIFE_DEFAULT_S = {"anthropic": 300.0}, 3_600.0
 
 
@@ -48,12 +47,12 @@ class Load(NamedTuple):
 
 
 class ActiveModel:
-    """`info` is what the model table knows of it. `changed` are called when its limits change."""
+    """`info` is its row in the model table; `changed` are called when its limits change."""
 
     def __init__(self, log: OpenLog) -> None:
         self._log = log
-        self.keywords: Mapping[str, Any] = {}  # the caller's own, of the newest request
-        self._given: dict[str, int] = {}  # windows that are not in the log yet, by model
+        self.keywords: Mapping[str, Any] = {}  # the caller's options of the newest request
+        self._given: dict[str, int] = {}  # windows not in the log yet, by model
         self.changed: list[Callable[[], None]] = []
         self._name: str | None = None
         self.info = model_info(None)
@@ -66,7 +65,7 @@ class ActiveModel:
     # --- which model ---
 
     def take(self, name: str | None, window: int | None = None) -> None:
-        """Reads on with this model, and with this window if one is given."""
+        """Switches to this model, and to this window if one is given."""
         if name != self._name:
             self._log.count_for(name)
         if window is not None and window <= 0:
@@ -80,26 +79,27 @@ class ActiveModel:
 
     @property
     def window(self) -> int | None:
-        """The window given by hand for this model, if there is one."""
+        """The window given by hand for this model, if any."""
         return self.window_of(None)
 
     def window_of(self, name: str | None) -> int | None:
-        """The window given by hand for a model (None: this one), if there is one."""
+        """The window given by hand for a model (None: this one), if any."""
         key = self.info.name if name is None else model_info(name).name
-        known = self._log.sums.meta.windows or {}
-        return self._given.get(key, known.get(key))
+        logged = self._log.sums.meta.windows or {}
+        return self._given.get(key, logged.get(key))
 
     def given_windows(self, window: int | None) -> dict[str, int] | None:
-        """What the log is to say of a window that was given for this model, whose name is empty
-        where none is named."""
+        """The log's entry for a window given for this model; an unnamed model has an empty
+        name."""
         return {self.info.name: window} if window is not None else None
 
     def follow(self) -> None:
-        """Takes the model that the log names now, and the limits that it teaches; warns if the
-        page is getting full."""
+        """Switches to the model that the log names now, with the limits learned for it; warns if
+        the page is getting full."""
         state = self._log.sums
         name = state.meta.model
-        if name != self._name and not self._is_pending():
+        drafts = (draft.body for draft in self._log.pending)
+        if name != self._name and not any(isinstance(body, Meta) and body.model for body in drafts):
             self.take(name)
         elif state.lessons.get(self.info.name) != self._lesson:
             self._resize()
@@ -109,14 +109,9 @@ class ActiveModel:
             self._resize()
         self.watch()
 
-    def _is_pending(self) -> bool:
-        """Whether another model was chosen and is not in the log yet."""
-        bodies = (draft.body for draft in self._log.pending)
-        return any(isinstance(body, Meta) and body.model for body in bodies)
-
     def tell_unknown(self, *, is_asked: bool = False) -> None:
-        """Says once of each model that its window is a guess. Whether any model is named is known
-        when a request is asked for, and not before."""
+        """Reports an assumed window, once per model. Only a request (`is_asked`) shows that no
+        model is named at all."""
         if self.info.known or self.window or not (self._name or is_asked):
             return
         named = self._name or "no model is named"
@@ -125,8 +120,8 @@ class ActiveModel:
         self._log.notices.add_once(f"unknown-model {self._name}", notice)
 
     def dialect(self, asked: str | None = None, ahead: Sequence[Message] = ()) -> str:
-        """The wire format asked for, else the configured one, the model's, or that of the last
-        reply, on the page or on what is to be appended to it."""
+        """The requested wire format, else the configured one, the model's, or the last reply's,
+        where `ahead` are messages about to be appended to the page."""
         named = asked or self._log.config.dialect or self.info.dialect
         if named:
             return named
@@ -137,40 +132,38 @@ class ActiveModel:
         return DIALECT_DEFAULT
 
     def call_fields(self, dialect: Dialect) -> dict[str, str | int]:
-        """What a call in this format carries beside the page: the model, as it was named, unless
-        the format is another provider's, and the limit of the answer where it must be told."""
+        """Fields of a call beside the page: the model as the caller named it, unless the format is
+        another provider's, and the output limit if the format requires one. For a model outside
+        the table, any format may be right."""
         fields: dict[str, str | int] = {}
-        if self._name and self._speaks(dialect):
+        own = self.info.dialect
+        if self._name and (not own or dialects.dialect(own).provider == dialect.provider):
             fields["model"] = self._name
         if dialect.output_limit:
             fields[dialect.output_limit] = self._output_tokens()
         return fields
 
     def page(self, dialect: str) -> Page:
-        """What renders pages in this format for the model as it is now."""
+        """The renderer of pages in this format for the current model."""
+        config = self._log.config
+        by: Marker = "caller" if config.cache == "caller" else "refold" if config.cache else "none"
         return Page(
             dialects.dialect(dialect),
             bound=self.info.thinking_bound,
-            caching=self._caching(),
+            caching=CacheMarks(by=by, most=config.cache_marks, ttl=config.cache_ttl or ""),
             takes=self.takes(dialect),
         )
 
     def request(self, dialect: str, view: View) -> dict[str, Any]:
-        """The whole call for a page, with the keywords that the newest request had: they may change
-        how messages are said."""
+        """The complete call for a page, with the options of the newest request: they may change
+        how messages are rendered."""
         page = self.page(dialect)
-        made = {**self.call_fields(page.dialect), **page.render(view).request, **self.keywords}
-        return page.dialect.finished(made)
-
-    def _caching(self) -> CacheMarks:
-        """Whose cache marks requests carry, as configured."""
-        config = self._log.config
-        by: Marker = "caller" if config.cache == "caller" else "refold" if config.cache else "none"
-        return CacheMarks(by=by, most=config.cache_marks, ttl=config.cache_ttl or "")
+        call = {**self.call_fields(page.dialect), **page.render(view).request, **self.keywords}
+        return page.dialect.finished(call)
 
     def takes(self, dialect: str) -> Takes:
-        """Whether what a provider wrote can be said to this model: in the format it came in, to a
-        model of that provider which knows such things."""
+        """Whether this model accepts a native summary: in its original format, if the provider is
+        the same and the model supports compaction."""
         wire = native_wire(dialect)
         if wire is None or not wire.compacts(self._name or ""):
             return takes_none
@@ -181,16 +174,10 @@ class ActiveModel:
 
         return takes
 
-    def _speaks(self, dialect: Dialect) -> bool:
-        """Whether the model is called in this format. Of a model that no table knows, only the
-        caller can tell."""
-        own = self.info.dialect
-        return not own or dialects.dialect(own).provider == dialect.provider
-
     def _output_tokens(self) -> int:
-        given = self._log.config.output_tokens
+        configured = self._log.config.output_tokens
         most = min(OUTPUT_DEFAULT, self.info.output or OUTPUT_DEFAULT, self.budget.reserve)
-        return max(1, most) if given is None else given
+        return max(1, most) if configured is None else configured
 
     @property
     def output_max(self) -> int:
@@ -234,8 +221,8 @@ class ActiveModel:
         return current <= budget.window - budget.reserve
 
     def may_be_sent(self) -> bool:
-        """Whether a page that nothing makes shorter may be sent: it may take from a reserve that
-        was only assumed, but not from a configured one, nor go over the model's own limit."""
+        """Whether a page that cannot be shortened may be sent: it may use an assumed reserve, but
+        neither a configured one nor more than the model's own limit."""
         config, budget = self._log.config, self.budget
         if config.reserve_tokens is not None:
             return self.fits()
@@ -250,7 +237,7 @@ class ActiveModel:
             call()
 
     def budget_under(self, lesson: Lesson | None) -> Budget:
-        """The budget of this model within what a refusal taught."""
+        """The budget of this model, bounded by a learned limit."""
         return limits(self._log.config, self.info, self.window, lesson)
 
     def watch(self) -> None:
@@ -263,27 +250,27 @@ class ActiveModel:
             self._log.notices.watch(current, budget, can_help=self._log.config.auto)
 
     def watch_again(self) -> None:
-        """Looks at the page again even if nothing comes: a compaction may have left it full."""
+        """Makes the next `watch` check again: a compaction may have left the page full."""
         self._watched = None
 
     # --- time ---
 
     def moment(self) -> Moment:
-        """Now, with what is known of the provider's cache."""
-        given = self._log.config.cache_life_s
-        usual = CACHE_LIFE_S.get(self.info.provider, CACHE_LIFE_DEFAULT_S)
-        life = usual if given is None else given
+        """The current time, with the life of the provider's cache."""
+        life = self._log.config.cache_life_s
+        if life is None:
+            life = CACHE_LIFE_S.get(self.info.provider, CACHE_LIFE_DEFAULT_S)
         log = self._log.log
         return Moment(now_ms=log.clock(), cache_life_s=life, ages=log.ages)
 
     # --- usage and money ---
 
     def received(self, usage: Usage, *, upto: int, replied: bool) -> Usage:
-        """A reported usage as it is written to the log: with its cost and our own count of the
-        request that showed the log up to `upto`. Says so if it cannot be the size of that: then it
-        is kept, no size follows from it, and no bill either if it is too large. An estimated one
-        ties no size to our count, so it is not held against it; nor is one of a page that was
-        changed before its answer came, which can no longer be counted."""
+        """A reported usage in the form written to the log: with its cost and our own count of the
+        request, which showed the log up to `upto`. An implausible usage is kept and announced, but
+        gives no size, and no cost if it is too large. An estimated one is not compared with our
+        count, nor is one for a page that changed before its answer came: it can no longer be
+        counted."""
         sums = self._log.sums
         is_other = usage.estimated or sums.changed_at() > upto
         counted = 0 if is_other else sums.shown_tokens(upto)
@@ -298,10 +285,10 @@ class ActiveModel:
 
     @property
     def price(self) -> float | None:
-        """What one token of input costs."""
+        """The price of one input token."""
         return input_price(self.info)
 
     def cost(self, usage: Usage) -> float | None:
-        """What a reply cost, by the model that it names, else by this one."""
+        """The cost of a reply, at the price of the model it names, else of this one."""
         priced = model_info(usage.model or self.info.name)
         return cost(priced if priced.known else self.info, usage)

@@ -1,24 +1,11 @@
-"""Carries plans out: draws one up, appends its edits as one batch, and decides when to do so
-automatically.
+"""Compaction itself: draws up a plan, appends its edits as one batch, decides when to act
+automatically, and announces the result by notices.
 
-Automatic compaction happens in `request` only, never in `append`. It acts at the trigger, aims well
-below it, does not act twice without enough new tokens, pauses after an undo, and says so once when
-the page cannot be made to fit. With a writer, the lock is released while it is asked; what was
-appended meanwhile stays, and a page that was edited meanwhile is planned again. Neighbours: `jobs`
-says what is to be done, `planning` and `trigger` have the arithmetic, `prose` and `writer` the
-words.
-
-What a caller may do before a compaction: add instructions for the writer, store memories, or
-veto.
-
-Hooks are called with no lock held, once per compaction that has something to do. One that raises is
-reported by a notice and blocks nothing. What happens after a compaction is told by the notice
-`compaction-complete`, which carries the receipt. Neighbours: `compactor` calls them.
-
-What a compaction tells those who listen: that it begins, what failed, what it did.
-
-Notices are queued while the lock of the log is held, and told once it is released. Neighbours:
-`compactor` calls these, `log.notices` has the notices.
+Automatic compaction happens in `request` only, never in `append`. No lock is held while hooks and
+the writer work: events appended meanwhile stay, and a page edited meanwhile is planned again. A
+hook may add instructions for the writer, store memories, or veto; one that raises is reported and
+blocks nothing. Neighbours: `planning` and `trigger` have the arithmetic, `summary_text` and
+`writer` the wording.
 """
 
 from __future__ import annotations
@@ -63,7 +50,7 @@ EDITED = "another writer has edited the page; try again"
 
 
 class Compactor:
-    """Makes the page of one open log shorter. `hooks` are asked before it does."""
+    """Shortens the page of one open log. `hooks` are asked first."""
 
     def __init__(
         self,
@@ -81,9 +68,9 @@ class Compactor:
         self._provider = Provider(log, model, native)
         self._single = SingleRun()
         self.hooks: list[Hook] = []
-        # Where a plan had nothing to do, the same plan is not drawn up again: head and budget.
+        # Head and budget at which a plan had nothing to do: the same plan is not drawn up again.
         self._settled_at: tuple[int, Budget] | None = None
-        self._skipped_at = -1  # the head at which a plan last did nothing
+        self._skipped_at = -1  # head of the last plan that did nothing
         self._prepared: Prepared | None = None
 
     def hook(self, hook: Hook) -> Callable[[], None]:
@@ -100,19 +87,18 @@ class Compactor:
 
     @property
     def _config(self) -> Config:
-        """The settings for the model that reads the page now."""
+        """The settings for the current model."""
         return self._log.config
 
     # --- by hand ---
 
     def plan(self, job: Job) -> Plan:
-        """What the job would do. Changes nothing."""
+        """The plan for the job. Changes nothing."""
         with self._log.guard:
             return self._draw_up(job).plan
 
     def compact(self, job: Job) -> Receipt:
-        """Applies a plan as one batch. While another compaction is running, that one is waited
-        for instead."""
+        """Applies a plan as one batch. Waits instead while another compaction is running."""
         with self._single.claim(self._config.writer_wait_s) as claim:
             if claim == "first":
                 if self._is_repeat(job):
@@ -121,8 +107,8 @@ class Compactor:
         return self._skip_with(IN_FLIGHT)
 
     def compact_at_once(self, job: Job) -> Receipt:
-        """Applies a plan without a writer, a veto or waiting, for a page that was refused. A
-        compaction in flight finds the page edited, and plans again."""
+        """Applies a plan without a writer, a veto or waiting, for a refused page. A compaction in
+        flight finds the page edited, and plans again."""
         with self._log.guard:
             for _ in range(PLAN_TRIES_MAX):
                 receipt = self._apply(self._draw_up(job), job)
@@ -133,8 +119,8 @@ class Compactor:
     def take_over(
         self, span: Span, text: str, by: str, beside: Sequence[Draft] = (), head: int = 0
     ) -> Receipt:
-        """Applies a compaction that was made elsewhere, as one batch, and writes what goes with
-        it `beside` it; nothing of both if the log has grown beyond `head`."""
+        """Applies an external compaction as one batch, together with the drafts `beside` it;
+        writes nothing if the log has grown beyond `head`."""
         with self._log.reading() as state:
             if head and state.head != head:
                 return Receipt(reason=EDITED)
@@ -152,18 +138,19 @@ class Compactor:
             return self._apply(drawn, job) or Receipt(reason=EDITED)
 
     def hide(self, span: Span) -> Receipt:
-        """Takes the messages of a span off the page, as one batch."""
+        """Hides the messages of a span, as one batch."""
         job = replace(self.job(), span=span, purpose=BY_HAND)
         return self.compact_at_once(job)
 
     def _is_repeat(self, job: Job) -> bool:
-        """Whether the usual is asked for a second time with nothing new: that would only lose
-        more."""
+        """Whether this is the default compaction a second time, with nothing new: it would only
+        lose more."""
         with self._log.guard:
-            by_default = job.target is None and job.ladder == self._config.ladder
-            usual = by_default and not (job.settings or job.instructions)
-            full = self._model.current >= job.budget.compact_at
-            return usual and not full and trigger.is_unchanged(self._log.state)
+            is_default = job.target is None and job.ladder == self._config.ladder
+            if not is_default or job.settings or job.instructions:
+                return False
+            is_full = self._model.current >= job.budget.compact_at
+            return not is_full and trigger.is_unchanged(self._log.state)
 
     def _skip_with(self, reason: str) -> Receipt:
         with self._log.guard:
@@ -179,8 +166,8 @@ class Compactor:
         return self._carry_out(replace(job, instructions=instructions), auto=auto)
 
     def _ask_hooks(self, job: Job) -> tuple[str, Receipt | None]:
-        """The instructions with those that hooks add, and the receipt if one of them vetoes.
-        Asked only if there is something to do, with no lock held: a hook may append and store."""
+        """The instructions, extended by hooks, and a receipt if a hook vetoes. Asks only if there
+        is something to do, with no lock held: a hook may append and store."""
         plan = self.plan(job) if self.hooks else None
         if plan is None or not plan.proposals:
             return job.instructions, None
@@ -194,8 +181,8 @@ class Compactor:
         return "\n".join(text for text in (job.instructions, answers.instructions) if text), None
 
     def _carry_out(self, job: Job, *, auto: bool) -> Receipt:
-        """Planned again if another writer edited the page meanwhile; all waiting together is
-        bounded."""
+        """Runs the job, and plans again if another writer edited the page meanwhile; the total
+        wait is bounded."""
         if NATIVE in job.ladder:
             written = self._provider.compact(job, self._draw_up, self._apply, auto=auto)
             rest = tuple(name for name in job.ladder if name != NATIVE)
@@ -229,13 +216,13 @@ class Compactor:
         return PreparedPlan(plan=clean, before=before, after=after, fresh=fresh, measured=measured)
 
     def _fresh(self, state: Fold, plan: Plan) -> Fresh:
-        """Whether a plan for this page still fits a later one, of the same log."""
+        """The check whether a plan for this page still fits a later page of the same log."""
         id, is_unedited = self._log.id, unedited(state, plan)
         return lambda later: self._log.id == id and is_unedited(later)
 
     def _questions(self, drawn: PreparedPlan, job: Job, *, auto: bool) -> list[Question]:
-        """What the writer is asked for this plan; nothing without one, and nothing automatically
-        while it rests."""
+        """Questions to the writer for this plan; none without a writer, nor automatically while it
+        rests."""
         if self.asker is None or self._config.writer_wait_s <= 0:
             return []
         if auto and self.asker.resting:
@@ -249,13 +236,12 @@ class Compactor:
         outcomes: Sequence[Outcome],
         questions: Sequence[Question],
     ) -> Receipt | None:
-        """Applies the plan in the writer's words where they were accepted, and says where they
-        were not."""
+        """Applies the plan with the accepted texts of the writer, and reports rejected ones."""
         self._log.catch_up()
         if not drawn.fresh(self._log.state):
             return None
         bill = asker.bill(outcomes) if outcomes else {}
-        rejections(self._log, outcomes, drawn.plan.strategy, bill)
+        report_rejections(self._log, outcomes, drawn.plan.strategy, bill)
         pairs = zip(questions, outcomes, strict=True)
         edits = {id(question.ask.draft): outcome.edit for question, outcome in pairs}
         plan = summary_text.reworded(drawn.plan, edits, job.count)
@@ -267,7 +253,10 @@ class Compactor:
     ) -> Receipt | None:
         """Appends the edits as one batch; None if they no longer fit."""
         plan = drawn.plan
-        failed_steps(self._log, plan)
+        for step in plan.steps:
+            if step.note:
+                notice = Notice(name="compaction-failed", reason=step.note, strategy=step.strategy)
+                self._log.notices.add(notice)
         if not plan.proposals:
             return self._skip(plan)
         if not self._log.append([*self._drafts(plan, job), *drawn.beside], fresh=drawn.fresh):
@@ -279,11 +268,11 @@ class Compactor:
             plan = planning.measured(plan, drawn.before, after, job)
         receipt = planning.receipt_of(plan, drawn.before, after, job.batch)
         self._model.watch_again()
-        complete(self._log, receipt, bill or {})
+        announce_completion(self._log, receipt, bill or {})
         return receipt
 
     def _drafts(self, plan: Plan, job: Job) -> list[Draft]:
-        """The edits of a plan; the first says what they are for, and what a refusal taught."""
+        """The edits of a plan; the first carries their purpose and the lesson of a refusal."""
         first, *others = plan.proposals
         edit = replace(first.edit, lesson=job.lesson, purpose=job.purpose)
         proposals = [Proposal(edit, first.tokens), *others]
@@ -307,14 +296,14 @@ class Compactor:
     # --- automatically ---
 
     def compact_if_due(self) -> None:
-        """Compacts automatically. Whoever comes while another does so waits for it, and looks
-        again."""
+        """Compacts automatically. A caller that finds another compaction running waits for it,
+        then checks again."""
         with self._single.claim(self._config.writer_wait_s) as claim:
             job = None if claim == "busy" else self._next_job()
             if job is not None:
                 receipt = self._apply_prepared(job) or self._run(job, auto=True)
                 if not receipt.batch and receipt.reason != EDITED:
-                    # Not the head as it is now: others may have written since.
+                    # Not the current head: others may have written since.
                     self._settled_at = self._skipped_at, job.budget
 
     # --- ahead ---
@@ -333,7 +322,7 @@ class Compactor:
         return Plan(head=self._log.sums.head, reason="nothing to prepare")
 
     def _job_ahead(self) -> Job | None:
-        """What will be due; None if that is far away, or prepared already."""
+        """The next job; None if it is far away, or prepared already."""
         with self._log.reading() as state:
             current, job = self._model.current, self.job()
             if self._prepared is not None and self._prepared.serves(job, state, current):
@@ -344,7 +333,7 @@ class Compactor:
 
     def _prepare(self, job: Job) -> Prepared | None:
         if NATIVE in job.ladder and self._provider.is_offered:
-            # Nothing of ours is prepared in its place: it would come before the provider's.
+            # On failure, no other plan is prepared: it would be applied before the provider's.
             written = self._provider.prepare(job, self._draw_up)
             job = replace(job, purpose=NATIVE)
             return None if written is None else Prepared(drawn=written, job=job)
@@ -361,7 +350,7 @@ class Compactor:
         return Prepared(drawn=drawn, job=job, questions=questions, outcomes=outcomes)
 
     def _apply_prepared(self, job: Job) -> Receipt | None:
-        """Carries out what was prepared; None if there is nothing, or it no longer serves."""
+        """Applies the prepared plan; None if there is none, or it no longer fits the job."""
         with self._log.guard:
             ahead, self._prepared = self._prepared, None
             self._log.catch_up()
@@ -371,24 +360,23 @@ class Compactor:
             return self._apply_with_prose(ahead.drawn, job, ahead.outcomes, ahead.questions)
 
     def make_room(self) -> str:
-        """Takes the oldest off a page that an undo made too large; gives the batch, if that was
-        needed."""
+        """Hides the oldest messages of a page that an undo made too large; returns the batch, empty
+        if none was needed."""
         with self._log.guard:
             if self._due() != "room":
                 return ""
             return self.compact_at_once(self._announced_job("room", self._model.budget)).batch
 
     def is_due(self) -> bool:
-        """Whether there is something to do, or to say, before the next request."""
+        """Whether there is something to do or to announce before the next request."""
         return self._due() != "no"
 
     def reconsider(self) -> None:
-        """Looks at the page again: what was enough for other limits may be too little for
-        these."""
+        """Makes the next check start over, because the limits have changed."""
         self._settled_at = None
 
     def move(self) -> None:
-        """The log is another one now: what was found out or prepared was for the other."""
+        """Starts over for another log."""
         self._settled_at, self._skipped_at, self._prepared = None, -1, None
         self._jobs.move()
 
@@ -399,7 +387,7 @@ class Compactor:
         return trigger.due(state, budget, self._config, self._model.moment())
 
     def _next_job(self) -> Job | None:
-        """What is to be done now, announced; None, and why, if nothing is."""
+        """The job that is due now, announced; None, and a notice with the reason, if none is."""
         with self._log.guard:
             due, budget = self._due(), self._model.budget
             if due in ("yes", "room") and self._can_help(budget):
@@ -414,13 +402,20 @@ class Compactor:
     def _announced_job(self, due: trigger.Due, budget: Budget) -> Job:
         jobs = self._jobs
         job = jobs.room_job(budget) if due == "room" else jobs.due_job(budget)
-        begun(self._log, job, self._model.current)
+        current = self._model.current
+        notice = Notice(
+            name="auto-compacting",
+            percent=job.budget.percent(current),
+            tokens=current,
+            max=job.budget.window,
+            strategy="+".join(job.ladder),
+        )
+        self._log.notices.add(notice)
         return job
 
     def _can_help(self, budget: Budget) -> bool:
-        """Whether a compaction can help. Where the fixed part alone is over the trigger it is
-        said once, and only a page over the hard limit is still cut, unless what can never be cut
-        is over it."""
+        """Whether a compaction can help. A fixed part over the trigger is announced once; then
+        only a page over the hard limit is still cut, if its uncuttable part is below it."""
         fixed = round(untouched_tokens(self._log.state.view()) * budget.factor)
         if fixed < budget.compact_at:
             return True
@@ -433,7 +428,7 @@ class Compactor:
 
 
 class Veto(Struct, frozen=True):
-    """What a hook gives back if the compaction must not happen now."""
+    """A hook's answer if the compaction must not happen now."""
 
     reason: str = ""
 
@@ -442,7 +437,7 @@ Hook = Callable[[Plan], "str | Veto | None"]
 
 
 class HookAnswers(Struct, frozen=True, kw_only=True):
-    """What all hooks answered together."""
+    """The combined answers of all hooks."""
 
     instructions: str = ""
     veto: Veto | None = None
@@ -450,7 +445,7 @@ class HookAnswers(Struct, frozen=True, kw_only=True):
 
 
 def ask_hooks(hooks: list[Hook], plan: Plan) -> HookAnswers:
-    """Asks every hook, in the order in which they were added. A veto ends it."""
+    """Asks the hooks in order, up to the first veto."""
     extra: list[str] = []
     failures: list[str] = []
     for hook in list(hooks):
@@ -474,16 +469,16 @@ Claim = Literal["first", "after another", "busy"]
 
 
 class SingleRun:
-    """At most one compaction at a time. Whoever comes second waits for the first, unless it *is*
-    the first: a hook that asks for a page must not wait for itself."""
+    """Allows one compaction at a time. A second caller waits for the first, unless both are the
+    same thread: a hook that requests a page must not wait for itself."""
 
     def __init__(self) -> None:
         self._lock, self._owner = threading.Lock(), 0
 
     @contextmanager
     def claim(self, wait_s: float) -> Iterator[Claim]:
-        """`first` if nobody was at it, `after another` after waiting for one, `busy` if one is
-        still going on."""
+        """`first` if none was running, `after another` after waiting for one, `busy` if one is
+        still running."""
         me = threading.get_ident()
         if self._owner == me:
             yield "busy"
@@ -500,24 +495,12 @@ class SingleRun:
             self._lock.release()
 
 
-def begun(log: OpenLog, job: Job, current: int) -> None:
-    """An automatic compaction of a page of this size begins."""
-    notice = Notice(
-        name="auto-compacting",
-        percent=job.budget.percent(current),
-        tokens=current,
-        max=job.budget.window,
-        strategy="+".join(job.ladder),
-    )
-    log.notices.add(notice)
-
-
-def rejections(
+def report_rejections(
     log: OpenLog, outcomes: Sequence[Outcome], strategy: str, bill: dict[str, Any]
 ) -> None:
-    """Why words of the writer were not taken."""
-    told = (reason for outcome in outcomes for reason in (outcome.reason, outcome.unchecked))
-    reasons = dict.fromkeys(filter(None, told))
+    """Reports why texts of the writer were rejected."""
+    given = (reason for outcome in outcomes for reason in (outcome.reason, outcome.unchecked))
+    reasons = dict.fromkeys(filter(None, given))
     if reasons:
         reason = "; ".join(reasons)
         log.notices.add(
@@ -525,17 +508,8 @@ def rejections(
         )
 
 
-def failed_steps(log: OpenLog, plan: Plan) -> None:
-    """Which strategies failed, and why."""
-    for step in plan.steps:
-        if step.note:
-            log.notices.add(
-                Notice(name="compaction-failed", reason=step.note, strategy=step.strategy)
-            )
-
-
-def complete(log: OpenLog, receipt: Receipt, bill: dict[str, Any]) -> None:
-    """What was done. From here on a page that gets full is worth a word again."""
+def announce_completion(log: OpenLog, receipt: Receipt, bill: dict[str, Any]) -> None:
+    """Announces the receipt, and rearms the warning of a full page."""
     log.notices.rearm()
     notice = Notice(
         name="compaction-complete",

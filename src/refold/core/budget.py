@@ -1,9 +1,9 @@
-"""How much may be sent, and when something is done about it.
+"""The token budget of a page: window, reserve and thresholds.
 
 All thresholds follow from the window in exact arithmetic, and none lies above the input budget
-(window − reserve) or the cap. `target` is where a compaction aims: well below the trigger, so that
-the next one is far away. Neighbours: `config` holds the ratios, `fold` the calibration that turns
-our estimate into the provider's tokens.
+(window − reserve) or the cap. A compaction aims at `target`, well below the trigger, so that the
+next one is far away. Neighbours: `config` holds the ratios, `fold` the calibration that turns our
+estimate into the provider's tokens.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from refold.core.model import View
 from refold.errors import Invalid
 
 Level = Literal["ok", "warn", "compact", "critical"]
-Sized = View | Fold  # a view, or a fold that is on its way to one
+Sized = View | Fold
 
 OUTPUT_DEFAULT = 4_096
 RESERVE_MAX = 32_000
@@ -50,18 +50,18 @@ class Budget(Struct, frozen=True, kw_only=True):
         return "warn" if current >= self.warn_at else "ok"
 
     def target(self, fixed: int) -> int:
-        """Where a compaction aims, given the part that no compaction can touch."""
+        """The size that a compaction aims at; `fixed` is the part it cannot touch."""
         return fixed + int(max(0, self.compact_at - fixed) * self.target_ratio)
 
-    def paced(self, share: float, said: int) -> Budget:
-        """The same for a page that is compacted once it has this share of all that was said: at
-        the trigger at the latest, and not before half of it."""
-        compact_at = max(self.compact_at // 2, min(self.compact_at, int(said * share)))
+    def paced(self, share: float, total: int) -> Budget:
+        """The budget with its trigger at this share of the conversation's `total` tokens, between
+        half of the usual trigger and all of it."""
+        compact_at = max(self.compact_at // 2, min(self.compact_at, int(total * share)))
         warn_at = self.warn_at * compact_at // max(1, self.compact_at)
         return replace(self, compact_at=compact_at, warn_at=warn_at)
 
     def percent(self, current: int) -> float:
-        """The share of the window in tenths of a percent, cut: a page is full only at 100."""
+        """The used share of the window, rounded down to tenths: a page is full only at 100."""
         return 1_000 * current // self.window / 10
 
 
@@ -76,8 +76,7 @@ def budget_for(
     reserve = config.reserve_tokens
     if reserve is None:
         reserve = min(output or OUTPUT_DEFAULT, RESERVE_MAX)
-        # A small window given by hand for a model with a large output limit must leave room for the
-        # page.
+        # A small window with a large output limit must still leave room for the page.
         reserve = reserve if reserve <= window // 2 else window // 4
     limit = min(window - reserve, input_max or window)
     if limit <= 0:
@@ -100,26 +99,23 @@ def budget_for(
 
 def offload_tokens(config: Config, window: int) -> int:
     """The size from which a tool result becomes an artifact."""
-    return (
-        config.offload_tokens
-        if config.offload_tokens is not None
-        else min(OFFLOAD_MAX, window // 8)
-    )
+    limit = config.offload_tokens
+    return min(OFFLOAD_MAX, window // 8) if limit is None else limit
 
 
 def factor_of(view: Sized, model: str) -> float:
-    """Reported tokens per estimated token for a model; another model's ratio is better than
-    none."""
+    """Reported tokens per estimated token for a model; without a report, the newest ratio of
+    another model."""
     if not view.calibration:
         return 1.0
-    known = view.calibration.get(model)
-    return list(view.calibration.values())[-1] if known is None else known
+    own = view.calibration.get(model)
+    return list(view.calibration.values())[-1] if own is None else own
 
 
 def current_tokens(view: Sized, factor: float) -> int:
-    """What the next request will carry: the last reported size, plus what came since, minus what
-    edits removed. A page that is shorter than the reported one is its share of it: an error in
-    our estimate must shrink with the page."""
+    """Tokens of the next request: the last reported size, plus growth since, minus the effect of
+    edits. A page shorter than the reported one is scaled down: an error in our estimate must
+    shrink with the page."""
     anchor, tokens = view.anchor, view.tokens
     if anchor is None:
         return round(tokens * factor)
@@ -129,7 +125,7 @@ def current_tokens(view: Sized, factor: float) -> int:
 
 
 def page_tokens(view: Sized, factor: float, current: int) -> int:
-    """The size in our own estimate of a page that the provider would count as `current`."""
+    """Our own estimate of a page that the provider would count as `current` tokens."""
     anchor = view.anchor
     if anchor is None:
         return round(current / factor)

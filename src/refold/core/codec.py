@@ -28,6 +28,7 @@ import hashlib
 import re
 import struct
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any, get_args
 from uuid import UUID
 
@@ -311,17 +312,23 @@ def uuid7(at_ms: int, randomness: bytes) -> str:
 
 def conversation_checked(id: str) -> str:
     """The id itself, if it is a plain name that is safe as a file name everywhere."""
-    if (
-        not isinstance(id, str)
-        or not _ID.fullmatch(id)
-        or id.endswith((".", ".lock"))
-        or id.upper().partition(".")[0] in _RESERVED
-    ):
-        raise Invalid(
-            f"{quoted(id)} is not a conversation id",
-            hint="1 to 64 letters, digits, dots, dashes, underscores: fix-login",
-        )
+    if not isinstance(id, str):
+        raise _not_conversation_id(id)
+    return _conversation_checked(id)
+
+
+@lru_cache(maxsize=4_096)
+def _conversation_checked(id: str) -> str:
+    """The same for a string. Cached: every read of a store asks again."""
+    is_reserved = id.upper().partition(".")[0] in _RESERVED
+    if is_reserved or not _ID.fullmatch(id) or id.endswith((".", ".lock")):
+        raise _not_conversation_id(id)
     return plain_text(id)
+
+
+def _not_conversation_id(id: object) -> Invalid:
+    hint = "1 to 64 letters, digits, dots, dashes, underscores: fix-login"
+    return Invalid(f"{quoted(id)} is not a conversation id", hint=hint)
 
 
 def artifact_id(digest: str) -> str:

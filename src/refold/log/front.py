@@ -33,7 +33,6 @@ from refold.core.model import (
     ToolResult,
 )
 from refold.core.switches import REACHING, switches
-from refold.errors import NotFound
 from refold.log.trace import pages_of
 from refold.stores.protocol import Store
 
@@ -195,9 +194,8 @@ class Fronts:
 
     def follow_stored(self, store: Store, id: str) -> None:
         """The same for a log that is not held open; nothing if there is none any more."""
-        try:
-            head = store.conversation(id).head
-        except NotFound:
+        head = store.head(id)
+        if head is None:
             self.forget()
             return
         self.follow(reader(store, id), head)

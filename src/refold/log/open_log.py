@@ -333,17 +333,10 @@ class OpenLog:
                 self._report_bookmark()
             self.store.flush()
         except NotFound:
-            if not self._is_deleted():
+            if self.store.head(self.id) is not None:
                 raise
         finally:
             self.closed = True
-
-    def _is_deleted(self) -> bool:
-        try:
-            self.store.conversation(self.id)
-        except NotFound:
-            return True
-        return False
 
 
 def _do_nothing() -> None:

@@ -43,7 +43,7 @@ from refold.core.model import (
     ToolResult,
 )
 from refold.core.switches import CONTROLS, Switches, switches
-from refold.errors import Corrupt, Invalid, NotFound
+from refold.errors import Corrupt, Invalid
 from refold.ledger.actions import made_stale
 from refold.log.log import Log, message_of
 from refold.log.undo import message_event
@@ -256,12 +256,9 @@ def _logs(store: Store) -> Iterator[Conversation]:
 def is_taken(store: Store, id: str) -> bool:
     """Whether a conversation has that id, readable or not."""
     try:
-        store.conversation(id)
-    except NotFound:
-        return False
+        return store.head(id) is not None
     except Corrupt:
         return True
-    return True
 
 
 def branches(store: Store, id: str) -> list[str]:

@@ -85,14 +85,13 @@ class Journal:
 
     def entries(self) -> Entries:
         """What the log says now."""
-        while True:
-            try:
-                page = self.store.read(self.id, after=self._entries.head, limit=PAGE_EVENTS)
-            except NotFound:
-                return self._entries
+        head = self._head()
+        while self._entries.head < head:
+            page = self.store.read(self.id, after=self._entries.head, limit=PAGE_EVENTS)
+            if not page:
+                break  # another process replaced the log in the meantime
             self._fold(page)
-            if len(page) < PAGE_EVENTS:
-                return self._entries
+        return self._entries
 
     def glance(self, bookmarks: Bookmarks) -> Entries:
         """What the log says now, for who asks by events and keys alone. Where it is not at hand,
@@ -169,10 +168,7 @@ class Journal:
         return not self._head()
 
     def _head(self) -> int:
-        try:
-            return self.store.conversation(self.id).head
-        except NotFound:
-            return 0
+        return self.store.head(self.id) or 0
 
     def _fold(self, events: Sequence[Event]) -> None:
         for event in events:

@@ -70,6 +70,12 @@ class MemoryStore:
             ids = sorted(id for id in self._logs if id > after)
             return [self.conversation(id) for id in ids[: max(0, limit)]]
 
+    def head(self, conversation: str) -> int | None:
+        codec.conversation_checked(conversation)
+        with self._lock:
+            log = self._logs.get(conversation)
+            return log.head if log else None
+
     def conversation(self, conversation: str) -> Conversation:
         with self._lock:
             log = self._log(conversation)

@@ -58,6 +58,10 @@ class Store(Protocol):
         """Conversations by id, those above `after`."""
         ...
 
+    def head(self, conversation: str) -> int | None:
+        """The seq of the newest event; None if there is no such conversation."""
+        ...
+
     def conversation(self, conversation: str) -> Conversation:
         """One conversation, or NotFound."""
         ...

@@ -34,6 +34,9 @@ class ReadOnlyStore:
     def conversations(self, *, after: str = "", limit: int = 100) -> list[Conversation]:
         return self.store.conversations(after=after, limit=limit)
 
+    def head(self, conversation: str) -> int | None:
+        return self.store.head(conversation)
+
     def conversation(self, conversation: str) -> Conversation:
         return self.store.conversation(conversation)
 

@@ -9,7 +9,7 @@ import pytest
 
 from refold.search.searcher import Searcher
 from refold.stores import Store, contract, open_store
-from refold.stores.contract import kit
+from refold.stores.contract import random_steps
 from refold.stores.postgres import schema
 from refold.stores.postgres.store import PostgresStore
 from tests.real.postgres.cluster import Bouncer, Server
@@ -44,11 +44,11 @@ LONG = ("a_long_line_of_forks_reads_like_one_log",)
 def test_the_store_keeps_the_contract_behind_a_pooler(
     clause: contract.Clause, bouncer: Bouncer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kit, "EXAMPLES", 10)
+    monkeypatch.setattr(random_steps, "EXAMPLES", 10)
     clause(lambda: PostgresPlace(bouncer.url))
 
 
-PARTED = [*contract.contents.CLAUSES, *contract.families.CLAUSES, *contract.contents.CLAUSES]
+PARTED = [*contract.logs.CLAUSES, *contract.families.CLAUSES, *contract.logs.CONTENTS]
 
 
 def test_tables_that_are_placed_by_org_and_conversation_keep_the_contract(
@@ -71,7 +71,7 @@ def test_the_encoding_of_the_database_does_not_matter(encoding: str, server: Ser
     name = f"in_{encoding.lower()}"
     server.new_database(name, f"ENCODING '{encoding}' TEMPLATE template0 LOCALE 'C'")
     place = PostgresPlace(server.url.replace("/work", f"/{name}"))
-    for clause in contract.contents.CLAUSES:
+    for clause in contract.logs.CLAUSES:
         clause(lambda: PostgresPlace(server.url.replace("/work", f"/{name}")))
     store = place.open()
     talk(store, "a", ["ein Walroß schläft", "海象は眠る", "el niño 🦭 duerme"])

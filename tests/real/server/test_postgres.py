@@ -19,7 +19,7 @@ from tests.real.server.process import running
 from tests.real.server.test_kills import Writer, check_all_there, wait_for_more
 from tests.stores.test_remote import NOT_VERIFIED
 
-LOGS = [clause for clause in contract.contents.CLAUSES if clause.__name__ != NOT_VERIFIED]
+LOGS = [clause for clause in contract.logs.CLAUSES if clause.__name__ != NOT_VERIFIED]
 
 
 @pytest.fixture(scope="module")

@@ -151,10 +151,7 @@ def _run(chat: Chat, line: Line) -> None:
 
 def _leave_deleted(chat: Chat) -> None:
     """Goes on in a new conversation, if a command removed the open one for good."""
-    try:
-        if chat.context.view.head:
-            chat.store.conversation(chat.context.id)
-    except NotFound:
+    if chat.context.view.head and chat.store.head(chat.context.id) is None:
         _new(chat, NewArguments())
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from refold.core.model import Usage
 from refold.edges.importers.entry import About, Billed, Entry, Noted, Said, Where
-from refold.edges.importers.lines import Lines, digest, happened
+from refold.edges.importers.lines import Lines, Reader, digest, happened
 
 BEGINS = "# aider chat started at "
 _USER, _PROGRAM = "#### ", "> "
@@ -100,3 +100,6 @@ def _count(text: str) -> int:
         return round(float(digits) * (1_000 if text.endswith("k") else 1))
     except ValueError:
         return 0
+
+
+READER = Reader(is_start=is_text, entries=entries)

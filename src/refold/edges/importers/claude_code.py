@@ -40,7 +40,7 @@ from refold.edges.importers.entry import (
     Unread,
     Where,
 )
-from refold.edges.importers.lines import UNREADABLE, Lines, digest, happened, told
+from refold.edges.importers.lines import UNREADABLE, Lines, Reader, digest, happened, told
 from refold.errors import Invalid
 from refold.tokens.models import most
 
@@ -352,3 +352,8 @@ def _with_parallels(live: set[str], heads: dict[str, _Ids]) -> set[str]:
     calls = {call for uuid in live if uuid in heads for call in heads[uuid].calls}
     live |= {uuid for uuid, ids in heads.items() if not calls.isdisjoint(ids.answered)}
     return live
+
+
+READER = Reader(
+    is_lines=is_mine, entries=entries, session_of=session_of, branches=branches, has_line_ids=True
+)

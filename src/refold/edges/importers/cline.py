@@ -15,7 +15,7 @@ import msgspec
 
 from refold.core.model import Usage
 from refold.edges.importers.entry import About, Entry, Said, Unread, Where
-from refold.edges.importers.lines import Lines, counts, document, happened, names_of, told
+from refold.edges.importers.lines import Lines, Reader, counts, document, happened, names_of, told
 
 _PARTS = ("text", "image", "tool_use", "tool_result", "thinking", "redacted_thinking")
 
@@ -88,3 +88,6 @@ def _usage(metrics: Any, key: str) -> Usage | None:
         cache_write=cache_write,
         response=key,
     )
+
+
+READER = Reader(is_document=is_document, of_document=of_document, session_of=session_of)

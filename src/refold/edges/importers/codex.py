@@ -24,7 +24,7 @@ from refold.edges.importers.entry import (
     Unread,
     Where,
 )
-from refold.edges.importers.lines import Lines, counts, digest, happened, told
+from refold.edges.importers.lines import Lines, Reader, counts, digest, happened, told
 
 Payload = dict[str, Any]
 
@@ -165,3 +165,6 @@ class _Turns:
             if not self._items:
                 break
         return frozenset(taken)
+
+
+READER = Reader(is_lines=is_mine, entries=entries, session_of=session_of)

@@ -14,7 +14,16 @@ from typing import Any
 
 from refold.core.model import Usage
 from refold.edges.importers.entry import About, Entry, Noted, Said, Where
-from refold.edges.importers.lines import Lines, counts, digest, document, happened, names_of, told
+from refold.edges.importers.lines import (
+    Lines,
+    Reader,
+    counts,
+    digest,
+    document,
+    happened,
+    names_of,
+    told,
+)
 
 _OUTPUT = "output"
 _SPOKEN = ("user", "gemini")
@@ -142,3 +151,12 @@ def _usage(tokens: Any, key: str) -> Usage | None:
     return Usage(
         input=read, output=written + thought, cache_read=cached, reasoning=thought, response=key
     )
+
+
+READER = Reader(
+    is_lines=is_mine,
+    entries=entries,
+    is_document=is_document,
+    of_document=of_document,
+    session_of=session_of,
+)

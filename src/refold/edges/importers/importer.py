@@ -62,7 +62,7 @@ from refold.edges.importers.imported_log import events_of, is_of, known, named, 
 from refold.edges.importers.lines import Advance, Lines, Unchanged, digest
 from refold.edges.importers.recognition import Recognised, recognised
 from refold.engine.context import Context
-from refold.errors import Conflict, Invalid, NotFound
+from refold.errors import Conflict, Invalid
 from refold.log.trace import is_taken
 from refold.stores.protocol import Overtaken, Store
 
@@ -363,9 +363,7 @@ def _free(store: Store, id: str) -> str:
     """The id with the first number that is free."""
     for number in range(2, NUMBERS_MAX):
         wanted = f"{id[:ID_CHARS_FREE]}-{number}"
-        try:
-            store.conversation(wanted)
-        except NotFound:
+        if store.head(wanted) is None:
             return wanted
     return "NEW"
 

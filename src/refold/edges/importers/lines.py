@@ -37,7 +37,7 @@ import refold
 from refold import decoding
 from refold.conversations.importer import open_regular_file
 from refold.conversations.listing import preview
-from refold.edges.importers.entry import Entry, Report, Session, Unread, Where
+from refold.edges.importers.entry import Branch, Entry, Report, Session, Unread, Where
 from refold.errors import Invalid, NotFound, RefoldError, Unavailable, install_hint
 from refold.stores.protocol import Store
 from refold.system import disk
@@ -207,6 +207,29 @@ class _Guarded(io.RawIOBase):
             raise EOFError(str(error)) from error
         buffer[: len(piece)] = piece
         return len(piece)
+
+
+Walk = Callable[[Lines], Iterator[Entry]]
+Branches = Callable[[Lines, int], Iterator[Branch]]
+
+
+class Reader(Struct, frozen=True, kw_only=True):
+    """How the files of a source are recognized and read. `entries` reads JSON Lines (`is_lines`)
+    and files known by their first line (`is_start`), `of_document` a file of one JSON value.
+    `session_of` gives the id of the session; with `has_many`, every session has one of its own.
+    With `has_line_ids`, the lines of the file have ids that never change."""
+
+    entries: Walk | None = None
+    of_document: Walk | None = None
+    is_lines: Callable[[list[dict[str, Any]]], bool] | None = None
+    is_start: Callable[[bytes], bool] | None = None
+    is_document: Callable[[Any], bool] | None = None
+    session_of: Callable[[Lines], str] | None = None
+    branches: Branches | None = None
+    has_many: bool = False
+    has_line_ids: bool = False
+    unit: str = "line"
+    document_unit: str = "element"
 
 
 def is_bomb(size: int, file: BinaryIO) -> bool:

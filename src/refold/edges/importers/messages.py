@@ -26,7 +26,7 @@ import msgspec
 from refold.core.model import Usage
 from refold.dialects.usage import read_usage
 from refold.edges.importers.entry import About, Entry, Noted, Said, Summed, Unread
-from refold.edges.importers.lines import UNREADABLE, Lines, digest, document, happened
+from refold.edges.importers.lines import UNREADABLE, Lines, Reader, digest, document, happened
 from refold.errors import Invalid
 
 LISTS = ("messages", "conversations", "conversation", "input", "contents", "history")
@@ -298,3 +298,6 @@ def _call(call: Any) -> Any:
         arguments = msgspec.json.encode(arguments).decode()
     function = {"name": call["name"], "arguments": arguments}
     return {"id": call.get("id"), "type": "function", "function": function}
+
+
+READER = Reader(is_lines=is_mine, entries=entries, is_document=is_document, of_document=of_document)

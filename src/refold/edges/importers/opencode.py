@@ -29,6 +29,7 @@ from refold.edges.importers.entry import About, Entry, Noted, Said, Summed, Wher
 from refold.edges.importers.lines import (
     UNREADABLE,
     Lines,
+    Reader,
     counts,
     document,
     happened,
@@ -38,10 +39,7 @@ from refold.edges.importers.lines import (
 from refold.errors import Invalid
 
 Value = dict[str, Any]
-MANY = True  # sessions have ids of their own, whatever file they came in
 _ANSWERED = ("completed", "error")
-
-__all__ = ["MANY", "is_database", "is_document", "of_database", "of_document"]
 
 
 def is_document(value: Any) -> bool:
@@ -270,3 +268,13 @@ def _object(data: Any) -> Row:
     except UNREADABLE:
         value = None
     return value if isinstance(value, dict) else {"type": "unread", "data": str(data)[:10_000]}
+
+
+READER = Reader(
+    is_start=is_database,
+    entries=of_database,
+    unit="session",
+    is_document=is_document,
+    of_document=of_document,
+    has_many=True,
+)

@@ -25,12 +25,11 @@ from refold.edges.importers.entry import (
     Unread,
     Where,
 )
-from refold.edges.importers.lines import Lines, counts, document, happened, told
+from refold.edges.importers.lines import Lines, Reader, counts, document, happened, told
 from refold.errors import RefoldError
 
 Value = dict[str, Any]
 EVENTS_MAX = 200_000
-UNIT = "event"  # what the numbers in a report count
 _EVENT = re.compile(r"event-(\d{1,9})-[\w-]{1,80}\.json")
 _ANSWERS = {
     "ObservationEvent": "observation",
@@ -186,3 +185,8 @@ def _usage(usage: Value) -> Usage:
 def _billed(one: Value, bills: dict[str, list[Usage]]) -> Usage | None:
     waiting = bills.get(str(one.get("llm_response_id")))
     return waiting.pop(0) if waiting else None
+
+
+READER = Reader(
+    is_document=is_document, of_document=of_document, session_of=session_of, document_unit="event"
+)

@@ -1,17 +1,15 @@
-"""Whose file it is: by its first lines, or as a whole where it is one JSON value.
+"""The source of a session file, by its first lines or by its one JSON value; and the folders where
+programs keep their sessions.
 
-Neighbours: the sources in the package's table are asked in their order.
-
-Where programs keep their sessions on this machine, and which files of a folder may be sessions.
-
-Only names are looked at; no link is followed, and a folder that cannot be read is passed over.
-Neighbours: `refold import --scan` asks here, `recognition` looks into a file.
+The readers of all sources are tried in the order of the package's table. A scan looks only at file
+names; it follows no link and passes over folders that cannot be read. Neighbours: `lines.Reader` is
+what a source has, `importer` imports a recognized file, `refold import --scan` scans.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -21,9 +19,8 @@ import msgspec
 from msgspec import Struct
 
 from refold.conversations.exporter import FORMAT
-from refold.edges.importers import REFOLD, SOURCES
-from refold.edges.importers.entry import Branch, Entry
-from refold.edges.importers.lines import HINT, UNREADABLE, Lines, document
+from refold.edges.importers import SOURCES
+from refold.edges.importers.lines import HINT, UNREADABLE, Branches, Lines, Reader, Walk, document
 from refold.errors import Invalid
 
 SNIFFED_LINES = 30
@@ -31,36 +28,54 @@ SNIFFED_BYTES = 4_096
 
 
 class Recognised(NamedTuple):
-    """The source of a file, the id of its session, and the walk through it. An empty id: all
-    sessions of the file have ids of their own. `unit` is what the numbers of its entries count.
-    `branches` finds those that were left, where the source keeps them."""
+    """The source of a file, the id of its session, and the walk through it. An empty id: every
+    session of the file has its own; None: the file has no id but its path. `unit` is what the line
+    numbers of its entries count; `branches` finds abandoned branches, where the source keeps them;
+    `has_line_ids` says that the source gives ids to its lines."""
 
     source: str
     session: str | None
-    entries: Callable[[Lines], Iterator[Entry]]
+    entries: Walk
     unit: str = "line"
-    branches: Callable[[Lines, int], Iterator[Branch]] | None = None
+    branches: Branches | None = None
+    has_line_ids: bool = False
 
 
 def recognised(lines: Lines) -> Recognised | None:
-    """Whose session the file is; None for an export of refold's own. Invalid if it is nobody's."""
-    start = list(islice(lines, SNIFFED_LINES))
+    """The source of a session file; None for refold's own export. Invalid if there is none."""
+    start = [line for _, line in islice(lines, SNIFFED_LINES)]
     if not start:
-        raise _nothing_read(lines)
-    if f'"{FORMAT}"'.encode() in start[0][1][:SNIFFED_BYTES]:
+        if not lines.unread:
+            raise Invalid(f"{lines.path} is empty", hint=HINT)
+        first = lines.unread[0]
+        raise Invalid(f"{lines.path}, line {first.line}: {first.reason}", hint=HINT)
+    if f'"{FORMAT}"'.encode() in start[0][:SNIFFED_BYTES]:
         return None
-    if (of_start := _of_start(start[0][1])) is not None:
-        return of_start
-    values = list(_objects(line for _, line in start))
+    for name, reader in _readers():
+        if reader.is_start and reader.entries and reader.is_start(start[0]):
+            session = "" if reader.has_many else None
+            return Recognised(name, session, reader.entries, reader.unit)
+    values = list(_objects(start))
     # Of a document in many lines, some may be objects too.
-    is_lines = 2 * len(values) > len(start) or not _goes_on(start[0][1])
-    # One object in its only line may be a document as well as a line.
-    if values and is_lines and (len(start) > 1 or not _is_whole(lines)):
-        return _of_lines(lines, values) or _refuse(lines.path)
-    return _of_document(lines) or _of_lines(lines, values) or _refuse(lines.path)
+    is_lines = 2 * len(values) > len(start) or not _continues(start[0])
+    # A single object on a single line may be a document or a line.
+    is_single_line = sum(1 for _ in islice(lines, 2)) == 1 and not lines.unread
+    if values and is_lines and not is_single_line:
+        found = _of_lines(lines, values)
+    else:
+        found = _of_document(lines) or _of_lines(lines, values)
+    if found is None:
+        raise Invalid(f"{lines.path} is not a session that refold can read", hint=HINT)
+    return found
 
 
-def _objects(lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
+def _readers() -> Iterator[tuple[str, Reader]]:
+    for name, source in SOURCES.items():
+        module, _, value = source.reader.partition(".")
+        yield name, getattr(import_module(f"{__package__}.{module}"), value)
+
+
+def _objects(lines: list[bytes]) -> Iterator[dict[str, Any]]:
     for line in lines:
         try:
             value = msgspec.json.decode(line)
@@ -70,63 +85,34 @@ def _objects(lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
             yield value
 
 
-def _goes_on(line: bytes) -> bool:
-    """Whether a JSON value begins in a line and goes on in the next."""
+def _continues(line: bytes) -> bool:
+    """Whether a JSON value begins in a line and continues in the next."""
     return line.strip().startswith((b"[", b"{")) and line.rstrip().endswith((b"[", b"{", b","))
 
 
-def _nothing_read(lines: Lines) -> Invalid:
-    """The error for a file that gives no line."""
-    if not lines.unread:
-        return Invalid(f"{lines.path} is empty", hint=HINT)
-    first = lines.unread[0]
-    return Invalid(f"{lines.path}, line {first.line}: {first.reason}", hint=HINT)
-
-
-def _is_whole(lines: Lines) -> bool:
-    """Whether the file has one line and no other, readable or not."""
-    return sum(1 for _ in islice(lines, 2)) == 1 and not lines.unread
-
-
-def _of_start(first: bytes) -> Recognised | None:
-    """The source of a file that is neither JSON nor lines of it."""
-    for name, source in SOURCES.items():
-        module = import_module(f"{__package__}.{source.module}")
-        if hasattr(module, "is_text") and module.is_text(first):
-            return Recognised(name, None, module.entries)
-        if hasattr(module, "is_database") and module.is_database(first):
-            return Recognised(name, "", module.of_database, "session")
-    return None
-
-
 def _of_lines(lines: Lines, values: list[dict[str, Any]]) -> Recognised | None:
-    for name, source in SOURCES.items():
-        module = import_module(f"{__package__}.{source.module}")
-        if hasattr(module, "is_mine") and module.is_mine(values):
-            of = getattr(module, "session_of", None)
-            session = of(lines) if of else None
-            branches = getattr(module, "branches", None)
-            return Recognised(name, session, module.entries, branches=branches)
+    for name, reader in _readers():
+        if reader.is_lines and reader.entries and reader.is_lines(values):
+            session = reader.session_of(lines) if reader.session_of else None
+            return Recognised(
+                name,
+                session,
+                reader.entries,
+                branches=reader.branches,
+                has_line_ids=reader.has_line_ids,
+            )
     return None
 
 
 def _of_document(lines: Lines) -> Recognised | None:
     value = document(lines.path)
-    for name, source in SOURCES.items():
-        module = import_module(f"{__package__}.{source.module}")
-        if hasattr(module, "is_document") and module.is_document(value):
-            of = getattr(module, "session_of", None)
-            own = "" if hasattr(module, "MANY") else None
-            unit = getattr(module, "UNIT", "element")
-            return Recognised(name, of(lines) if of else own, module.of_document, unit)
+    for name, reader in _readers():
+        if reader.is_document and reader.of_document and reader.is_document(value):
+            session = "" if reader.has_many else None
+            if reader.session_of:
+                session = reader.session_of(lines)
+            return Recognised(name, session, reader.of_document, reader.document_unit)
     return None
-
-
-def _refuse(path: Path) -> Recognised:
-    raise Invalid(f"{path} is not a session that refold can read", hint=HINT)
-
-
-__all__ = ["REFOLD", "Recognised", "recognised"]
 
 
 FILES_MAX = 100_000
@@ -151,16 +137,16 @@ class Found(Struct, frozen=True, kw_only=True):
     size_bytes: int
 
 
-class Place(NamedTuple):
-    """Where a program keeps its sessions, and how the names of their files end."""
+class SessionFolder(NamedTuple):
+    """A folder where a program keeps its sessions, and the endings of their file names."""
 
     source: str
     folder: Path
     endings: tuple[str, ...]
 
 
-def session_folders() -> list[Place]:
-    """The folders in which the programs keep their sessions, whether they are there or not."""
+def session_folders() -> list[SessionFolder]:
+    """The session folders of all programs, whether they exist or not."""
     home = Path.home()
     claude = Path(os.environ.get("CLAUDE_CONFIG_DIR") or home / ".claude")
     codex = Path(os.environ.get("CODEX_HOME") or home / ".codex")
@@ -168,44 +154,45 @@ def session_folders() -> list[Place]:
     cline = Path(os.environ.get("CLINE_DATA_DIR") or home / ".cline" / "data")
     rollouts = (".jsonl", ".jsonl.zst")
     return [
-        Place("claude-code", claude / "projects", (".jsonl",)),
-        Place("codex", codex / "sessions", rollouts),
-        Place("codex", codex / "archived_sessions", rollouts),
-        Place("gemini-cli", home / ".gemini" / "tmp", (".jsonl",)),
-        Place("opencode", shared / "opencode", (".db",)),
-        Place("cline", cline / "sessions", (".messages.json",)),
-        Place("openhands", home / ".openhands" / "conversations", ("base_state.json",)),
-        Place("messages", cline / "tasks", ("api_conversation_history.json",)),
+        SessionFolder("claude-code", claude / "projects", (".jsonl",)),
+        SessionFolder("codex", codex / "sessions", rollouts),
+        SessionFolder("codex", codex / "archived_sessions", rollouts),
+        SessionFolder("gemini-cli", home / ".gemini" / "tmp", (".jsonl",)),
+        SessionFolder("opencode", shared / "opencode", (".db",)),
+        SessionFolder("cline", cline / "sessions", (".messages.json",)),
+        SessionFolder("openhands", home / ".openhands" / "conversations", ("base_state.json",)),
+        SessionFolder("messages", cline / "tasks", ("api_conversation_history.json",)),
     ]
 
 
 def scan() -> list[Found]:
-    """What there is on this machine."""
+    """The session files on this machine, by program."""
     found = []
     for source, folder, endings in session_folders():
         files = list(islice(_files(folder, endings), FILES_MAX))
         if files:
-            size = sum(map(_size, files))
-            shown = list(map(str, files))
-            found.append(Found(source=source, folder=str(folder), files=shown, size_bytes=size))
+            size_bytes = sum(map(_size_bytes, files))
+            names = list(map(str, files))
+            entry = Found(source=source, folder=str(folder), files=names, size_bytes=size_bytes)
+            found.append(entry)
     return found
 
 
 def files_in(folder: Path) -> list[Path]:
-    """The files of a folder, and of the folders in it, that may be sessions."""
+    """The files in a folder and its subfolders that may be sessions."""
     return list(islice(_files(folder, ENDINGS), FILES_MAX))
 
 
 def _files(folder: Path, endings: tuple[str, ...]) -> Iterator[Path]:
-    for place, folders, names in os.walk(folder, followlinks=False):
+    for parent, folders, names in os.walk(folder, followlinks=False):
         folders.sort()
         for name in sorted(names):
-            path = Path(place, name)
+            path = Path(parent, name)
             if name.endswith(endings) and not path.is_symlink():
                 yield path
 
 
-def _size(path: Path) -> int:
+def _size_bytes(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:

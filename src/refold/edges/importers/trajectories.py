@@ -20,11 +20,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from refold.edges.importers.entry import About, Entry, Noted, Said, Unread
-from refold.edges.importers.lines import Lines, document, happened
+from refold.edges.importers.lines import Lines, Reader, document, happened
 from refold.edges.importers.messages import entry_of, is_message, usage_of
 
 
-def is_document(value: Any) -> bool:
+def is_mini_swe_agent(value: Any) -> bool:
     """Whether a JSON value is such a trajectory."""
     if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
         return False
@@ -33,7 +33,7 @@ def is_document(value: Any) -> bool:
     return named or (isinstance(info, dict) and "mini_version" in info)
 
 
-def of_document(lines: Lines) -> Iterator[Entry]:
+def of_mini_swe_agent(lines: Lines) -> Iterator[Entry]:
     """The session."""
     value = document(lines.path)
     info = value.get("info") if isinstance(value.get("info"), dict) else {}
@@ -67,12 +67,12 @@ def _model_of(info: dict[str, Any]) -> str | None:
     return name.rpartition("/")[2] if isinstance(name, str) and name else None
 
 
-def swe_agent_is_document(value: Any) -> bool:
+def is_swe_agent(value: Any) -> bool:
     """Whether a JSON value is such a trajectory."""
     return isinstance(value, dict) and isinstance(value.get("trajectory"), list)
 
 
-def swe_agent_of_document(lines: Lines) -> Iterator[Entry]:
+def of_swe_agent(lines: Lines) -> Iterator[Entry]:
     """The session."""
     value = document(lines.path)
     yield About(line=1, title=_environment(value))
@@ -98,3 +98,7 @@ def _steps(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
         said = step.get("response") or f"{step.get('thought') or ''}\n{step.get('action') or ''}"
         yield {"role": "assistant", "content": str(said)}
         yield {"role": "user", "content": str(step.get("observation") or "(no output)")}
+
+
+MINI_SWE_AGENT = Reader(is_document=is_mini_swe_agent, of_document=of_mini_swe_agent)
+SWE_AGENT = Reader(is_document=is_swe_agent, of_document=of_swe_agent)

@@ -25,7 +25,6 @@ from refold.core.model import Note
 from refold.edges.server.contents import Dropped, Forgot
 from refold.edges.server.gate import Token, Tokens
 from refold.edges.server.route import Route
-from refold.errors import NotFound
 from refold.log.draft import Draft
 from refold.log.log import Log
 from refold.log.trace import pages_of
@@ -127,9 +126,8 @@ def entries_of(store: Store, org: str, *, limit: int) -> list[Entry]:
 
 def _calls(store: Store, org: str, limit: int) -> list[Entry]:
     """What was called. An erasure has two notes, of which the later counts."""
-    try:
-        head = store.conversation(log_of(org)).head
-    except NotFound:
+    head = store.head(log_of(org))
+    if head is None:
         return []
     found: dict[str, Entry] = {}
     for page in pages_of(store, log_of(org), after=max(0, head - 2 * limit), last=head):

@@ -294,9 +294,8 @@ class Tokens:
     def follow(self) -> None:
         """Reads what other servers and the shell wrote."""
         with self._lock:
-            try:
-                head = self._store.conversation(LOG).head
-            except NotFound:
+            head = self._store.head(LOG)
+            if head is None:
                 return
             for page in pages_of(self._store, LOG, after=self._head, last=head):
                 for event in page:

@@ -11,18 +11,24 @@ time, and asserts. No test framework is needed to import this. With pytest:
 
 from __future__ import annotations
 
-from refold.stores.contract import crowd, families, kit
-from refold.stores.contract import logs as contents
+from refold.stores.contract import crowd, families, logs
 from refold.stores.contract.kit import Clause, Make, Place
 
 __all__ = ["CLAUSES", "Clause", "Make", "Place", "name"]
 
+
+def random_steps_leave_what_a_plain_dictionary_would_hold(make: Make) -> None:
+    from refold.stores.contract import random_steps
+
+    random_steps.run(make)
+
+
 CLAUSES: list[Clause] = [
-    *contents.CLAUSES,
+    *logs.CLAUSES,
     *families.CLAUSES,
-    *contents.CONTENTS_CLAUSES,
+    *logs.CONTENTS,
     *crowd.CLAUSES,
-    *kit.CLAUSES,
+    random_steps_leave_what_a_plain_dictionary_would_hold,
 ]
 
 

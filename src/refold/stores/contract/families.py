@@ -6,7 +6,7 @@ from __future__ import annotations
 import msgspec
 
 from refold.core import codec
-from refold.errors import Conflict, Invalid, NotFound
+from refold.errors import Conflict, Denied, Invalid, NotFound
 from refold.stores.contract.kit import (
     AT_MS,
     TEXT,
@@ -18,6 +18,7 @@ from refold.stores.contract.kit import (
     titled,
 )
 from refold.stores.protocol import Store
+from refold.stores.read_only import ReadOnlyStore
 
 CLAUSES, clause = collector()
 
@@ -54,6 +55,45 @@ def a_fork_tells_where_it_comes_from(store: Store) -> None:
     found = store.conversation("fork")
     assert (found.head, found.chain, found.updated_ms) == (4, own[-1].chain, own[-1].at_ms)
     assert [listed.id for listed in store.conversations()] == ["fork", "trunk"]
+
+
+@clause
+@on_new_store
+def the_head_of_a_fork_is_its_own(store: Store) -> None:
+    trunk = grown(store, "trunk", 3)
+    store.fork("trunk", 2, "fork")
+    assert (store.head("fork"), store.head("trunk")) == (2, 3)
+    grown(store, "fork", 2, before=trunk[1])
+    assert (store.head("fork"), store.head("trunk")) == (4, 3)
+    store.fork("fork", 1, "older")
+    assert store.head("older") == 1
+
+
+@clause
+@on_new_store
+def a_deleted_conversation_has_no_head(store: Store) -> None:
+    grown(store, "trunk", 3)
+    store.fork("trunk", 2, "fork")
+    store.delete("fork")
+    assert (store.head("fork"), store.head("trunk")) == (None, 3)
+    store.erase("trunk", 3)
+    assert store.head("trunk") == 3
+    store.delete("trunk")
+    assert store.head("trunk") is None
+    grown(store, "fork", 1)
+    assert store.head("fork") == 1
+
+
+@clause
+@on_new_store
+def a_store_that_is_only_read_knows_heads(store: Store) -> None:
+    reader = ReadOnlyStore(store, owns=False)
+    assert reader.head("log") is None
+    events = grown(store, "log", 2)
+    assert reader.head("log") == 2
+    with refused(Denied):
+        reader.append("log", sealed(events[-1], [TEXT]), expect=2)
+    assert reader.head("log") == 2
 
 
 @clause

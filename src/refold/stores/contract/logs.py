@@ -115,6 +115,7 @@ def ids_that_are_not_plain_names_are_refused_everywhere(store: Store) -> None:
         for ask in (
             lambda id=id: store.read(id),
             lambda id=id: store.conversation(id),
+            lambda id=id: store.head(id),
             lambda id=id: store.append(id, [event], expect=0),
             lambda id=id: store.append(id, [], expect=0),
             lambda id=id: store.bookmark(id),
@@ -258,6 +259,32 @@ def a_conversation_tells_its_head_chain_and_times(store: Store) -> None:
 
 @clause
 @on_new_store
+def a_head_is_none_without_a_conversation_and_moves_with_every_append(store: Store) -> None:
+    assert store.head("log") is None
+    store.append("log", [], expect=0)
+    assert store.head("log") is None
+    events = grown(store, "log", 1)
+    assert store.head("log") == 1
+    grown(store, "log", 2, before=events[-1])
+    assert store.head("log") == 3
+    assert store.head("other") is None
+
+
+@clause
+def a_head_is_that_of_another_writers_append(make: Make) -> None:
+    place = make()
+    here, there = place.open(), place.open()
+    assert there.head("log") is None
+    events = grown(here, "log", 2)
+    assert there.head("log") == 2
+    grown(there, "log", 1, before=events[-1])
+    assert here.head("log") == 3
+    here.close()
+    there.close()
+
+
+@clause
+@on_new_store
 def the_newest_meta_event_with_a_title_names_the_conversation(store: Store) -> None:
     first = titled(None, "one")
     store.append("log", [first], expect=0)
@@ -329,9 +356,9 @@ def a_closed_store_can_be_closed_again(store: Store) -> None:
     store.close()
 
 
-CONTENTS_CLAUSES, contents_clause = collector()
+CONTENTS, contents_clause = collector()
 
-CONTENTS = [
+SAMPLES = [
     b"",
     b"\0",
     "naïve \u2028\r\n".encode(),
@@ -348,10 +375,10 @@ def _digest(content: bytes) -> str:
 @contents_clause
 @on_new_store
 def contents_come_back_under_their_digest(store: Store) -> None:
-    for content in CONTENTS:
+    for content in SAMPLES:
         assert store.put([content]) == _digest(content)
         assert b"".join(store.get(_digest(content))) == content
-    for content in CONTENTS:
+    for content in SAMPLES:
         assert b"".join(store.get(_digest(content))) == content
 
 

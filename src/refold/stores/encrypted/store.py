@@ -92,6 +92,9 @@ class EncryptedStore:
         except (Corrupt, Denied):
             return replace(about, title="")
 
+    def head(self, conversation: str) -> int | None:
+        return self.far.head(conversation)
+
     def conversation(self, conversation: str) -> Conversation:
         return self._opened_about(self.far.conversation(conversation))
 

@@ -115,6 +115,11 @@ class FilesStore:
         return self._list.about(id, self._folders.listed)
 
     @_guarded
+    def head(self, conversation: str) -> int | None:
+        folder = self._folders.find(conversation)
+        return folder.head or None if folder else None
+
+    @_guarded
     def conversation(self, conversation: str) -> Conversation:
         return self._folders.known(conversation).about()
 

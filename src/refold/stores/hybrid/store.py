@@ -153,11 +153,10 @@ class HybridStore:
 
     def _is_news(self, conversation: str, head: int) -> bool:
         """Whether a head that the far store told of is unknown here, and of interest."""
-        try:
-            return self.near.conversation(conversation).head != head
-        except NotFound:
-            kept = self._record()
-            return conversation not in kept.deleted
+        near_head = self.near.head(conversation)
+        if near_head is None:
+            return conversation not in self._record().deleted
+        return near_head != head
 
     def sync_status(self, ids: Sequence[str] = ()) -> SyncStatus:
         """How these conversations stand, or all, without asking the far store; what is only there
@@ -247,6 +246,12 @@ class HybridStore:
 
     def conversations(self, *, after: str = "", limit: int = 100) -> list[Conversation]:
         return self.near.conversations(after=after, limit=limit)
+
+    def head(self, conversation: str) -> int | None:
+        head = self.near.head(conversation)
+        if head is None and self._ask_far(lambda far: self._fetch(far, conversation)):
+            head = self.near.head(conversation)
+        return head
 
     def conversation(self, conversation: str) -> Conversation:
         return self._fetched(conversation, lambda: self.near.conversation(conversation))

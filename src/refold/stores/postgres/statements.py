@@ -28,6 +28,7 @@ SELECT {_ROW} FROM {NAME}.conversations
 WHERE org = %(org)s AND conversation > %(after)s ORDER BY conversation LIMIT %(limit)s
 """
 ROW = f"SELECT {_ROW} FROM {NAME}.conversations WHERE {_ONE_LOG}"
+HEAD = f"SELECT head FROM {NAME}.conversations WHERE {_ONE_LOG}"
 ROW_LOCKED = f"{ROW} FOR UPDATE"
 CREATE = f"""
 INSERT INTO {NAME}.conversations(org, {_ROW})

@@ -76,6 +76,15 @@ class PostgresStore:
             lambda link: log.listed(link, self.org, after.replace("\0", ""), most), list
         )
 
+    def head(self, conversation: str) -> int | None:
+        values = self._place(conversation).named()
+
+        def head_of(link: Link) -> int | None:
+            row = link.ask(statements.HEAD, values).fetchone()
+            return None if row is None else int(row[0])
+
+        return self._connections.look(head_of, lambda: None)
+
     def conversation(self, conversation: str) -> Conversation:
         return self._look(log.conversation_row, conversation)
 

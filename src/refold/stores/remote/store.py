@@ -83,6 +83,12 @@ class RemoteStore:
         found = self._client.value(Listed, "GET", "conversations", query=query)
         return [_conversation(one) for one in found.conversations]
 
+    def head(self, conversation: str) -> int | None:
+        try:
+            return self.conversation(conversation).head
+        except NotFound:
+            return None
+
     def conversation(self, conversation: str) -> Conversation:
         path = self._path(conversation)
         return _conversation(self._client.value(About, "GET", path))

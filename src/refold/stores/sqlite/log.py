@@ -74,6 +74,14 @@ LEFT JOIN events e ON e.place = (
     WHERE place BETWEEN c.number << {SEQ_BITS} AND (c.number << {SEQ_BITS}) + {checks.SEQ_MAX}
     ORDER BY place DESC LIMIT 1)
 """
+_HEAD = f"""
+SELECT coalesce(
+    (SELECT place & {checks.SEQ_MAX} FROM events
+     WHERE place BETWEEN number << {SEQ_BITS} AND (number << {SEQ_BITS}) + {checks.SEQ_MAX}
+     ORDER BY place DESC LIMIT 1),
+    parent_seq)
+FROM conversations WHERE id = ?
+"""
 _INSERT_CONVERSATION = (
     "INSERT INTO conversations(id, parent, parent_seq, parent_chain, title, at_ms) "
     "VALUES (?,?,?,?,?,?)"
@@ -152,6 +160,12 @@ def head(connection: apsw.Connection, row: Row) -> int:
     bounds = row.base, row.base + checks.SEQ_MAX
     place: int | None = connection.execute(query, bounds).get
     return row.parent_seq if place is None else place & checks.SEQ_MAX
+
+
+def head_by_id(connection: apsw.Connection, conversation: str) -> int | None:
+    """The seq of the newest event; None if there is no such conversation."""
+    found: int | None = connection.execute(_HEAD, (conversation,)).get
+    return found
 
 
 def upwards(connection: apsw.Connection, row: Row, last: int) -> Iterator[tuple[Row, int]]:

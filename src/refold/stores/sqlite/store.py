@@ -88,6 +88,12 @@ class SqliteStore:
         return bookmarks.listed(connection, after, checks.bounded(limit)) if connection else []
 
     @_guarded
+    def head(self, conversation: str) -> int | None:
+        codec.conversation_checked(conversation)
+        connection = self._connected(writing=False)
+        return bookmarks.head_by_id(connection, conversation) if connection else None
+
+    @_guarded
     def conversation(self, conversation: str) -> Conversation:
         connection = self._connection_to(conversation)
         found = bookmarks.described(connection, conversation)
