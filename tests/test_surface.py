@@ -48,8 +48,20 @@ def test_every_public_name_can_be_imported(name):
     assert getattr(refold, name) is not None
 
 
-def test_the_types_that_a_caller_brings_are_one_short_file():
-    assert len(Path(brought.__file__).read_text(encoding="utf-8").splitlines()) <= 65
+def test_the_surface_stays_small():
+    methods = [name for name in dir(Context) if not name.startswith("_")]
+    assert len(methods) <= 34 and len(refold.__all__) <= 45
+
+
+def test_a_type_that_is_asked_of_the_wrong_module_names_the_right_one():
+    with pytest.raises(AttributeError, match=r"refold\.types\.Point"):
+        refold.Point  # noqa: B018
+    with pytest.raises(AttributeError, match="'points'"):
+        refold.points  # noqa: B018
+
+
+def test_the_types_of_a_caller_are_one_short_file():
+    assert len(Path(brought.__file__).read_text(encoding="utf-8").splitlines()) <= 120
     assert all(hasattr(brought, name) for name in brought.__all__)
 
 
@@ -125,7 +137,7 @@ async def run() -> None:
     hits: list[refold.Hit] = await context.search("go", role="user")
     view: refold.View = await context.view
     kept: refold.Artifact = await context.artifacts.put("x", name="x.txt")
-    points: list[refold.Point] = await context.log.points()
+    points: list[refold.types.Point] = await context.log.points()
     answer: str = await context.toolbox.call("refold_search", {"query": "go"})
     twin: aio.AsyncContext = await context.fork("twin", at=1)
     await twin.close()
@@ -143,8 +155,8 @@ def test_an_async_program_passes_strict_type_checking(tmp_path):
 
 
 def test_values_that_are_given_back_are_frozen():
-    for name in refold.__all__:
-        value = getattr(refold, name)
+    for name in refold.__all__ + brought.__all__:
+        value = getattr(refold, name, None) or getattr(brought, name)
         if isinstance(value, type) and issubclass(value, msgspec.Struct):
             assert value.__struct_config__.frozen, name
 

@@ -8,7 +8,7 @@ be folded again.
     response = client.messages.create(**context.request())
     context.record(response)
 
-Here is what you call and what it gives back. `refold.types` has what you may bring,
+Here is what you call. `refold.types` has the types of what you bring and get back,
 `refold.register` makes your own parts known by name, `refold.conversations` works on whole stored
 conversations, `refold.memory` has what outlives them, `refold.aio` is for async programs and
 `refold.testing` for tests. Public names are imported when they are first used, so that
@@ -28,32 +28,23 @@ if TYPE_CHECKING:
     from refold import testing as testing
     from refold import types as types
     from refold.artifacts.artifacts import Artifacts as Artifacts
-    from refold.artifacts.artifacts import Matches as Matches
     from refold.artifacts.cleanup import Cleanup as Cleanup
-    from refold.artifacts.cleanup import CleanupItem as CleanupItem
-    from refold.artifacts.listing import StoredArtifact as StoredArtifact
-    from refold.artifacts.select import Selected as Selected
-    from refold.compaction.compactor import Veto as Veto
     from refold.config import Config as Config
     from refold.core.budget import Budget as Budget
     from refold.core.model import Artifact as Artifact
     from refold.core.model import Event as Event
     from refold.core.model import Message as Message
     from refold.core.model import Origin as Origin
-    from refold.core.model import Slot as Slot
-    from refold.core.model import Span as Span
     from refold.core.model import Usage as Usage
     from refold.core.model import View as View
     from refold.core.plan import Plan as Plan
     from refold.core.plan import Receipt as Receipt
     from refold.dialects import tool_calls as tool_calls
-    from refold.dialects.page import PageMessage as PageMessage
     from refold.dialects.page import Rendered as Rendered
     from refold.edges.endpoints.writer import endpoint as endpoint
     from refold.engine.context import Context as Context
     from refold.engine.file_versions import FileVersions as FileVersions
     from refold.engine.log_reader import LogReader as LogReader
-    from refold.engine.mirror import Mirrored as Mirrored
     from refold.engine.opening import open as open
     from refold.engine.stats import Stats as Stats
     from refold.engine.stats import count_messages as count_messages
@@ -66,28 +57,12 @@ if TYPE_CHECKING:
     from refold.errors import OverBudget as OverBudget
     from refold.errors import RefoldError as RefoldError
     from refold.errors import Unavailable as Unavailable
-    from refold.log.notes import Noted as Noted
     from refold.log.notices import Notice as Notice
-    from refold.log.points import Batch as Batch
-    from refold.log.points import Difference as Difference
-    from refold.log.points import Point as Point
-    from refold.log.points import Restored as Restored
-    from refold.log.trace import Trace as Trace
-    from refold.log.undo import FileChange as FileChange
-    from refold.log.undo import FileVersion as FileVersion
-    from refold.log.undo import Undone as Undone
-    from refold.log.unfold import Part as Part
-    from refold.log.unfold import Unfolded as Unfolded
-    from refold.memory.entry import Forgotten as Forgotten
     from refold.memory.entry import MemoryEntry as MemoryEntry
-    from refold.memory.extraction import Taken as Taken
-    from refold.memory.journal import MemoryChange as MemoryChange
     from refold.memory.semantic import SemanticMemory as SemanticMemory
     from refold.memory.semantic import open_memory as open_memory
-    from refold.memory.transfer import ImportedMemories as ImportedMemories
     from refold.search.snippets import Hit as Hit
     from refold.stores import open_store as open_store
-    from refold.strategies.importance import Score as Score
     from refold.tokens.models import Model as Model
     from refold.tokens.models import model_info as model_info
 
@@ -97,59 +72,34 @@ _MODULES = ("aio", "conversations", "memory", "register", "testing", "types")
 _HOMES = {
     "Artifact": "refold.core.model",
     "Artifacts": "refold.artifacts.artifacts",
-    "Batch": "refold.log.points",
     "Budget": "refold.core.budget",
     "Cleanup": "refold.artifacts.cleanup",
-    "CleanupItem": "refold.artifacts.cleanup",
     "Config": "refold.config",
     "Conflict": "refold.errors",
     "Context": "refold.engine.context",
     "Corrupt": "refold.errors",
     "Denied": "refold.errors",
-    "Difference": "refold.log.points",
     "Event": "refold.core.model",
-    "FileChange": "refold.log.undo",
-    "FileVersion": "refold.log.undo",
     "FileVersions": "refold.engine.file_versions",
-    "Forgotten": "refold.memory.entry",
     "Hit": "refold.search.snippets",
-    "ImportedMemories": "refold.memory.transfer",
     "Invalid": "refold.errors",
     "LogReader": "refold.engine.log_reader",
-    "Matches": "refold.artifacts.artifacts",
-    "MemoryChange": "refold.memory.journal",
     "MemoryEntry": "refold.memory.entry",
     "Message": "refold.core.model",
-    "Mirrored": "refold.engine.mirror",
     "Model": "refold.tokens.models",
     "NotFound": "refold.errors",
-    "Noted": "refold.log.notes",
     "Notice": "refold.log.notices",
     "Origin": "refold.core.model",
     "OverBudget": "refold.errors",
-    "PageMessage": "refold.dialects.page",
-    "Part": "refold.log.unfold",
     "Plan": "refold.core.plan",
-    "Point": "refold.log.points",
     "Receipt": "refold.core.plan",
     "RefoldError": "refold.errors",
     "Rendered": "refold.dialects.page",
-    "Restored": "refold.log.points",
-    "Score": "refold.strategies.importance",
-    "Selected": "refold.artifacts.select",
     "SemanticMemory": "refold.memory.semantic",
-    "Slot": "refold.core.model",
-    "Span": "refold.core.model",
     "Stats": "refold.engine.stats",
-    "StoredArtifact": "refold.artifacts.listing",
-    "Taken": "refold.memory.extraction",
     "Toolbox": "refold.engine.toolbox",
-    "Trace": "refold.log.trace",
     "Unavailable": "refold.errors",
-    "Undone": "refold.log.undo",
-    "Unfolded": "refold.log.unfold",
     "Usage": "refold.core.model",
-    "Veto": "refold.compaction.compactor",
     "View": "refold.core.model",
     "count_messages": "refold.engine.stats",
     "endpoint": "refold.edges.endpoints.writer",
@@ -167,7 +117,9 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"refold.{name}")
     if name not in _HOMES:
-        raise AttributeError(f"module 'refold' has no attribute {name!r}")
+        is_type = name[:1].isupper() and name in import_module("refold.types").__all__
+        where = f"; it is refold.types.{name}" if is_type else ""
+        raise AttributeError(f"module 'refold' has no attribute {name!r}{where}")
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value

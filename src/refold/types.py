@@ -1,27 +1,42 @@
-"""What a caller may bring: the shapes of stores, writers, strategies, listeners and the like.
+"""The types of what you bring and of what refold gives back.
 
     from refold.types import Answer, Request
 
     def writer(request: Request) -> Answer: ...
 
-What refold gives back is in `refold` itself; what makes a caller's own parts known by name is
-`refold.register`.
+You bring stores, writers, strategies, listeners and the like in these shapes; the rest are values
+that calls return. `refold.register` makes your own parts known by name.
 """
 
-from refold.artifacts.select import Judge
+from refold.artifacts.artifacts import Matches
+from refold.artifacts.cleanup import CleanupItem
+from refold.artifacts.listing import StoredArtifact
+from refold.artifacts.select import Judge, Selected
 from refold.artifacts.stub import Describer, Summarizer
 from refold.compaction.compactor import Hook, Veto
 from refold.compaction.native import NativeCaller, NativeRequest
-from refold.core.model import Edit, Hide, Replace, Summarize
+from refold.core.model import Edit, Hide, Replace, Slot, Span, Summarize
 from refold.core.plan import Ask
+from refold.dialects.page import PageMessage
 from refold.dialects.protocol import Dialect
 from refold.engine.file_refresh import Permitted
 from refold.engine.log_reader import Filters
+from refold.engine.mirror import Mirrored
+from refold.log.notes import Noted
 from refold.log.notices import Listener, NoticeName
+from refold.log.points import Batch, Difference, Point, Restored
+from refold.log.trace import Trace
+from refold.log.undo import FileChange, FileVersion, Undone
+from refold.log.unfold import Part, Unfolded
+from refold.memory.entry import Forgotten
 from refold.memory.external_vectors import VectorStore
+from refold.memory.extraction import Taken
+from refold.memory.journal import MemoryChange
+from refold.memory.transfer import ImportedMemories
 from refold.search.embedders import Embedder
 from refold.stores.protocol import Store
 from refold.strategies.brief import Brief, Strategy
+from refold.strategies.importance import Score
 from refold.system.disk import Moment
 from refold.tokens.counter import Count, Counter
 from refold.writer.asker import Answer, Request, Writer
@@ -29,29 +44,53 @@ from refold.writer.asker import Answer, Request, Writer
 __all__ = [
     "Answer",
     "Ask",
+    "Batch",
     "Brief",
+    "CleanupItem",
     "Count",
     "Counter",
     "Describer",
     "Dialect",
+    "Difference",
     "Edit",
     "Embedder",
+    "FileChange",
+    "FileVersion",
     "Filters",
+    "Forgotten",
     "Hide",
     "Hook",
+    "ImportedMemories",
     "Judge",
     "Listener",
+    "Matches",
+    "MemoryChange",
+    "Mirrored",
     "Moment",
     "NativeCaller",
     "NativeRequest",
+    "Noted",
     "NoticeName",
+    "PageMessage",
+    "Part",
     "Permitted",
+    "Point",
     "Replace",
     "Request",
+    "Restored",
+    "Score",
+    "Selected",
+    "Slot",
+    "Span",
     "Store",
+    "StoredArtifact",
     "Strategy",
     "Summarize",
     "Summarizer",
+    "Taken",
+    "Trace",
+    "Undone",
+    "Unfolded",
     "VectorStore",
     "Veto",
     "Writer",

@@ -207,7 +207,7 @@ def test_a_hook_that_gives_anything_blocks_nothing(given):
 
 def test_a_veto_with_anything_for_a_reason_is_a_veto():
     context = talked(config={"auto": False})
-    context.on("before-compaction", lambda plan: refold.Veto(reason=object()))  # type: ignore[arg-type]
+    context.on("before-compaction", lambda plan: refold.types.Veto(reason=object()))  # type: ignore[arg-type]
     assert context.compact().reason == "hook"
 
 

@@ -28,7 +28,7 @@ def test_every_message_says_what_it_is_worth_and_why() -> None:
     scores = context.log.scores(task="src/a_1.py")
     assert [one.seq for one in scores] == [slot.seq for slot in context.view.slots]
     for one in scores:
-        assert isinstance(one, refold.Score) and 0 <= one.score <= 1
+        assert isinstance(one, refold.types.Score) and 0 <= one.score <= 1
         assert set(one.factors) == set(WEIGHTS)
         assert all(0 <= value <= 1 for value in one.factors.values())
     assert context.view.head == head
@@ -61,7 +61,7 @@ def test_weights_and_tasks_are_those_of_the_call() -> None:
 
 
 def test_async_callers_have_it_too() -> None:
-    async def run() -> list[refold.Score]:
+    async def run() -> list[refold.types.Score]:
         async with await aio.open("work", store="memory:") as context:
             await context.append({"role": "user", "content": "go"})
             return await context.log.scores()

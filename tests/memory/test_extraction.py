@@ -162,7 +162,9 @@ def test_open_to_dos_are_remembered_and_end_when_they_are_done(tmp_path):
 
 def test_no_more_is_taken_than_a_memory_may_hold(tmp_path):
     memory = refold.open_memory(store="memory:", embedder=False)
-    facts = [refold.Taken(f"The port of host {n} is {n}", n, "user", "value") for n in range(1, 9)]
+    facts = [
+        refold.types.Taken(f"The port of host {n} is {n}", n, "user", "value") for n in range(1, 9)
+    ]
     assert memory.take(facts[:3], waits=False, entries_max=5) == 3
     assert memory.take(facts, waits=True, entries_max=5) == 2
     assert memory.take(facts, waits=False, entries_max=5) == 0
@@ -369,8 +371,8 @@ def test_a_fact_that_rules_take_as_well_replaces_when_a_person_says_so(tmp_path)
     with refold.open_memory(store="memory:", embedder=False) as memory:
         old = memory.store(KAFKA, at=1_700_000_000_000).id
         facts = [
-            refold.Taken(RABBIT, 1, "user", "decision"),
-            refold.Taken(RABBIT, 1, "model", "decision", (old,)),
+            refold.types.Taken(RABBIT, 1, "user", "decision"),
+            refold.types.Taken(RABBIT, 1, "model", "decision", (old,)),
         ]
         assert memory.take(facts, waits=False) == 2
         assert contents(memory.list()) == {KAFKA, RABBIT}

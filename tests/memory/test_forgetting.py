@@ -205,13 +205,13 @@ def test_what_is_not_clear_is_refused(given):
 
 def test_what_waits_or_was_rejected_goes_too(url, tmp_path):
     with opened(url) as context:
-        taken = refold.Taken(SECRET, 1, "user", "value")
+        taken = refold.types.Taken(SECRET, 1, "user", "value")
         assert context.memory.take([taken], waits=True) == 1
         context.memory.reject(context.memory.inbox()[0].id)
         entry = context.memory.store("the staging key is xylophone12.")
         context.memory.forget(entry.id)
         assert context.memory.take([taken], waits=True) == 0
-        waiting = refold.Taken("The pager code is Marimba7", 1, "user", "value")
+        waiting = refold.types.Taken("The pager code is Marimba7", 1, "user", "value")
         context.memory.take([waiting], waits=True)
         context.memory.forget(context.memory.inbox()[0].id)
         assert context.memory.inbox() == []
@@ -231,8 +231,10 @@ def test_what_waits_or_was_rejected_goes_too(url, tmp_path):
 def test_no_rule_brings_it_back_in_other_words(again):
     memory = SemanticMemory(open_store("memory:"), embedder=False)
     memory.forget(memory.store(SECRET).id)
-    assert memory.take([refold.Taken(again, 3, "model", "value")], waits=False) == 0
-    assert memory.take([refold.Taken("The live key is Gong4", 3, "user", "value")], waits=False)
+    assert memory.take([refold.types.Taken(again, 3, "model", "value")], waits=False) == 0
+    assert memory.take(
+        [refold.types.Taken("The live key is Gong4", 3, "user", "value")], waits=False
+    )
     assert memory.store(again).content == again
 
 

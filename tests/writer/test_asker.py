@@ -627,7 +627,7 @@ def test_a_writer_that_fails_twice_rests_and_is_asked_again_on_demand():
 
 
 def test_usage_is_added_up():
-    edit = Summarize(batch="b", span=refold.Span(1, 2), text="")
+    edit = Summarize(batch="b", span=refold.types.Span(1, 2), text="")
     outcome = asking.Outcome(edit=edit, usage=(Usage(input=3, output=1),))
     assert asking.bill([outcome, outcome]) == {
         "asked": 2,

@@ -196,9 +196,9 @@ class ActiveModel:
         kept = self._load
         if kept and kept[0] is state and kept[1] == state.head and kept[2] is self._limits:
             return kept[3]
-        budget = self._limits
-        if (learned := factor(state, self.info, self._lesson)) != budget.factor:
-            budget = replace(budget, factor=learned)
+        budget, lesson = self._limits, self._lesson
+        if state.calibration or lesson:
+            budget = replace(budget, factor=factor(state, self.info, lesson))
         if share := self._log.config.compact_share:
             budget = budget.paced(share, round(state.said_tokens * budget.factor))
         load = Load(budget, current_tokens(state, budget.factor))

@@ -80,8 +80,11 @@ class ShownMemories:
     def show(self) -> None:
         """Appends the memories that answer the latest request, if it has none yet. Called with
         the lock held, once others' events are read."""
-        asked, room = _latest_request_text(self._log.state), self._room()
-        if asked is None or not room or self._memory().is_empty():
+        state = self._log.state
+        if not state.slots or state.slots[-1].seq != state.request or self._memory().is_empty():
+            return
+        asked, room = _latest_request_text(state), self._room()
+        if asked is None or not room:
             return
         try:
             text, ids = self._told(asked, room)

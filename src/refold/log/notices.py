@@ -108,7 +108,7 @@ class Notices:
     def __init__(self, redact: Callable[[str], str] = str) -> None:
         self._redact = redact
         self._listeners: list[tuple[str, Listener]] = []
-        self._waiting: deque[Notice] = deque(maxlen=WAITING_MAX)
+        self.waiting: deque[Notice] = deque(maxlen=WAITING_MAX)
         self._told_once: set[str] = set()
         self._tasks: set[Any] = set()
         self._lock = threading.Lock()
@@ -136,7 +136,7 @@ class Notices:
         """Queues a notice, without the secrets that an error may have quoted."""
         if notice.reason:
             notice = replace(notice, reason=self._redact(notice.reason))
-        self._waiting.append(notice)
+        self.waiting.append(notice)
 
     def add_once(self, key: str, notice: Notice) -> None:
         """The same, but only the first time until `rearm`."""
@@ -168,9 +168,9 @@ class Notices:
     def tell(self) -> None:
         """Delivers what is waiting; call it with no lock held. What is said before anybody
         listens waits for the first listener, so that an opening can be heard."""
-        while self._waiting and self._listeners:
+        while self.waiting and self._listeners:
             try:
-                notice = self._waiting.popleft()
+                notice = self.waiting.popleft()
             except IndexError:
                 return  # another thread was faster
             for name, listener in self._listeners:

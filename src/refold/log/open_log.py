@@ -36,11 +36,11 @@ Moment = Literal["append", "turn"]
 
 
 class Guard:
-    """A lock that its holder may take again. `after` is called once the holder has released it
-    for good: that is how listeners are told with no lock held."""
+    """A reentrant lock. Notices are delivered once its holder has released it for good, so that
+    listeners are called with no lock held."""
 
-    def __init__(self, after: Callable[[], None]) -> None:
-        self._lock, self._depth, self._after = threading.RLock(), 0, after
+    def __init__(self, notices: Notices) -> None:
+        self._lock, self._depth, self._notices = threading.RLock(), 0, notices
 
     def __enter__(self) -> None:
         self._lock.acquire()
@@ -48,10 +48,10 @@ class Guard:
 
     def __exit__(self, *_: object) -> None:
         self._depth -= 1
-        outermost = self._depth == 0
+        is_released = self._depth == 0
         self._lock.release()
-        if outermost:
-            self._after()
+        if is_released and self._notices.waiting:
+            self._notices.tell()
 
 
 class OpenLog:
@@ -72,7 +72,7 @@ class OpenLog:
         synced = synced_of(store)
         self._sync_news = SyncNews(synced) if synced is not None else None
         self.notices = Notices(redactor(config.redact, "logs"))
-        self.guard = Guard(self.notices.tell)
+        self.guard = Guard(self.notices)
         self.log = Log(store, conversation)
         self.redacts = self.log.redacts
         self._counter_given = counter

@@ -82,6 +82,7 @@ class SemanticMemory:
         self.said: builtins.list[tuple[str, str]] = []
         self._store, self._owns_store, self._listener = store, owns_store, tell
         self.conversation, self._threshold = conversation, threshold
+        self._journals: list[tuple[Store, str]] = []  # those that `is_empty` asks about
         self._scopes = Scopes(
             store, scope, embedder=embedder, tell=self._tell, user=user, vectors=vectors
         )
@@ -379,7 +380,9 @@ class SemanticMemory:
     def is_empty(self) -> bool:
         """Whether nothing was ever stored in the scopes that are looked at."""
         with self._lock:
-            return all(journal.is_empty() for journal in self._scopes.looked_at())
+            if not self._journals:
+                self._journals = [(one.store, one.id) for one in self._scopes.looked_at()]
+            return not any(store.head(id) for store, id in self._journals)
 
     # --- the end ---
 

@@ -90,6 +90,8 @@ class SqliteStore:
     @_guarded
     def head(self, conversation: str) -> int | None:
         codec.conversation_checked(conversation)
+        if self._connection is None and self._reader is None and not os.path.exists(self.path):
+            return None  # asked at every request while nothing is remembered
         connection = self._connected(writing=False)
         return bookmarks.head_by_id(connection, conversation) if connection else None
 
