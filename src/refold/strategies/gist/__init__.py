@@ -21,7 +21,7 @@ from refold.core.shortened import prose_text
 from refold.ledger.facts import Cutter
 from refold.ledger.ledger import facts_of, files_in_work, is_cut, ledger_lines, merged, said
 from refold.strategies.brief import Brief, tokens_of
-from refold.strategies.fit import common_size, cuts_of, pieces
+from refold.strategies.fit import common_size, cuts_of, edits_of, pieces
 from refold.strategies.gist.choice import Kept, choose_lines
 from refold.strategies.gist.draft import Draft, chars_of, list_share, summary_tokens
 from refold.strategies.gist.layout import Layout, Material, excerpts, lay_out, runs
@@ -144,7 +144,8 @@ def _clip_request(brief: Brief, layout: Layout) -> list[Edit]:
     if layout.request_excess <= 0:
         return []
     request = [slot for slot in brief.slots if slot.seq == brief.view.request]
-    return cuts_of(brief, pieces(brief, request), layout.request_excess, (CUT_TOKENS,))[0]
+    cuts = cuts_of(brief, pieces(brief, request), layout.request_excess, (CUT_TOKENS,))
+    return edits_of(cuts)
 
 
 def _clip_newest(
@@ -162,9 +163,9 @@ def _clip_newest(
     if excess <= 0:
         return [*shorter]
     done = {(edit.seq, edit.block) for edit in shorter}
-    rest = [piece for piece in found if piece.place not in done]
+    rest = [piece for piece in found if piece.key not in done]
     floors = (max(size * 3 // 4, CUT_TOKENS), CUT_TOKENS)  # sizes are estimates
-    return [*shorter, *cuts_of(brief, rest, excess, floors)[0]]
+    return [*shorter, *edits_of(cuts_of(brief, rest, excess, floors))]
 
 
 def _newest_excess(brief: Brief, layout: Layout, gist_tokens: int, share: float) -> int:
