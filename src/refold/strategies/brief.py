@@ -1,30 +1,11 @@
-"""What a strategy is given, and what it gives back.
+"""The input of a strategy, and the rules for its output.
 
-A strategy is a function `(Brief) -> list[Edit | Ask]`: it proposes, and changes nothing. It speaks
-of the log by `seq`, cuts at seams only (`laws.units`), and never touches a slot that `protected`
-names. The ladder sizes what it proposes, shows it to the next rung, and stops at the target.
-Neighbours: `ladder` runs strategies, `registry` names them.
-
-What a strategy gave is held to what it may give before it touches a page: a strategy may be
-anybody's code.
-
-A list of edits and asks, each of which could be written to a log and read again, and is about what
-was said so far. Neighbours: `ladder` asks the strategies, and leaves out one whose answer is
-refused.
-
-How the page says where the rest is: by handle, and by the tool that reads handles.
-
-The tool is named only if the model was given it, because a text on the page must promise nothing
-that its reader cannot do. The handle stands there in any case: a person can unfold it. Neighbours:
-every strategy that writes a text for the page, `artifacts.intake` for its stubs.
-
-The words of a text as code and prose have them, and how much a word says.
-
-`getUserName`, `user_name` and `user name` have the same words; `is` is not in `this`. Words come
-lower-case and without their endings, so that `fixes` meets `fixing`; words that say nothing are
-left out; Chinese, Japanese and Korean go by pairs of characters. A word that is everywhere weighs
-nothing. Neighbours: `keep` and `scores` look for the words of the task, `artifacts.word_ranking`
-for those of a query.
+A strategy is a function `(Brief) -> list[Edit | Ask]`: it proposes, and changes nothing. It names
+messages by `seq`, cuts at seams only (`laws.units`), and never touches a slot that `protected`
+names. A strategy may be anybody's code, so `checked_answer` validates its edits before they touch a
+page. The second half has the shared words: `reach` names a handle on the page, with the tool that
+unfolds it if the model has that tool; `words` splits texts into stemmed words. Neighbours: `ladder`
+runs strategies, `registry` names them.
 """
 
 from __future__ import annotations
@@ -63,12 +44,12 @@ from refold.core.plan import Ask
 from refold.core.shortened import shortened
 from refold.errors import Invalid
 
-# Of what is free: what the latest request may have where all of it leaves nothing for the rest.
+# Of the free room: the part that the latest request may take if it leaves nothing for the rest.
 REQUEST_SHARE = 0.75
-# Of the input limit: what may stay whole of results of excluded tools, and of system messages.
+# Of the input limit: the most that stays whole of excluded tools' results, and of system messages.
 EXCLUDED_SHARE, SYSTEM_SHARE = 0.25, 0.15
 
-# What every strategy takes in a call: how many messages at the end stay whole.
+# A setting of every call: the number of messages at the end that stay whole.
 KEEP_RECENT = "keep_recent"
 
 Count = Callable[[Message], int]
@@ -76,24 +57,19 @@ Originals = Callable[[Span], Sequence[Slot]]
 Ages = Callable[[Sequence[int]], Mapping[int, int]]
 
 
-def _no_ages(seqs: Sequence[int]) -> Mapping[int, int]:
-    return {}
-
-
 class Brief(Struct, frozen=True, kw_only=True):
     """The page, the budget, and the size to reach, in tokens of our own estimate (`view.tokens`).
 
     `full` is the size at which a page is compacted, `enough` one with room for the next turn, both
-    in the same tokens. `count` sizes a whole message. `originals` reads the messages of a span as
-    they came, from the log, `ages` how many milliseconds ago events came, by seq;
-    neither costs anything unless it is called. `task` is what the agent works on now, for
-    relevance; `redact` takes secrets out of a text; `settings` are the strategy's own, from the
-    configuration, and `named` says which of them the call itself gave; `scratch` outlives the plan:
-    it remembers what is expensive to find out twice, and may be lost at any time. `messages_max` is
-    set where the page has too many messages and not too many tokens; `has_writer` where somebody
-    will put an ask in words, `is_chosen` where a person named what goes, `is_asked` where the
-    target was named and is not to be exceeded. A page that is brought to `lossless_enough` without
-    losing anything is left at that.
+    in the same tokens. `count` sizes a whole message. `originals` reads the messages of a span from
+    the log, verbatim; `ages` gives the age of events in milliseconds, by seq; neither costs
+    anything unless it is called. `task` is the agent's current work, for relevance; `redact`
+    removes secrets from a text; `settings` are the strategy's own, from the configuration and the
+    call, and `named` the names of those from the call. `scratch` outlives the plan: it remembers
+    expensive results, and may be lost at any time. `messages_max` is set if the page has too many
+    messages, not too many tokens; `has_writer` if a writer will put an ask in words; `is_chosen` if
+    a person chose the messages; `is_asked` if the caller named the target, which is then not to be
+    exceeded. A page that reaches `lossless_enough` without losing anything is left at that.
     """
 
     view: View
@@ -103,7 +79,7 @@ class Brief(Struct, frozen=True, kw_only=True):
     target: int
     batch: str
     originals: Originals
-    ages: Ages = _no_ages
+    ages: Ages = lambda seqs: {}
     enough: int = 0
     full: int = 0
     lossless_enough: int = 0
@@ -119,12 +95,11 @@ class Brief(Struct, frozen=True, kw_only=True):
 
     @property
     def slots(self) -> tuple[Slot, ...]:
-        """The slots of the page."""
         return self.view.slots
 
     @property
     def excess(self) -> int:
-        """How many tokens must still go."""
+        """The tokens above the target."""
         return max(0, self.view.tokens - self.target)
 
     def is_crowded(self, count: int) -> bool:
@@ -143,16 +118,16 @@ class Brief(Struct, frozen=True, kw_only=True):
         return text_tokens(self.count, text)
 
     def block_tokens(self, message: Message, block: Block) -> int:
-        """The size of one block of a message alone."""
+        """The size of one block of a message, without the message's frame."""
         frame = self.count(replace(message, blocks=()))
         return self.count(replace(message, blocks=(block,))) - frame
 
     def hide_tokens(self, edit: Hide) -> int:
-        """What hiding adds to the page: its notice."""
+        """The tokens that a hide adds to the page: its notice."""
         return self.text_tokens(edit.notice) if edit.notice else 0
 
     def freed_tokens(self, slot: Slot, edit: Replace) -> int:
-        """What a replace takes off its slot, as it is on the page."""
+        """The tokens that a replace frees of its slot, as it is on the page."""
         message = slot.message
         block = message.blocks[edit.block]
         after = self.block_tokens(message, shortened(block, edit))
@@ -163,30 +138,25 @@ Strategy = Callable[[Brief], "list[Edit | Ask]"]
 
 
 def check_kind(name: str, value: object, kinds: Sequence[type]) -> None:
-    """Refuses a value that is of none of these types."""
-    if not _is_of_kind(value, kinds):
+    """Refuses a value of any other type. An int is accepted for a float; a bool is not a number."""
+    if isinstance(value, bool):
+        is_valid = bool in kinds
+    else:
+        is_valid = isinstance(value, (*kinds, int) if float in kinds else tuple(kinds))
+    if not is_valid:
         known = " or ".join(kind.__name__ for kind in kinds)
         raise Invalid(f"the setting {name} is {shown(value)}", hint=f"give a value of type {known}")
 
 
-def _is_of_kind(value: object, kinds: Sequence[type]) -> bool:
-    """A whole number is accepted where a float is wanted; True and False are not numbers here."""
-    if isinstance(value, bool):
-        return bool in kinds
-    if isinstance(value, int) and float in kinds:
-        return True
-    return isinstance(value, tuple(kinds))
-
-
 def check_choice(refusal: str, value: str, known: Sequence[str]) -> None:
-    """Refuses a value that is not one of these, with this beginning of a sentence."""
+    """Refuses a value that is not one of these; `refusal` is the start of the error's text."""
     if value not in known:
         names = ", ".join(name for name in known if name)
         raise Invalid(f"{refusal} {shown(value)}", hint=f"known: {names}")
 
 
 def check_needed(name: str, settings: Mapping[str, Any], task: str) -> None:
-    """Refuses a strategy that is not told what it cannot do without."""
+    """Refuses a strategy without the settings it requires."""
     if name == "relevance" and not task.strip():
         raise Invalid("relevance needs a task", hint="say what the agent works on, as the task")
     if name == "relevance" and "max_tokens" not in settings:
@@ -201,47 +171,39 @@ def protected(view: View) -> set[int]:
 
 
 def with_kept(view: View, config: Config, budget: Budget) -> View:
-    """The page with what stays whole as far as it is bearable pinned, so that no strategy has to
-    know of it: system messages, results of excluded tools, and what a provider wrote for messages
-    that are not here."""
+    """The page with additional pins, so that strategies need no special cases: system messages and
+    results of excluded tools as far as they fit, and the newest compaction of a provider."""
     limit = budget.input_max / budget.factor
-    held = {*view.pins, *_system_seqs(view, SYSTEM_SHARE * limit), *_compacted_seqs(view)}
+    held = {*view.pins, *_system_seqs(view, SYSTEM_SHARE * limit)}
+    # Only the provider can read the messages covered by its compaction.
+    for slot in reversed(view.slots):
+        raw = [block.raw for block in slot.message.blocks if isinstance(block, Opaque)]
+        if any(isinstance(each, dict) and each.get("type") == "compaction" for each in raw):
+            held.add(slot.seq)
+            break
     held |= _excluded_seqs(view, config.exclude_tools, EXCLUDED_SHARE * limit)
     return view if held == view.pins else replace(view, pins=frozenset(held))
 
 
 def with_named_tail(view: View, settings: Mapping[str, Any]) -> View:
-    """The page with the last messages pinned that a caller named in a call, by `keep_recent`, so
-    that they stay whole even if the target is missed. The default is no promise: it gives way."""
+    """The page with the last messages pinned if the call names their number, `keep_recent`: they
+    stay whole even if the target is missed. The default gives way instead."""
     count: int = settings.get(KEEP_RECENT, 0)
-    said = [slot.seq for slot in view.slots if not slot.standin]
-    tail = set(said[-count:]) if count else set()
+    seqs = [slot.seq for slot in view.slots if not slot.standin]
+    tail = set(seqs[-count:]) if count else set()
     return replace(view, pins=view.pins | with_units(view, tail)) if tail else view
 
 
 def _system_seqs(view: View, left: float) -> set[int]:
     """The system messages that fit: the first, which sets the scene, and the newest."""
-    said = [slot for slot in view.slots if slot.message.role == "system" and not slot.standin]
+    system = [slot for slot in view.slots if slot.message.role == "system" and not slot.standin]
     held: set[int] = set()
-    for slot in (*said[:1], *reversed(said[1:])):
+    for slot in (*system[:1], *reversed(system[1:])):
         left -= slot.tokens
         if left < 0:
             break
         held.add(slot.seq)
     return held
-
-
-def _compacted_seqs(view: View) -> set[int]:
-    """The newest compaction that came as a message: nobody else can read what it stands for."""
-    for slot in reversed(view.slots):
-        for block in slot.message.blocks:
-            if isinstance(block, Opaque) and _is_compaction(block.raw):
-                return {slot.seq}
-    return set()
-
-
-def _is_compaction(raw: Any) -> bool:
-    return isinstance(raw, dict) and raw.get("type") == "compaction"
 
 
 def _excluded_seqs(view: View, names: Sequence[str], left: float) -> set[int]:
@@ -253,7 +215,7 @@ def _excluded_seqs(view: View, names: Sequence[str], left: float) -> set[int]:
         if type(block) is ToolCall and block.name in names
     }
     held: set[int] = set()
-    # Most pages call none of them, and need not be divided.
+    # Most pages have no such call, and need not be divided into units.
     for unit in reversed(units(view.slots)) if calling else ():
         if calling.isdisjoint(unit):
             continue
@@ -266,15 +228,15 @@ def _excluded_seqs(view: View, names: Sequence[str], left: float) -> set[int]:
 
 
 def untouched_tokens(view: View) -> int:
-    """What no compaction touches: system, tools, pins, and the latest request."""
+    """The size of the parts that no compaction touches: system, tools, pins, latest request."""
     held = {*view.pins, view.request}
     slots = [slot for slot in view.slots if slot.seq in held and not slot.standin]
     return view.system_tokens + view.tools_tokens + tokens_of(slots)
 
 
 def request_excess(view: View, fixed: int, full: int) -> int:
-    """By how much the latest request is too large, where the `fixed` part of the page, which has
-    it, leaves nothing of the full page; a pinned one is not."""
+    """The tokens by which the latest request is too large, if the `fixed` part of the page, which
+    includes it, leaves nothing of the full page. A pinned request is never too large."""
     slots = [slot for slot in view.slots if slot.seq == view.request and slot.seq not in view.pins]
     if not slots or fixed <= full:
         return 0
@@ -283,17 +245,17 @@ def request_excess(view: View, fixed: int, full: int) -> int:
 
 
 def with_units(view: View, seqs: Set[int]) -> set[int]:
-    """These seqs with all others of the units they belong to."""
-    out: set[int] = set()
+    """These seqs, completed to whole units."""
+    completed: set[int] = set()
     for unit in units(view.slots):
         in_unit = [view.slots[index].seq for index in unit]
         if not seqs.isdisjoint(in_unit):
-            out.update(in_unit)
-    return out
+            completed.update(in_unit)
+    return completed
 
 
 def opening(view: View) -> int:
-    """How many leading slots are the task itself: up to and including the first user request."""
+    """The number of leading slots up to and including the first user request: the task itself."""
     for index, slot in enumerate(view.slots):
         if is_request(slot):
             return index + 1
@@ -315,24 +277,24 @@ def tail_start(view: View, *, keep_messages: int, keep_tokens: int) -> int:
     return start
 
 
-def last_seam(whole: Sequence[range], latest: int) -> int:
-    """The last seam that is not after this index; `whole` are the units of a page."""
-    return max((unit.start for unit in whole if unit.start <= latest), default=0)
+def last_seam(page_units: Sequence[range], latest: int) -> int:
+    """The last seam at or before this index."""
+    return max((unit.start for unit in page_units if unit.start <= latest), default=0)
 
 
 def first_text(slot: Slot) -> str:
-    """The text that a slot begins with; all of it where it is a stand-in."""
+    """The text of a slot's first block; the whole text of a stand-in."""
     first = slot.message.blocks[0] if slot.message.blocks else None
     return first.text if isinstance(first, Text) else ""
 
 
 def tokens_of(slots: Sequence[Slot]) -> int:
-    """What these slots take on the page together."""
+    """The size of these slots together."""
     return sum(slot.tokens for slot in slots)
 
 
 def run_tokens(slots: Sequence[Slot], run: range) -> int:
-    """What the slots of a run take together; a run is given by their indices."""
+    """The size of the slots of a run; a run is a range of indices."""
     return tokens_of(slots[run.start : run.stop])
 
 
@@ -341,39 +303,38 @@ def text_tokens(count: Count, text: str) -> int:
     return count(Message(role="user", blocks=(Text(text),)))
 
 
-def checked_answer(given: object, brief: Brief) -> Sequence[Edit | Ask]:
-    """The edits and asks for a brief; an error if one of them is none, or for something else."""
-    if not isinstance(given, list | tuple):
-        raise TypeError(f"it gave {type(given).__name__}, not a list of edits")
-    for item in given:
-        _check_item(item, brief)
-    return given
-
-
-def _check_item(item: object, brief: Brief) -> None:
-    edit = item.draft if isinstance(item, Ask) else item
-    if not isinstance(edit, Hide | Replace | Summarize):
-        raise TypeError(f"it gave {type(edit).__name__} among its edits")
-    if isinstance(item, Ask) and not isinstance(item.instructions, str):
-        raise TypeError(f"it gave an ask with {type(item.instructions).__name__} for instructions")
-    body_of(kind_of(edit), encode(edit))
-    if edit.batch != brief.batch:
-        raise ValueError("it gave an edit of another batch than brief.batch")
-    span = Span(edit.seq, edit.seq) if isinstance(edit, Replace) else edit.span
-    if not 1 <= span.first <= span.last <= brief.view.head:
-        raise ValueError(f"it gave an edit of {span}, but the log ends at #{brief.view.head}")
+def checked_answer(answer: object, brief: Brief) -> Sequence[Edit | Ask]:
+    """The edits and asks of a strategy; raises if the answer has anything else, an edit that cannot
+    be written to the log, or one for another batch or span."""
+    if not isinstance(answer, list | tuple):
+        raise TypeError(f"it gave {type(answer).__name__}, not a list of edits")
+    for item in answer:
+        edit = item.draft if isinstance(item, Ask) else item
+        if not isinstance(edit, Hide | Replace | Summarize):
+            raise TypeError(f"it gave {type(edit).__name__} among its edits")
+        if isinstance(item, Ask) and not isinstance(item.instructions, str):
+            kind = type(item.instructions).__name__
+            raise TypeError(f"it gave an ask with {kind} for instructions")
+        body_of(kind_of(edit), encode(edit))
+        if edit.batch != brief.batch:
+            raise ValueError("it gave an edit of another batch than brief.batch")
+        span = Span(edit.seq, edit.seq) if isinstance(edit, Replace) else edit.span
+        if not 1 <= span.first <= span.last <= brief.view.head:
+            raise ValueError(f"it gave an edit of {span}, but the log ends at #{brief.view.head}")
+    return answer
 
 
 UNFOLD = "refold_unfold"
 
 
 def unfolder(known: View | Meta) -> str:
-    """The tool by which the model reads a handle; empty if it was not given."""
+    """The name of the tool that unfolds handles; empty if the model does not have it."""
     return UNFOLD if has_tool(known.tools, UNFOLD) else ""
 
 
 def reach(view: View, handles: str, purpose: str = "") -> str:
-    """`; refold_unfold #41 to read it`, or `: #41` where the model has no such tool."""
+    """`; refold_unfold #41 to read it`, or `: #41` if the model does not have that tool: a text on
+    the page must promise nothing its reader cannot do, but a person can always unfold a handle."""
     if not unfolder(view):
         return f": {handles}"
     return f"; {UNFOLD} {handles} {purpose}".rstrip()
@@ -392,7 +353,7 @@ too under until up us very was we were what when where which while who whom why 
 your
 """
 STOP = frozenset(_STOP.split())
-HITS_MAX = 8  # places of a word that are looked at in one text
+HITS_MAX = 8  # hits of a word that are checked in one text
 NAME_CHARS = 40
 _ENDINGS = (
     ("ies", "y"),
@@ -406,22 +367,18 @@ _ENDINGS = (
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in order: split, lower-cased, stemmed, without stop words."""
-    out: list[str] = []
+    """The words of a text in order: split, lower-cased, stemmed, without stop words. `getUserName`,
+    `user_name` and `user name` have the same words; Chinese, Japanese and Korean go by pairs of
+    characters."""
+    found: list[str] = []
     for run in _RUN.findall(text):
-        if _IS_CJK.match(run):
-            out += _pairs(run)
+        if _IS_CJK.match(run):  # overlapping pairs; a single character stays alone
+            found += [run[at : at + 2] for at in range(max(1, len(run) - 1))]
         elif run.islower() or run.isdigit():
-            out.append(_stem_or_nothing(run))
+            found.append(_stem_or_nothing(run))
         else:  # `getHTTPResponse` is get, HTTP, Response
-            out += map(_stem_or_nothing, _HUMP.split(run))
-    return [word for word in out if word]
-
-
-def _pairs(run: str) -> list[str]:
-    """The characters of a run two by two, overlapping; one alone stays alone."""
-    last = max(1, len(run) - 1)
-    return [run[at : at + 2] for at in range(last)]
+            found += map(_stem_or_nothing, _HUMP.split(run))
+    return [word for word in found if word]
 
 
 @lru_cache(maxsize=4096)
@@ -436,29 +393,19 @@ def stem(word: str) -> str:
     stem."""
     if len(word) <= 3 or not word.isascii():
         return word
-    word = _undoubled(_without_ending(word))
+    if not word.endswith("ss"):
+        for ending, replacement in _ENDINGS:
+            if word.endswith(ending) and len(word) - len(ending) >= 3:
+                word = word[: -len(ending)] + replacement
+                break
+    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiouls":
+        word = word[:-1]  # `plann` is `plan`
     return word.removesuffix("e") if len(word) > 3 else word
 
 
-def _undoubled(word: str) -> str:
-    """The word with one consonant at its end where it has two: `plann` is `plan`."""
-    is_doubled = len(word) > 3 and word[-1] == word[-2]
-    return word[:-1] if is_doubled and word[-1] not in "aeiouls" else word
-
-
-def _without_ending(word: str) -> str:
-    """The word with its first known ending taken off; at least three letters stay."""
-    if word.endswith("ss"):
-        return word
-    for ending, instead in _ENDINGS:
-        if word.endswith(ending) and len(word) - len(ending) >= 3:
-            return word[: -len(ending)] + instead
-    return word
-
-
 def mentions(text: str, lower: str, word: str) -> bool:
-    """Whether a text has a stemmed word, without taking the whole text apart. `lower` is the
-    text in lower case."""
+    """Whether a text has a stemmed word, without splitting the whole text. `lower` is the text in
+    lower case."""
     needle = _needle(word)
     at = lower.find(needle)
     if at >= 0 and len(lower) != len(text):
@@ -473,7 +420,7 @@ def mentions(text: str, lower: str, word: str) -> bool:
 
 
 def _needle(word: str) -> str:
-    """What every form of a stemmed word begins with: `queries` has no y."""
+    """The common start of all forms of a stemmed word: `queries` has no y."""
     return word.removesuffix("y") if len(word) > 3 else word
 
 
@@ -483,7 +430,7 @@ def _name_words(name: str) -> frozenset[str]:
 
 
 def _name_around(text: str, start: int, stop: int) -> str:
-    """The name in which a hit stands: up to 40 letters and digits more on both sides."""
+    """The name around a hit: up to 40 more letters and digits on both sides."""
     lowest = max(0, start - NAME_CHARS)
     highest = min(len(text), stop + NAME_CHARS)
     while start > lowest and text[start - 1].isalnum():
@@ -494,18 +441,16 @@ def _name_around(text: str, start: int, stop: int) -> str:
 
 
 def mentioning(word: str, texts: Sequence[str], lowers: Sequence[str]) -> list[int]:
-    """Which of the texts have a stemmed word."""
+    """The indices of the texts with a stemmed word."""
     needle = _needle(word)
-    found: list[int] = []
-    for index, lower in enumerate(lowers):
-        if needle in lower and mentions(texts[index], lower, word):
-            found.append(index)
-    return found
+    return [
+        index
+        for index, lower in enumerate(lowers)
+        if needle in lower and mentions(texts[index], lower, word)
+    ]
 
 
 def weight(count: int, total: int) -> float:
-    """What a word says that stands in `count` of `total` texts: rare ones weigh more, absent
-    ones nothing."""
-    if not count:
-        return 0.0
-    return log(1 + (total - count + 0.5) / (count + 0.5))
+    """The weight of a word in `count` of `total` texts: rare words weigh more, absent ones
+    nothing."""
+    return log(1 + (total - count + 0.5) / (count + 0.5)) if count else 0.0

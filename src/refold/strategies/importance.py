@@ -1,23 +1,18 @@
-"""What is worth its room stays: every message gets a score from 0 to 1 by code, and whole units
-compete by value.
+"""The most valuable messages stay: code scores every message from 0 to 1, and whole units compete
+by value per token.
 
-`importance` frees what the target asks for, or all below a `threshold`; `relevance` does the same
-to a size of its own for a task. The `rest` is hidden, or put in summaries. `explain` gives every
-score with its factors. Neighbours: `scores` has the factors, `hide_notice` hides with one notice,
-`summarize` makes the asks.
-
-What a message is worth, factor by factor, each from 0 to 1, by code.
-
-Who spoke, how far back, whether it holds a decision, a plan or an error, whether later messages use
-its names, what the user stressed, whether the tool worked, whether it is about the task, and
-whether it is said again. Position counts for age, not hours: a weekend changes nothing. Neighbours:
-`importance` weighs the factors and chooses, `terms` finds the task's words.
+`importance` frees the tokens above the target, or every unit below a `threshold`; `relevance` does
+the same to a size of its own for a task. The `rest` is hidden, or summarized. `explain` gives every
+score with its factors: the speaker, the position (not the clock), decisions, plans and errors,
+later uses of its names, the user's emphasis, success of tools, words of the task, and repetition.
+Neighbours: `hide` hides with one notice, `summarize` makes the asks, `brief.words` has the words of
+a task.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 
@@ -54,14 +49,14 @@ THRESHOLD = 0.6
 DIGITS = 6  # of a score: differences after them come from adding floats
 REASON = "least important"
 RESTS = ("hide", "summarize")
-SCORES_TOLD = 200  # of one run, each by itself; of a longer one the range
-# Added to every unit's size, so that many tiny messages do not push out one that says something.
+SCORES_TOLD = 200  # scores of a run that are listed; a longer run has its range
+# Added to every unit's size, so that many tiny messages do not push out a substantial one.
 UNIT_TOKENS = 32
 _HANDLES_EXPECTED = 4  # in the notice, when its size must be known before it is written
 
 
 class Score(Struct, frozen=True, kw_only=True):
-    """What a message is worth, from 0 to 1, and why; `goes` says whether it would be hidden."""
+    """The value of a message, from 0 to 1, with its factors; `goes` if it would be hidden."""
 
     seq: int
     tokens: int
@@ -71,16 +66,21 @@ class Score(Struct, frozen=True, kw_only=True):
 
 
 def importance(brief: Brief) -> list[Edit | Ask]:
-    """Takes away the units of least value per token until the page fits, or all below the
+    """Removes the least valuable units until the page fits, or every unit scored below
     `threshold`."""
     if brief.view.tokens <= brief.setting("trigger_tokens", 0):
         return []
-    whole = units(brief.slots)
-    values = weighed(factors_of(brief, whole), _weights(brief))
-    going = _indices_to_hide(brief, whole, values)
-    reason = partial(_reason, brief.view, values)
-    take_away = _summary_asks if _is_summarized(brief) else hide_edits
-    return take_away(brief, going, reason)
+    page_units = units(brief.slots)
+    values = weighed(factors_of(brief, page_units), _weights(brief))
+    hidden = _indices_to_hide(brief, page_units, values)
+    if not _is_summarized(brief):
+        return hide_edits(brief, hidden, partial(_reason, brief.view, values))
+    runs = runs_of(brief.view, hidden)
+    asks = asks_for(brief, [brief.slots[run.start : run.stop] for run in runs])
+    return [
+        replace(ask, draft=replace(ask.draft, reason=_reason(brief.view, values, run)))
+        for ask, run in zip(asks, runs)
+    ]
 
 
 def relevance(brief: Brief) -> list[Edit | Ask]:
@@ -92,182 +92,120 @@ def relevance(brief: Brief) -> list[Edit | Ask]:
 def explain(brief: Brief) -> list[Score]:
     """Every message of the page with its score, its factors, and whether it would go. Changes
     nothing."""
-    whole = units(brief.slots)
-    factors = factors_of(brief, whole)
+    page_units = units(brief.slots)
+    factors = factors_of(brief, page_units)
     values = weighed(factors, _weights(brief))
-    going = _indices_to_hide(brief, whole, values)
-    scores: list[Score] = []
-    for index, slot in enumerate(brief.slots):
-        own = {name: column[index] for name, column in factors.items()}
-        goes = index in going
-        score = Score(seq=slot.seq, tokens=slot.tokens, score=values[index], factors=own, goes=goes)
-        scores.append(score)
-    return scores
+    hidden = _indices_to_hide(brief, page_units, values)
+    return [
+        Score(
+            seq=slot.seq,
+            tokens=slot.tokens,
+            score=values[index],
+            factors={name: column[index] for name, column in factors.items()},
+            goes=index in hidden,
+        )
+        for index, slot in enumerate(brief.slots)
+    ]
 
 
 def _weights(brief: Brief) -> dict[str, float]:
-    """The weights with the caller's changes, as parts of 1; without a task its words weigh
-    nothing."""
-    given = brief.setting("weights", {})
-    _check_weights(given)
-    weights: dict[str, float] = {**WEIGHTS, **given}
+    """The factor weights, normalized to sum to 1."""
+    overrides = brief.setting("weights", {})
+    is_valid = all(isinstance(weight, int | float) and weight >= 0 for weight in overrides.values())
+    if not is_valid or not overrides.keys() <= WEIGHTS.keys():
+        hint = "known: " + ", ".join(WEIGHTS) + "; numbers, none below 0"
+        raise Invalid(f"weights are {shown(overrides)}", hint=hint)
+    weights: dict[str, float] = {**WEIGHTS, **overrides}
     if not brief.task.strip():
-        weights["keywords"] = 0.0
-    return _parts_of_one(weights)
-
-
-def _parts_of_one(weights: dict[str, float]) -> dict[str, float]:
-    """The weights that count, so that they add up to 1."""
+        weights["keywords"] = 0.0  # no task, no keywords to match
     total = sum(weights.values()) or 1.0
     return {name: weight / total for name, weight in weights.items() if weight}
 
 
-def _check_weights(given: dict[str, object]) -> None:
-    if not given.keys() <= WEIGHTS.keys() or not all(map(_is_weight, given.values())):
-        hint = "known: " + ", ".join(WEIGHTS) + "; numbers, none below 0"
-        raise Invalid(f"weights are {shown(given)}", hint=hint)
-
-
-def _is_weight(value: object) -> bool:
-    """Whether a value is a number that is not negative."""
-    return isinstance(value, int | float) and value >= 0
-
-
-# --- the rest ---
-
-
 def _is_summarized(brief: Brief) -> bool:
-    """Whether what goes is put in summaries, and not hidden."""
+    """Whether removed messages are summarized, and not hidden."""
     rest: str = brief.setting("rest", "hide")
     check_choice("the rest is", rest, RESTS)
     return rest == "summarize"
 
 
-def _summary_asks(
-    brief: Brief, going: set[int], reason: Callable[[range], str]
-) -> list[Edit | Ask]:
-    """An ask for every run of what goes."""
-    runs = runs_of(brief.view, going)
-    asks = asks_for(brief, [brief.slots[run.start : run.stop] for run in runs])
-    return [_with_reason(ask, reason(run)) for ask, run in zip(asks, runs)]
-
-
-def _with_reason(ask: Ask, reason: str) -> Ask:
-    """The ask with a reason for its draft."""
-    return replace(ask, draft=replace(ask.draft, reason=reason))
-
-
 def _reason(view: View, values: Sequence[float], run: range) -> str:
-    """Why a run goes: the scores of its messages."""
+    """The reason for removing a run: the scores of its messages, one by one if they are few."""
     slots = [(index, view.slots[index]) for index in run]
     scores = {slot.seq: values[index] for index, slot in slots if not is_notice(slot)}
-    return f"{REASON} ({_told_scores(scores)})" if scores else REASON
-
-
-def _told_scores(scores: dict[int, float]) -> str:
-    """Scores by seq as text: one by one where they are few."""
+    if not scores:
+        return REASON
     lowest, highest = min(scores.values()), max(scores.values())
     if len(scores) == 1:
-        return f"{lowest:.2f}"
+        return f"{REASON} ({lowest:.2f})"
     if len(scores) > SCORES_TOLD:
-        return f"{lowest:.2f} to {highest:.2f}"
-    return ", ".join(f"#{seq} {score:.2f}" for seq, score in scores.items())
+        return f"{REASON} ({lowest:.2f} to {highest:.2f})"
+    return f"{REASON} ({', '.join(f'#{seq} {score:.2f}' for seq, score in scores.items())})"
 
 
 # --- the choice ---
 
 
-def _indices_to_hide(brief: Brief, whole: Sequence[range], values: Sequence[float]) -> set[int]:
-    """The indices of the messages that go."""
-    free = _free_units(brief.view, whole)
-    recent = _recent(brief, free)
+def _indices_to_hide(
+    brief: Brief, page_units: Sequence[range], values: Sequence[float]
+) -> set[int]:
+    """The indices of the messages to remove."""
+    view = brief.view
+    stays = staying(view, page_units).union(newest_work(view, page_units))
+    stays.update(index for index, slot in enumerate(view.slots) if is_notice(slot))
+    free = [unit for unit in page_units if stays.isdisjoint(unit)]
+    # The free units among the last `keep_recent` messages; 0 means none.
+    start = len(view.slots) - brief.setting("keep_recent", brief.config.keep_recent)
+    recent = {unit for unit in free if unit.stop > start}
     older = [unit for unit in free if unit not in recent]
     if brief.setting("preset", "") == "threshold" or "threshold" in brief.settings:
-        chosen = _below_threshold(brief, values, older)
+        threshold: float = brief.setting("threshold", THRESHOLD)
+        if not 0 <= threshold <= 1:
+            raise Invalid(f"a threshold of {threshold}", hint="a score lies between 0 and 1")
+        least = round(threshold, DIGITS)
+        chosen = [unit for unit in older if round(_value(values, unit), DIGITS) < least]
     else:
         chosen = _crowded_out(brief, values, older, recent)
     return set(chain.from_iterable(chosen))
 
 
-def _free_units(view: View, whole: Sequence[range]) -> list[range]:
-    """The units that may go."""
-    stays = staying(view, whole).union(newest_work(view, whole))
-    stays.update(index for index, slot in enumerate(view.slots) if is_notice(slot))
-    return [unit for unit in whole if stays.isdisjoint(unit)]
-
-
-def _recent(brief: Brief, free: Sequence[range]) -> set[range]:
-    """The free units among the last `keep_recent` messages; 0 means none."""
-    start = len(brief.slots) - brief.setting("keep_recent", brief.config.keep_recent)
-    return {unit for unit in free if unit.stop > start}
-
-
-def _below_threshold(brief: Brief, values: Sequence[float], older: Sequence[range]) -> list[range]:
-    """The units whose value is less than the threshold."""
-    least = round(_threshold(brief), DIGITS)
-    return [unit for unit in older if round(_value(values, unit), DIGITS) < least]
-
-
-def _threshold(brief: Brief) -> float:
-    threshold: float = brief.setting("threshold", THRESHOLD)
-    if not 0 <= threshold <= 1:
-        raise Invalid(f"a threshold of {threshold}", hint="a score lies between 0 and 1")
-    return threshold
-
-
 def _value(values: Sequence[float], unit: range) -> float:
-    """A unit is worth what its best message is worth: a call goes or stays with its result."""
+    """The value of a unit's best message: a call goes or stays with its result."""
     return max(values[unit.start : unit.stop])
 
 
 def _crowded_out(
     brief: Brief, values: Sequence[float], older: Sequence[range], recent: Iterable[range]
 ) -> list[range]:
-    """What does not fit: first the newest find room, then the best by value per token."""
-    slots = brief.slots
-    sizes = {unit: run_tokens(slots, unit) for unit in (*older, *recent)}
+    """The units that do not fit: the newest get room first, then the best by value per token, of
+    two alike the older."""
+    view = brief.view
+    sizes = {unit: run_tokens(view.slots, unit) for unit in (*older, *recent)}
     total = sum(sizes.values())
-    room = _room(brief) - brief.view.slot_tokens + total
+    beside = view.system_tokens + view.tools_tokens
+    slots_max: int = brief.setting("max_tokens", max(0, brief.target - beside))
+    room = slots_max - view.slot_tokens + total
     if room >= total:
         return []
-    room -= _standin_tokens(brief)
-    newest_first = sorted(recent, key=lambda unit: -unit.start)
-    out: list[range] = []
-    for unit in (*newest_first, *_best_first(older, values, sizes)):
-        if sizes[unit] <= room:
-            room -= sizes[unit]
-        else:
-            out.append(unit)
-    return out
+    # The stand-in is a summary, or a notice that takes in earlier notices.
+    if _is_summarized(brief):
+        room -= cap_tokens(brief.budget.window)
+    else:
+        notice = notice_tokens(brief, _HANDLES_EXPECTED)
+        room -= max(0, notice - shown_notice_tokens(view.slots))
 
-
-def _best_first(
-    found: Sequence[range], values: Sequence[float], sizes: dict[range, int]
-) -> list[range]:
-    """The units by value per token; of two alike the older one first."""
-
-    def order(unit: range) -> tuple[float, int]:
+    def by_density(unit: range) -> tuple[float, int]:
         density = _value(values, unit) ** POWER / (sizes[unit] + UNIT_TOKENS)
         return -density, unit.start
 
-    return sorted(found, key=order)
-
-
-def _room(brief: Brief) -> int:
-    """How large the slots may be together: `max_tokens`, or what the target leaves next to system
-    and tools."""
-    view = brief.view
-    fixed = view.system_tokens + view.tools_tokens
-    most: int = brief.setting("max_tokens", max(0, brief.target - fixed))
-    return most
-
-
-def _standin_tokens(brief: Brief) -> int:
-    """What will stand for what goes: a summary, or a notice that takes in the notices there are."""
-    if _is_summarized(brief):
-        return cap_tokens(brief.budget.window)
-    notice = notice_tokens(brief, _HANDLES_EXPECTED)
-    return max(0, notice - shown_notice_tokens(brief.slots))
+    newest_first = sorted(recent, key=lambda unit: -unit.start)
+    crowded_out: list[range] = []
+    for unit in (*newest_first, *sorted(older, key=by_density)):
+        if sizes[unit] <= room:
+            room -= sizes[unit]
+        else:
+            crowded_out.append(unit)
+    return crowded_out
 
 
 ROLES: dict[Role, float] = {"user": 1.0, "assistant": 0.6, "tool": 0.4, "system": 0.2}
@@ -283,9 +221,9 @@ WEIGHTS: dict[str, float] = {
     "novelty": 1.0,
 }
 POWER = 3
-OPEN_UNITS = 8  # what the newest units name is still open
-# Only the beginning and the end of a long text are looked at: a page costs the same however long
-# its results are.
+OPEN_UNITS = 8  # names in the newest units are still open
+# Only the beginning and the end of a long text are read, so the cost of a page does not depend on
+# the length of its results.
 HEAD, TAIL = 1_500, 500
 NAMED_CHARS, NAMES_MAX, NAME_CHARS = 400, 16, 48
 NAME, ARTIFACT = re.compile(r"[\w-]+"), re.compile(r"\bart-[\w-]+")
@@ -305,13 +243,14 @@ STRESSED = (
 )
 
 
-def factors_of(brief: Brief, whole: Sequence[range]) -> dict[str, list[float]]:
-    """For every factor its value from 0 to 1 for each slot; `whole` are the units of the page."""
+def factors_of(brief: Brief, page_units: Sequence[range]) -> dict[str, list[float]]:
+    """For every factor its value from 0 to 1 for each slot."""
     slots = brief.slots
     texts = [text_looked_at(slot.message) for slot in slots]
     lowers = [text.lower() for text in texts]
     worked = [success(slot.message) for slot in slots]
-    references, still_open = _references(whole, [names_in(text[:NAMED_CHARS]) for text in texts])
+    names = [names_in(text[:NAMED_CHARS]) for text in texts]
+    references, still_open = _references(page_units, names)
     return {
         "role": [1.0 if slot.standin else ROLES[slot.message.role] for slot in slots],
         "recency": [index / len(slots) for index in range(1, len(slots) + 1)],
@@ -326,9 +265,9 @@ def factors_of(brief: Brief, whole: Sequence[range]) -> dict[str, list[float]]:
 
 
 def weighed(factors: Mapping[str, Sequence[float]], weights: Mapping[str, float]) -> list[float]:
-    """The scores: the mean of the factors by their weights, which add up to 1. It is a mean of
-    powers, so that what stands out in a few respects is not lost among those that say nothing:
-    what a user said first is worth 0.6 or more, mere narration less."""
+    """The scores: the weighted power mean of the factors. The power keeps a message that excels in
+    a few factors from being lost among indifferent ones: a user's first message scores 0.6 or
+    more, mere narration less."""
     scores = [0.0] * len(factors["role"])
     for name, share in weights.items():
         for index, value in enumerate(factors[name]):
@@ -337,14 +276,13 @@ def weighed(factors: Mapping[str, Sequence[float]], weights: Mapping[str, float]
 
 
 def _references(
-    whole: Sequence[range], names: Sequence[set[str]]
+    page_units: Sequence[range], names: Sequence[set[str]]
 ) -> tuple[list[float], list[float]]:
-    """For each message how much its names are used later, and whether the newest units still use
-    them."""
+    """For each message how much later messages use its names, and whether the newest units do."""
     references, still_open = [0.0] * len(names), [0.0] * len(names)
     used: dict[str, int] = {}
     newest: set[str] = set()
-    for place, unit in enumerate(reversed(whole)):
+    for age, unit in enumerate(reversed(page_units)):
         for index in unit:
             if names[index]:
                 references[index] = 1 - 0.5 ** max(used.get(name, 0) for name in names[index])
@@ -352,104 +290,78 @@ def _references(
         in_unit = set[str]().union(*names[unit.start : unit.stop])
         for name in in_unit:
             used[name] = used.get(name, 0) + 1
-        if place < OPEN_UNITS:
+        if age < OPEN_UNITS:
             newest |= in_unit
     return references, still_open
 
 
 def _novelty(texts: Sequence[str], worked: Sequence[float]) -> list[float]:
-    """0 for what is said again later in the same words, else 1. What a failed tool said never
-    makes the same words of one that worked look old: it is itself what is not needed."""
-    best = _best_copies(texts, worked)
-    return [float(best[text] == index) for index, text in enumerate(texts)]
-
-
-def _best_copies(texts: Sequence[str], worked: Sequence[float]) -> dict[str, int]:
-    """For every text its last message, among those that worked best."""
-    best: dict[str, int] = {}
+    """0 for a text that a later message repeats, else 1. The output of a failed tool never
+    devalues the same text of one that worked: it is itself the unneeded one."""
+    best: dict[str, int] = {}  # for every text its last message, among those that worked best
     for index, text in enumerate(texts):
         if worked[index] >= worked[best.get(text, index)]:
             best[text] = index
-    return best
+    return [float(best[text] == index) for index, text in enumerate(texts)]
 
 
-# --- what one message says ---
+# --- factors of one message ---
 
 
 def text_looked_at(message: Message) -> str:
-    """The text of a message, without the middle where it is long."""
-    return _without_middle("\n".join(map(text_of, message.blocks)))
-
-
-def _without_middle(text: str) -> str:
-    """The beginning and the end of a long text."""
-    if len(text) <= HEAD + TAIL:
-        return text
-    return text[:HEAD] + "\n" + text[-TAIL:]
+    """The text of a message, without the middle if it is long."""
+    text = "\n".join(map(text_of, message.blocks))
+    return text if len(text) <= HEAD + TAIL else text[:HEAD] + "\n" + text[-TAIL:]
 
 
 def marks(lower: str) -> float:
-    """Whether a text holds a decision, a plan or an error, in this order of worth."""
+    """Whether a text has a decision, a plan or an error, in this order of value."""
     for phrases, worth in ((DECISIONS, 1.0), (PLANS, 0.8), (ERRORS, 0.6)):
-        for phrase in phrases:
-            if phrase in lower:
-                return worth
+        if any(phrase in lower for phrase in phrases):
+            return worth
     return 0.0
 
 
 def emphasis(role: Role, text: str) -> float:
-    """Whether a user stressed something; 0 for anybody else."""
+    """Whether a user stressed something: 1 for a phrase, 0.5 for an exclamation mark or a word in
+    capitals; 0 for any other role."""
     if role != "user":
         return 0.0
     lower = text.lower()
     if any(phrase in lower for phrase in STRESSED):
         return 1.0
-    return 0.5 if _is_loud(text) else 0.0
-
-
-def _is_loud(text: str) -> bool:
-    """Whether a text has an exclamation mark or a word in capitals."""
-    return "!" in text or any(len(word) > 3 and word.isupper() for word in text.split())
+    is_loud = "!" in text or any(len(word) > 3 and word.isupper() for word in text.split())
+    return 0.5 if is_loud else 0.0
 
 
 def success(message: Message) -> float:
-    """1 for tools that worked, 0 for tools that failed, 0.5 for what is not a tool result."""
+    """1 for tools that worked, 0 for tools that failed, 0.5 for a message without tool results."""
     failures = [block.is_error for block in message.blocks if isinstance(block, ToolResult)]
-    if not failures:
-        return 0.5
-    return 1 - sum(failures) / len(failures)
+    return 1 - sum(failures) / len(failures) if failures else 0.5
 
 
 def names_in(text: str) -> set[str]:
-    """The file names and artifacts that a text speaks of. A path counts by its last part, since
-    it is often written from another folder. Looking for the dot is ten times as fast as looking
-    for names."""
-    found = {name.rstrip("-") for name in ARTIFACT.findall(text)} if "art-" in text else set()
+    """The file names and artifacts in a text. A path counts by its last part, since it is often
+    relative to another folder. Searching for the dot is ten times as fast as for names."""
+    names = {name.rstrip("-") for name in ARTIFACT.findall(text)} if "art-" in text else set()
     at = text.find(".")
-    while at >= 0 and len(found) < NAMES_MAX:
-        after = NAME.match(text, at + 1)
-        before = _name_before(text, at)
-        if after and before:
-            found.add(f"{before}.{after[0]}")
-        at = text.find(".", after.end() if after else at + 1)
-    return found
-
-
-def _name_before(text: str, at: int) -> str:
-    """The name that ends at this place; nothing if none does."""
-    turned = text[max(0, at - NAME_CHARS) : at][::-1]
-    found = NAME.match(turned)
-    return found[0][::-1] if found else ""
+    while at >= 0 and len(names) < NAMES_MAX:
+        extension = NAME.match(text, at + 1)
+        stem = NAME.match(text[max(0, at - NAME_CHARS) : at][::-1])  # read backwards from the dot
+        if extension and stem:
+            names.add(f"{stem[0][::-1]}.{extension[0]}")
+        at = text.find(".", extension.end() if extension else at + 1)
+    return names
 
 
 def task_shares(task: str, texts: Sequence[str], lowers: Sequence[str]) -> list[float]:
-    """For each text the part of the task's words that it has, rare words counting more; 0 for
-    all without a task."""
+    """For each text its share of the task's words, rare words counting more; all 0 without a
+    task."""
     hits = [mentioning(word, texts, lowers) for word in dict.fromkeys(words(task))]
-    weights = [weight(len(found), len(texts)) for found in hits]
+    weights = [weight(len(indices), len(texts)) for indices in hits]
     total = sum(weights)
     shares = [0.0] * len(texts)
-    for found, each in zip(hits, weights):
-        for index in found:
+    for indices, each in zip(hits, weights):
+        for index in indices:
             shares[index] += each / total
     return [min(1.0, share) for share in shares]

@@ -1,17 +1,12 @@
-"""Whether a later text of a file can stand for an earlier one; no list of error messages decides.
+"""Whether a later text of a file can replace an earlier one, decided without a list of error
+messages.
 
-A file does not lose lines by itself. If nothing changed it in between, the later text must have
-every line of the earlier one, or be another version of about the same size. If something did, what
-is missing must be made up for: by new lines, by what the change says it took out, or because the
-change itself carries the new text. So a failed, empty or cut read never stands for the file. Where
-it is unclear, both stay. Neighbours: `dedup` asks, `copies` finds the texts, `changes_between` the
-changes.
-
-What was done to a file between two texts of it, told at once however many changes there were.
-
-Sizes are summed up once per file, so that a stretch of them is a subtraction; only the last few
-changes of a stretch are read. Neighbours: `copies` collects the changes, `newer_text` asks what
-they explain.
+Files do not lose lines on their own. Without a change in between, the later text must have every
+line of the earlier one, or be another version of about the same size. After a change, missing lines
+must be explained: by new lines, by the text that the change removed, or because the change itself
+has the new text. So a failed, empty or cut read never replaces the file. In doubt, both stay.
+Change sizes are summed up once per file, so any stretch of them is a subtraction; only its last few
+changes are read. Neighbour: `dedup` collects the texts and the changes.
 """
 
 from __future__ import annotations
@@ -28,12 +23,13 @@ from msgspec import Struct
 from refold.ledger.actions import Action
 from refold.ledger.calls import is_cut, payload, shown_lines
 
-VERSION_SHARE = 0.8  # of the earlier text: another version is at least as large
-COMMON_SHARE = 0.5  # of the later text: with so much in common, it is a part and not a version
+VERSION_SHARE = 0.8  # of the earlier text: the minimum size of another version
+COMMON_SHARE = 0.5  # of the later text: with more in common, it is a part and not a version
 ALIKE_SHARE = 0.3  # of the words of the earlier text: versions of one file have them in common
-WORDS_MIN = 8  # different words; with fewer, words tell nothing and the size decides
+WORDS_MIN = 8  # distinct words; with fewer, words prove nothing and the size decides
 GAINED_WORTH = 1.25  # lines can become this much shorter when they are rewritten
-TAKEN_SLACK = 200  # characters around what an edit took out, in the lines that it was part of
+TAKEN_SLACK = 200  # characters around a removed text, in the lines that it was part of
+READ_MAX = 16  # the latest changes: only their texts are read, because they are still in the file
 
 _NUMBER = re.compile(r"^\s{0,12}\d{1,7}(?:→|\t|: |:(?!\d)|\. |\.$| ?\|)", re.MULTILINE)
 _NOTE = re.compile(r"\[\D{0,60}\d+[^\n]{0,120}\]|\(\D{0,60}\d+[^\n]{0,120}\)")
@@ -41,7 +37,7 @@ _WORD = re.compile(r"\w{1,24}")
 
 
 class FileText(Struct, frozen=True):
-    """What a copy shows: its text without line numbers, its lines, and whether it came cut."""
+    """The text of a copy without line numbers, its lines, and whether it is incomplete."""
 
     text: str
     lines: Counter[str]
@@ -58,47 +54,34 @@ def file_text(shown: str, cut: bool) -> FileText:
 
 
 def stands_for(later: FileText, earlier: FileText, changed: Changed, same_lines: bool) -> bool:
-    """Whether nothing is lost if only the later text is shown. `changed` is what was done to the
-    file between the two; `same_lines` says that both were to show the same part of it."""
-    lost = _lost(later, earlier)
+    """Whether nothing is lost if only the later text is shown. `changed` has the changes of the
+    file between the two; `same_lines` means that both were to show the same line range."""
+    lost = earlier.lines - later.lines
+    if earlier.cut:
+        # The mark in an incomplete text and the lines it broke are not missed.
+        whole = {at: n for at, n in lost.items() if not is_cut(at) and at not in later.text}
+        lost = Counter(whole)
     if not lost or (not same_lines and _is_note(lost, earlier)):
         return True
     if len(later.text) >= VERSION_SHARE * len(earlier.text):
-        if _is_plain(earlier):
+        if len(set(_words(earlier.text))) < WORDS_MIN:
             return not _has_in_common(later, earlier)
-        if not changed.count:
-            return same_lines and _is_version(later, earlier)
+        if not changed.count:  # another version has another text throughout, as generated files do
+            is_version = not _has_in_common(later, earlier) and _is_alike(later, earlier)
+            return same_lines and is_version
     if same_lines:
-        return _is_changed_so(later, earlier, lost, changed)
-    return _is_part_changed_so(earlier, lost, changed)
-
-
-def _lost(later: FileText, earlier: FileText) -> Counter[str]:
-    """The lines that only the earlier text has. Of a text that came cut, the mark and the lines
-    that it broke are not missed."""
-    lost = earlier.lines - later.lines
-    if not earlier.cut:
-        return lost
-    return Counter({line: count for line, count in lost.items() if not _is_broken(line, later)})
-
-
-def _is_broken(line: str, later: FileText) -> bool:
-    return is_cut(line) or line in later.text
+        return _is_explained(later, earlier, lost, changed)
+    # Of a part of the file, the other lines of the later text explain nothing.
+    if changed.takes_freely and 2 * _size(lost) < _size(earlier.lines):
+        return True
+    return bool(changed.count) and _size(lost) <= changed.given_chars + TAKEN_SLACK
 
 
 def _is_note(lost: Counter[str], earlier: FileText) -> bool:
-    """Whether all that is missing is what a tool wrote below a part of a file: how much more
-    there is, in brackets."""
+    """Whether the only missing line is a tool's note below a part of a file, in brackets: how much
+    more there is."""
     last = earlier.text.rstrip().rsplit("\n", 1)[-1].strip()
     return [*lost.elements()] == [last] and _NOTE.fullmatch(last) is not None
-
-
-# --- without a change ---
-
-
-def _is_version(later: FileText, earlier: FileText) -> bool:
-    """Whether the file has another text throughout, as one that is generated anew."""
-    return not _has_in_common(later, earlier) and _is_alike(later, earlier)
 
 
 def _has_in_common(later: FileText, earlier: FileText) -> bool:
@@ -106,38 +89,26 @@ def _has_in_common(later: FileText, earlier: FileText) -> bool:
     most = COMMON_SHARE * len(later.text)
     if _size(later.lines & earlier.lines) > most:
         return True
-    start = _same_start(later.text, earlier.text)
-    return start + _same_start(later.text[::-1], earlier.text[::-1]) > most
-
-
-def _same_start(one: str, other: str) -> int:
-    """How many characters two texts begin with alike."""
-    return sum(1 for _ in takewhile(bool, map(eq, one, other)))
+    chars = 0  # in common at the start, and at the end
+    for step in (1, -1):
+        equal = map(eq, later.text[::step], earlier.text[::step])
+        chars += sum(1 for _ in takewhile(bool, equal))
+    return chars > most
 
 
 def _is_alike(later: FileText, earlier: FileText) -> bool:
     """Whether the later text has the words of the earlier one, as versions of one file have."""
-    words, known = Counter(_words(earlier.text)), set(_words(later.text))
-    found = sum(count for word, count in words.items() if word in known)
-    return found >= ALIKE_SHARE * words.total()
-
-
-def _is_plain(shown: FileText) -> bool:
-    """Whether a text has so few different words that they tell nothing; then the size decides."""
-    return len(set(_words(shown.text))) < WORDS_MIN
+    counts, known = Counter(_words(earlier.text)), set(_words(later.text))
+    common = sum(count for word, count in counts.items() if word in known)
+    return common >= ALIKE_SHARE * counts.total()
 
 
 def _words(text: str) -> list[str]:
     return _WORD.findall(text.casefold())
 
 
-# --- after a change ---
-
-
-def _is_changed_so(
-    later: FileText, earlier: FileText, lost: Counter[str], changed: Changed
-) -> bool:
-    """Whether the changes between the two explain what the later text lacks."""
+def _is_explained(later: FileText, earlier: FileText, lost: Counter[str], changed: Changed) -> bool:
+    """Whether the changes between the two explain the lines missing from the later text."""
     gained, written = later.lines - earlier.lines, changed.lines_given()
     new = Counter({line: count for line, count in gained.items() if line not in written})
     if changed.takes_freely and 2 * _size(new) < _size(later.lines):
@@ -148,23 +119,13 @@ def _is_changed_so(
     return not new or _is_alike(later, earlier)
 
 
-def _is_part_changed_so(earlier: FileText, lost: Counter[str], changed: Changed) -> bool:
-    """The same for a part of the file; what else the later text shows explains nothing."""
-    if changed.takes_freely and 2 * _size(lost) < _size(earlier.lines):
-        return True
-    return bool(changed.count) and _size(lost) <= changed.given_chars + TAKEN_SLACK
-
-
 def _size(lines: Counter[str]) -> int:
     return sum(len(line) * count for line, count in lines.items())
 
 
-READ_MAX = 16  # changes whose text is read, the latest ones: what they wrote is still there
-
-
 class Changed(Struct, frozen=True):
-    """The changes of a stretch: how many, how many characters their arguments have, whether one
-    of them can take out text without naming it, and the latest ones themselves."""
+    """The changes between two texts: their number, the characters of their arguments, whether one
+    of them can remove text without naming it, and the latest ones themselves."""
 
     count: int = 0
     given_chars: int = 0
@@ -178,12 +139,13 @@ class Changed(Struct, frozen=True):
 
 
 class FileChanges:
-    """All changes of one file, in the order in which they came."""
+    """All changes of one file, in log order."""
 
     def __init__(self, actions: Sequence[Action]) -> None:
         self._actions = actions
         self._seqs = [action.seq for action in actions]
-        self._chars = [0, *accumulate(map(_given_chars, actions))]
+        chars = (sum(map(len, _texts_in(action.arguments))) for action in actions)
+        self._chars = [0, *accumulate(chars)]
         self._free = [0, *accumulate(map(_takes_freely, actions))]
 
     def between(self, first: int, last: int) -> Changed:
@@ -199,12 +161,9 @@ class FileChanges:
         )
 
 
-def _given_chars(change: Action) -> int:
-    return sum(map(len, _texts_in(change.arguments)))
-
-
 def _takes_freely(change: Action) -> bool:
-    """Whether a change can take out text without naming it: a command, or the whole file."""
+    """Whether a change can remove text without naming it: a command, or a write of the whole
+    file."""
     return bool(change.command) or change.kind != "modify"
 
 

@@ -1,24 +1,12 @@
-"""Which lines of a span are worth their tokens: those that tell most about names that will be
-needed, and that nothing else on the page tells already.
+"""The lines of a span that are worth their tokens: those with most about names that will be needed,
+and that nothing else on the page covers.
 
-A line is worth the sum, over its names, of how likely each is needed times how much better this
-line tells it than what is already kept (coverage). Lines are taken greatest worth per token first,
-weighed again as coverage grows, until the room is used or a line is not worth its reading. The line
-that stood beside a kept one counts a little, so that what is kept can be understood. Neighbours:
-`coverage` has the worth of names, `lines` what a line tells, `names` what is needed, `draft` makes
-the text.
-
-What the page tells of each name so far, and what one more line would be worth for it.
-
-A name that nothing on the page tells is worth its need. Once a line tells it well, a further line
-is worth little, and less with every repetition. Only names that are told change, so what a line is
-worth is one sum over its names. Neighbours: `choice` tells what it takes, `lines` says how well a
-line tells a name.
-
-A queue of numbered candidates, the densest first, for a choice in which most densities only
-fall.
-
-Neighbour: `choice` asks for the first, weighs it again, and takes it or puts it back.
+A line is worth the sum, over its names, of the name's need times the gain in coverage. A name
+without coverage is worth its need; once a line covers it well, a further line is worth little, and
+less with every repetition. Lines are taken greatest worth per token first, weighed again as
+coverage grows, until the room is used or no line is worth its tokens. The neighbour of a kept line
+counts a little, so that kept lines can be understood. Neighbours: `passages` has the lines, `names`
+the needs, `draft` makes the text.
 """
 
 from __future__ import annotations
@@ -45,8 +33,10 @@ from refold.strategies.gist.passages import (
 
 LINE_CHARS_MIN = 6  # a shorter line has no room for a name
 TAG_CHARS = 9
-REQUEST_CHARS = 300  # of what was said in one message: kept before others get more
-REQUEST_CHARS_OVER = 40  # a line that is longer by no more than this is kept whole
+REQUEST_CHARS = 300  # of one message: kept before others get more
+REQUEST_CHARS_OVER = 40  # a line longer by no more than this is kept whole
+AGAIN = 0.02  # worth of one more line for a name that has one
+BESIDE = 0.04  # worth of also having the neighbouring line
 
 # By seq and number of the line in its passage, the most needed first.
 Kept = dict[tuple[int, int], Pieces]
@@ -63,7 +53,7 @@ def by_message(kept: Kept) -> KeptLines:
 
 class Candidate(Struct, gc=False):
     """A line, or a piece of a long one, that could be kept. `bare` are the names that it hardly
-    tells, found out when its turn comes: most candidates are told by others by then, and never
+    covers, computed when its turn comes: by then other lines cover most candidates, which never
     need it."""
 
     at: int
@@ -85,9 +75,9 @@ def choose_lines(
     told: Set[str] = frozenset(),
 ) -> Kept:
     """The pieces to keep, the most needed first. `room` is in tokens, `floor` the least worth
-    per token, `per_char` tokens per character. What users typed has this share of the room,
-    before anything else; of other lines, those that are `told` elsewhere are left out. What is
-    not needed by then is for what the agent answered."""
+    per token, `per_char` tokens per character. Typed text has its share of the room before
+    anything else; other lines are left out if they are `told` elsewhere. The room that is left
+    then is for the agent's answers."""
     choice = Choice(span, need, shown, floor, per_char)
     room -= choice.keep_typed(room * typed_share)
     choice.on_page |= told
@@ -116,79 +106,68 @@ class Choice:
         self.candidates: list[Candidate] = []
         self.of_line: dict[int, list[int]] = {}  # the candidates of a line
         self.kept: dict[int, Pieces] = {}
-        self.tagged: set[int] = set()  # messages of which something is kept
-        self.lone: set[int] = set()  # lines that stood beside a kept one
+        self.tagged: set[int] = set()  # messages with a kept line
+        self.lone: set[int] = set()  # neighbours of kept lines
         self.done: set[int] = set()  # candidates that were taken or had no room
 
-    # what was said, whatever it is worth
+    # typed text and answers, whatever they are worth
 
     def keep_typed(self, room: float) -> float:
-        """Keeps what users typed: the first message, then the newest. Gives what that took."""
-        lines = {home: one.typed for home, one in enumerate(self.text.span) if one.typed}
+        """Keeps typed text: the first message, then the newest. Returns its tokens."""
+        span = enumerate(self.text.span)
+        lines = {home: passage.typed for home, passage in span if passage.typed}
         homes = list(lines)
         return self._keep_evenly({home: lines[home] for home in homes[:1] + homes[:0:-1]}, room)
 
     def keep_answers(self, room: float) -> float:
-        """Keeps what the agent said last before a user spoke again, the newest first. Gives what
-        that took."""
+        """Keeps the agent's last answers before a user's messages, the newest first. Returns their
+        tokens."""
         span = self.text.span
-        asked = {one.seq for one in span if one.typed}
+        typed = {passage.seq for passage in span if passage.typed}
         homes = [
             home
             for home in reversed(range(len(span)))
-            if span[home].role == "assistant" and span[home].seq + 1 in asked
+            if span[home].role == "assistant" and span[home].seq + 1 in typed
         ]
         return self._keep_evenly({home: range(len(span[home].lines)) for home in homes}, room)
 
     def _keep_evenly(self, lines: Mapping[int, Sequence[int]], room: float) -> float:
         """Keeps these lines of messages, all of them if there is room, else those of long messages
-        up to a common size, in this order. Gives what that took."""
-        wanted = {home: self._missing_lines(home, numbers) for home, numbers in lines.items()}
-        sizes = [sum(missing.values()) for missing in wanted.values()]
+        up to a common size, in this order. Returns their tokens."""
+        wanted: list[
+            dict[int, int]
+        ] = []  # per message its incomplete lines, and their missing chars
+        for home, numbers in lines.items():
+            first = self.text.first[home]
+            missing = {first + at: self._missing_chars(first + at) for at in numbers}
+            wanted.append({at: chars for at, chars in missing.items() if chars})
+        sizes = [sum(missing.values()) for missing in wanted]
         excess = sum(sizes) + TAG_CHARS * len(sizes) - room / self.per_char
         most = common_size(sorted(sizes, reverse=True), max(0, int(excess)))
         used = 0.0
-        for missing in wanted.values():
-            used = self._keep_beginning(missing, max(most, REQUEST_CHARS), used, room)
+        for missing in wanted:
+            left = max(most, REQUEST_CHARS)
+            for at, chars in missing.items():
+                if left <= 0 or used >= room:
+                    break
+                if self._missing_chars(at):  # another message may have added it since
+                    more = chars if chars <= left + REQUEST_CHARS_OVER else left
+                    more = min(more, int((room - used) / self.per_char))
+                    end = len(self.text.lines[at]) - chars + more
+                    index = self.add(at, 0, end, self.text.names[at])
+                    self.done.add(index)
+                    used += self.price(self.candidates[index])
+                    self.take(index)
+                    left -= more + 1
         return used
 
-    def _missing_lines(self, home: int, numbers: Iterable[int]) -> dict[int, int]:
-        """Those of the lines of a message that are not whole on the page, and how many characters
-        each lacks."""
-        first = self.text.first[home]
-        missing = {first + at: self._missing_chars(first + at) for at in numbers}
-        return {at: chars for at, chars in missing.items() if chars}
-
     def _missing_chars(self, at: int) -> int:
-        """How many characters at the end of a line are not on the page."""
+        """The number of characters at the end of a line that are not on the page."""
         line, pieces = self.text.lines[at], self.kept.get(at)
         if pieces is None:
             return 0 if line in self.on_page else len(line)
         start, end = pieces[0]
         return len(line) if start else len(line) - end
-
-    def _keep_beginning(
-        self, missing: Mapping[int, int], most: int, used: float, room: float
-    ) -> float:
-        """Keeps the first of these lines while there is room; gives what is used then."""
-        left = most
-        for at, chars in missing.items():
-            if left <= 0 or used >= room:
-                break
-            if self._missing_chars(at):  # not told by another message since
-                more = chars if chars <= left + REQUEST_CHARS_OVER else left
-                more = min(more, int((room - used) / self.per_char))
-                used += self._keep_line(at, len(self.text.lines[at]) - chars + more)
-                left -= more + 1
-        return used
-
-    def _keep_line(self, at: int, end: int) -> float:
-        """Keeps the beginning of a line, whatever it is worth; gives its price."""
-        index = self.add(at, 0, end, self.text.names[at])
-        self.done.add(index)
-        price = self.price(self.candidates[index])
-        self.take(index)
-        return price
 
     # candidates
 
@@ -204,35 +183,23 @@ class Choice:
                 continue
             met.add(line)
             if len(line) > PIECE_CHARS:
-                for (start, end), held in windows(line, names).items():
-                    self.add(at, start, end, held)
+                for (start, end), piece_names in windows(line, names).items():
+                    self.add(at, start, end, piece_names)
             elif sum(map(need.__getitem__, names)) >= least * (len(line) + 1):
                 self.add(at, 0, len(line), names)
-        return Queue([self._density(candidate) for candidate in self.candidates], self.floor)
+        return Queue(
+            [self._value_per_token(candidate) for candidate in self.candidates], self.floor
+        )
 
     def add(self, at: int, start: int, end: int, names: Sequence[str]) -> int:
-        """One more candidate; gives its number."""
+        """Adds a candidate; returns its number."""
         index = len(self.candidates)
         self.candidates.append(Candidate(at, start, end, names))
         self.of_line.setdefault(at, []).append(index)
         return index
 
-    def _candidate_at_start(self, at: int) -> int:
-        """The candidate that starts a line; added if the line had no worth of its own."""
-        for index in self.of_line.get(at, ()):
-            if self.candidates[index].start == 0:
-                return index
-        return self._add_start(at)
-
-    def _add_start(self, at: int) -> int:
-        """Adds the start of a line as a candidate, without names where it is not the whole line."""
-        size = len(self.text.lines[at])
-        if size <= PIECE_CHARS:
-            return self.add(at, 0, size, self.text.names[at])
-        return self.add(at, 0, PIECE_CHARS, ())
-
     def bare_of(self, candidate: Candidate) -> Sequence[str]:
-        """The names that a candidate hardly tells."""
+        """The names that a candidate hardly covers."""
         if candidate.bare is None:
             text = self.text.lines[candidate.at][candidate.start : candidate.end]
             words = words_in(text)
@@ -241,8 +208,8 @@ class Choice:
 
     # worth and price
 
-    def _density(self, candidate: Candidate) -> float:
-        """Worth per token, or the most it can be as long as the candidate was not looked at."""
+    def _value_per_token(self, candidate: Candidate) -> float:
+        """Worth per token, or its upper bound as long as the candidate is unread."""
         bare = candidate.bare
         if bare is None:
             worth = self.coverage.worth_at_most(candidate.names)
@@ -251,28 +218,23 @@ class Choice:
         return worth / self.price(candidate)
 
     def _pair_worth(self, candidate: Candidate) -> float:
-        """Worth of the pairs that a line completes or begins: with the line beside it, and with
-        kept lines that have this one beside them."""
-        need, at, coverage = 0.0, candidate.at, self.coverage
-        if not coverage.paired.issuperset(candidate.names):
-            need += self._part_of_pair(at) * coverage.unpaired_need(candidate.names)
+        """Worth of the pairs that a line completes or begins: with its neighbour, and with kept
+        lines that have this one as neighbour. A present neighbour makes the pair complete; with one
+        that could still be taken, a line counts by its share of both, so that of two equal lines
+        the one that is understood for the fewest tokens is taken."""
+        worth, at, coverage, text = 0.0, candidate.at, self.coverage, self.text
+        neighbour = text.neighbour[at]
+        if neighbour >= 0 and not coverage.paired.issuperset(candidate.names):
+            share = 1.0
+            if not self._is_present(neighbour):
+                size = len(text.lines[at])
+                share = size / (size + min(PIECE_CHARS, len(text.lines[neighbour])))
+            worth += share * coverage.unpaired_need(candidate.names)
         if at in self.lone:
-            for other in self.text.beside(at):
+            for other in text.beside(at):
                 if other in self.kept:
-                    need += coverage.unpaired_need(self.text.names[other])
-        return BESIDE * need
-
-    def _part_of_pair(self, at: int) -> float:
-        """Which part of a pair a line makes: all of it where the line beside it is on the page,
-        its part of both where that one could still be taken, nothing where it stood alone. Of
-        lines that tell the same, the one is taken that can be understood for the fewest tokens."""
-        beside = self.text.neighbour[at]
-        if beside < 0:
-            return 0.0
-        if self._is_present(beside):
-            return 1.0
-        size = len(self.text.lines[at])
-        return size / (size + min(PIECE_CHARS, len(self.text.lines[beside])))
+                    worth += coverage.unpaired_need(text.names[other])
+        return BESIDE * worth
 
     def _is_present(self, at: int) -> bool:
         """Whether a line is on the page, or too short to be missed."""
@@ -280,32 +242,40 @@ class Choice:
         return len(line) <= 2 or line in self.on_page
 
     def price(self, candidate: Candidate) -> float:
-        """What a candidate takes, in tokens, with the tag of its message where that is new."""
+        """The tokens of a candidate, with the tag of its message if that is new."""
         at, size = candidate.at, candidate.end - candidate.start
         if at in self.kept:
-            size = max(1, size + GAP_CHARS - self._overlap(candidate))
+            overlap = sum(
+                max(0, min(end, candidate.end) - max(start, candidate.start))
+                for start, end in self.kept[at]
+            )
+            size = max(1, size + GAP_CHARS - overlap)
         else:
             size += 1 if self.text.home[at] in self.tagged else 1 + TAG_CHARS
         return size * self.per_char
 
-    def _overlap(self, candidate: Candidate) -> int:
-        """How many characters of a candidate are kept already."""
-        overlap = 0
-        for start, end in self.kept[candidate.at]:
-            overlap += max(0, min(end, candidate.end) - max(start, candidate.start))
-        return overlap
-
     # the choice itself
 
     def take_best(self, queue: Queue, room: float) -> float:
-        """Takes the densest candidate while there is room; gives the room that is left. Worth only
-        falls as others are taken, but for the neighbours of what was taken: those are pushed
+        """Takes the densest candidate while there is room; returns the room that is left. Worth
+        only falls as others are taken, except for the neighbours of taken lines, which are pushed
         again."""
         while queue and room > LINE_CHARS_MIN * self.per_char:
             index = queue.pop()
-            if self._check_best(index, queue):
-                self.done.add(index)
-                room -= self._take_if_room(queue, index, room)
+            if not self._check_best(index, queue):
+                continue
+            self.done.add(index)
+            price = self.price(self.candidates[index])
+            if price > room:
+                continue
+            room -= price
+            for risen in self.take(index):
+                candidate = self.candidates[risen]
+                self.bare_of(candidate)  # a pair may be worth more than the bound
+                if risen not in self.done:
+                    density = self._value_per_token(candidate)
+                    if density >= self.floor:
+                        queue.push(density, risen)
         return room
 
     def _check_best(self, index: int, queue: Queue) -> bool:
@@ -313,24 +283,20 @@ class Choice:
         back to the queue."""
         candidate = self.candidates[index]
         if candidate.bare is not None:
-            density = 0.0 if index in self.done else self._density(candidate)
+            density = 0.0 if index in self.done else self._value_per_token(candidate)
             return self._check_first(density, index, queue)
-        density = self._unread_density(candidate, index, queue)
-        if density < self.floor:
-            return False
-        if self.bare_of(candidate):
-            density = self._density(candidate)
-        return self._check_first(density, index, queue)
-
-    def _unread_density(self, candidate: Candidate, index: int, queue: Queue) -> float:
-        """The density of a candidate that was not looked at, if it told all of its names well;
-        less than nothing where another may be denser even so, or it is not worth its tokens."""
+        # An unread candidate: first by its upper bound, then as if it covered all names well.
         price = self.price(candidate)
         at_most = self.coverage.worth_at_most(candidate.names)
         if not self._check_first(at_most / price, index, queue):
-            return -1.0
-        worth = self.coverage.worth(candidate.names, ()) + self._pair_worth(candidate)
-        return worth / price
+            return False
+        density = self.coverage.worth(candidate.names, ()) + self._pair_worth(candidate)
+        density /= price
+        if density < self.floor:
+            return False
+        if self.bare_of(candidate):
+            density = self._value_per_token(candidate)
+        return self._check_first(density, index, queue)
 
     def _check_first(self, density: float, index: int, queue: Queue) -> bool:
         """Whether a candidate of this density comes first; if not, it goes back to the queue,
@@ -342,94 +308,70 @@ class Choice:
             return False
         return True
 
-    def _take_if_room(self, queue: Queue, index: int, room: float) -> float:
-        """Takes a candidate if there is room for it, and gives its price."""
-        price = self.price(self.candidates[index])
-        if price > room:
-            return 0.0
-        self._push(queue, self.take(index))
-        return price
-
-    def _push(self, queue: Queue, risen: Iterable[int]) -> None:
-        """Puts candidates in the queue whose worth may have risen."""
-        for index in risen:
-            candidate = self.candidates[index]
-            self.bare_of(candidate)  # a pair may be worth more than the bound
-            if index not in self.done:
-                density = self._density(candidate)
-                if density >= self.floor:
-                    queue.push(density, index)
-
     def take(self, index: int) -> list[int]:
-        """Keeps a candidate; gives those whose worth may have risen by that."""
+        """Keeps a candidate; returns the candidates that may be worth more now."""
         candidate = self.candidates[index]
-        at = candidate.at
+        at, text = candidate.at, self.text
         is_first = at not in self.kept
-        self.tagged.add(self.text.home[at])
-        self.lone.add(self.text.neighbour[at])
+        neighbour = text.neighbour[at]
+        self.tagged.add(text.home[at])
+        self.lone.add(neighbour)
         self.kept[at] = merged(self.kept.get(at, []), candidate.start, candidate.end)
         if candidate.start == 0:
-            self.on_page.add(self.text.lines[at])
-        self._tell(candidate)
-        self._pair(at)
-        return [*self._cheaper(index, is_first), *self._risen(at)]
-
-    def _tell(self, candidate: Candidate) -> None:
-        """Counts what a kept candidate tells of its names."""
+            self.on_page.add(text.lines[at])
         bare = self.bare_of(candidate)
         for name in candidate.names:
             self.coverage.tell(name, BARE if name in bare else 1.0)
-
-    def _pair(self, at: int) -> None:
-        """Counts the pairs that a kept line completes."""
-        paired, text = self.coverage.paired, self.text
-        beside = text.neighbour[at]
-        if beside >= 0 and self._is_present(beside):
-            paired.update(text.names[at])
+        if neighbour >= 0 and self._is_present(neighbour):
+            self.coverage.paired.update(text.names[at])
         for other in text.beside(at):
             if other in self.kept:
-                paired.update(text.names[other])
+                self.coverage.paired.update(text.names[other])
+        return [*self._cheaper(index, is_first), *self._risen(at)]
 
     def _cheaper(self, taken: int, is_first: bool) -> list[int]:
-        """The pieces of its line that cost less now: all after the first, else those it touches."""
-        pieces, one = self.candidates, self.candidates[taken]
-        others = [index for index in self.of_line[one.at] if index != taken]
+        """The other pieces of the line that cost less now: all after the first, later the ones in
+        reach."""
+        pieces, piece = self.candidates, self.candidates[taken]
+        others = [index for index in self.of_line[piece.at] if index != taken]
         if is_first:
             return others
-        start, end = one.start - GAP_CHARS, one.end + GAP_CHARS
+        start, end = piece.start - GAP_CHARS, piece.end + GAP_CHARS
         return [at for at in others if pieces[at].start <= end and start <= pieces[at].end]
 
     def _risen(self, at: int) -> list[int]:
-        """The candidates whose worth may have risen because this line was taken: the line beside
-        it, and those that it stood beside."""
+        """The candidates that may be worth more because this line was taken: its neighbour, which
+        becomes a candidate if it had no worth of its own, and the lines with this neighbour."""
         risen: list[int] = []
         neighbour = self.text.neighbour[at]
         if neighbour >= 0 and not self._is_present(neighbour):
-            risen.append(self._candidate_at_start(neighbour))
+            indices = self.of_line.get(neighbour, ())
+            start = next((index for index in indices if self.candidates[index].start == 0), None)
+            if start is None:
+                size = len(self.text.lines[neighbour])
+                names = self.text.names[neighbour] if size <= PIECE_CHARS else ()
+                start = self.add(neighbour, 0, min(size, PIECE_CHARS), names)
+            risen.append(start)
         for other in self.text.beside(at):
             risen += self.of_line.get(other, ())
         return risen
 
 
-AGAIN = 0.02  # worth of one more line for a name that has one
-BESIDE = 0.04  # worth of also having the line next to it
-
-
 class Coverage:
-    """Per name: how well it is told, and what a line is worth for it."""
+    """Per name: how well the page covers it, and the worth of a line for it."""
 
     def __init__(self, need: Mapping[str, float], shown: Shown) -> None:
         self.need = need
-        self.told = shown.told()  # how well each name is told, from 0 to 1
-        self.paired = set(shown.names)  # names with a line whose neighbour is also on the page
-        self.repeats: dict[str, int] = {}  # how many further lines a name has got
-        self.gain = dict(need)  # what a line is worth that tells the name well
-        self.most = {name: value * (1.0 + BESIDE) for name, value in need.items()}  # at most
+        self.told = shown.told()  # how well each name is covered, from 0 to 1
+        self.paired = set(shown.names)  # names on a line next to another one on the page
+        self.repeats: dict[str, int] = {}  # how many further lines a name has
+        self.gain = dict(need)  # the worth of a line that covers the name well
+        self.most = {name: value * (1.0 + BESIDE) for name, value in need.items()}  # upper bound
         for name in need.keys() & self.told.keys():
             self._weigh(name)
 
     def tell(self, name: str, quality: float) -> None:
-        """One more line on the page tells this name, so well."""
+        """Counts one more line on the page with this name, and how well it covers it."""
         if quality > self.told.get(name, 0.0):
             self.told[name] = quality
         else:
@@ -437,7 +379,7 @@ class Coverage:
         self._weigh(name)
 
     def _weigh(self, name: str) -> None:
-        """Notes what lines are worth for a name, as it is told now."""
+        """Updates the worth of lines for a name."""
         more = 1.0 - self.told.get(name, 0.0)
         need = self.need[name]
         if more > AGAIN:
@@ -448,39 +390,36 @@ class Coverage:
             self.most[name] = need * (AGAIN + BESIDE)
 
     def _repeat_gain(self, name: str) -> float:
-        """What one more line is worth for a name that is told as well already."""
+        """The worth of one more line for a name with equal coverage."""
         return self.need[name] * (AGAIN / (1 + self.repeats.get(name, 0)))
 
     def bare_gain(self, name: str) -> float:
-        """What a line is worth that hardly tells the name."""
+        """The worth of a line that hardly covers the name."""
         more = BARE - self.told.get(name, 0.0)
-        if more > AGAIN:
-            return self.need[name] * more
-        return self._repeat_gain(name)
+        return self.need[name] * more if more > AGAIN else self._repeat_gain(name)
 
     def worth_at_most(self, names: Iterable[str]) -> float:
-        """What a line with these names is worth if it tells all of them well."""
+        """The worth of a line if it covers all of these names well."""
         worth, most = 0.0, self.most
         for name in names:
             worth += most[name]
         return worth
 
     def worth(self, names: Iterable[str], bare: Sequence[str]) -> float:
-        """What a line with these names is worth alone; `bare` are those that it hardly tells."""
+        """The worth of a line with these names alone; `bare` are those that it hardly covers."""
         worth, gain = 0.0, self.gain
         for name in names:
             worth += self.bare_gain(name) if name in bare else gain[name]
         return worth
 
     def unpaired_need(self, names: Iterable[str]) -> float:
-        """The need of those of the names that have no line with its neighbour yet."""
+        """The need of the names that have no line with its neighbour yet."""
         return sum([self.need[name] for name in names if name not in self.paired])
 
 
 class Queue:
-    """Candidates by density, the densest first, among equals the one with the lower number. Most
-    leave in the order in which they came, so they are sorted once; only those that were put back
-    are in a heap."""
+    """Numbered candidates, the densest first, among equals the lower number. Most leave in their
+    original order, so they are sorted once; only those that were put back are in a heap."""
 
     def __init__(self, densities: Sequence[float], floor: float) -> None:
         dense = [(-density, index) for index, density in enumerate(densities) if density >= floor]
@@ -491,14 +430,14 @@ class Queue:
         return bool(self.waiting or self.moved)
 
     def pop(self) -> int:
-        """The first candidate, taken out of the queue."""
+        """Removes and returns the first candidate."""
         waiting, moved = self.waiting, self.moved
         if not moved or (waiting and waiting[-1] < moved[0]):
             return waiting.pop()[1]
         return heappop(moved)[1]
 
     def push(self, density: float, index: int) -> None:
-        """Puts a candidate back, with a density of its own."""
+        """Puts a candidate back, with a new density."""
         heappush(self.moved, (-density, index))
 
     def is_ahead_of(self, density: float) -> bool:

@@ -1,21 +1,11 @@
-"""How a page is divided when it is folded: what stays whole, what is a gist already, what is to be
-folded, and how much room there is for it.
+"""The layout of a page for folding: the slots that stay whole, the existing gists, the slots to
+fold, and the room for them.
 
-What stays whole: the opening unless it is half of the window, pins, the latest request, and a short
-tail in whole units. Neighbour: `gist` folds.
-
-What a gist is made from: the messages to be folded as passages, how the names in them are used,
-and what the rest of the page shows already.
-
-Names are counted over the whole page in order: what can be seen, and what earlier gists noted.
-Neighbours: `passages` reads the messages, `names` counts, `gist` chooses lines from this.
-
-A result too large for the page, in the room it may have: its beginning, its end, and from
-between the lines that tell most of what is needed. The original's own lines by number, so every gap
-says what it leaves out.
-
-Neighbours: `gist` asks for it when the newest step would crowd out all that came before; `fit` cuts
-what has no lines.
+The opening stays whole unless it is half of the window, and so do pins, the latest request, and a
+short tail in whole units. `Material` has the messages to fold as passages, with the use of the
+names in them, counted over the whole page in order, and the names that the rest of the page shows.
+`excerpts` shortens a result too large for the page to its beginning, its end, and the lines with
+the most needed names. Neighbours: `passages` reads messages, `names` counts, `gist` folds.
 """
 
 from __future__ import annotations
@@ -26,7 +16,7 @@ from itertools import chain, takewhile
 from msgspec import Struct
 
 from refold.core.laws import is_request, units
-from refold.core.model import Block, Replace, Slot, Span, Text, ToolResult, View
+from refold.core.model import Replace, Slot, Span, Text, ToolResult, View
 from refold.core.shortened import text_of
 from refold.strategies.brief import (
     Brief,
@@ -51,18 +41,23 @@ from refold.strategies.gist.passages import (
 from refold.strategies.keep import line_ranges
 
 TASK = 0.5  # of the window: the most that a first request may fill and still stay whole
-TAIL = 0.05  # of what is free: the raw tail, in whole units
-# Of the room: what the messages may have that `keep_recent` asks for, without what users typed,
-# which would stay anyway, and with it.
+TAIL = 0.05  # of the free room: the raw tail, in whole units
+# Of the room: the limit of the `keep_recent` messages, without typed text, which would stay anyway,
+# and with it.
 RECENT, RECENT_MOST = 0.3, 0.44
-MEANT = 0.02  # a target that is lower than usual by this part of the free room was asked for
+MEANT = 0.02  # of the free room: a target lower than usual by this was asked for
+HEAD_SHARE, TAIL_SHARE, MIDDLE_SHARE = 0.35, 0.2, 0.75  # of an excerpt
+LINES_MIN = 8
+LINE_CHARS_MAX = 400
+TRIES = 4
+REASON = "the needed lines of a large result"
 
 
 class Layout(Struct, frozen=True, kw_only=True):
-    """How the page is divided, and how much of it is free: what lies between the fixed part and
-    the trigger. `pace` is the share of that which a turn fills, `spare` the share that is to be
-    left free, `goal` the size that leaves it. `request_excess` is what the latest request must
-    lose for anything else to have room."""
+    """The parts of the page, and its free room: the tokens between the fixed part and the trigger.
+    `pace` is the share of it that a turn fills, `spare` the share to leave free, `goal` the page
+    size that leaves it. `request_excess` are the tokens that the latest request must lose for
+    anything else to have room."""
 
     kept: list[Slot]
     gists: list[Slot]
@@ -78,7 +73,7 @@ class Layout(Struct, frozen=True, kw_only=True):
 
 
 def lay_out(brief: Brief) -> Layout:
-    """What stays whole, what is a gist already, and what is to be folded."""
+    """The layout of the page."""
     view = brief.view
     held = protected(view) | task_of(view, TASK * brief.budget.window / brief.budget.factor)
     whole = [slot for slot in view.slots if slot.seq in held and not slot.standin]
@@ -88,7 +83,11 @@ def lay_out(brief: Brief) -> Layout:
     fixed -= over
     free = max(0, full - fixed)
     spare, goal = _spare_and_goal(brief, fixed, free)
-    older, tail = _older_and_tail(view, held, _tail_start(brief, free, goal - fixed))
+    start = _tail_start(brief, free, goal - fixed)
+    older = [slot for slot in view.slots[:start] if slot.seq not in held or slot.standin]
+    tail = [slot for slot in view.slots[start:] if slot.seq not in held]
+    new = [slot for slot in view.slots if not slot.standin and slot.seq not in held]
+    turns = sum(slot.message.role == "assistant" for slot in new)
     return Layout(
         kept=[*whole, *tail],
         gists=[slot for slot in older if is_gist(slot)],
@@ -98,15 +97,15 @@ def lay_out(brief: Brief) -> Layout:
         free=free,
         fixed=fixed,
         tail_tokens=tokens_of(tail),
-        pace=_turn_tokens(view, held) / max(1, free),
+        pace=tokens_of(new) / max(1, turns) / max(1, free),
         spare=spare,
         goal=goal,
     )
 
 
 def _tail_start(brief: Brief, free: int, room: int) -> int:
-    """Where the raw tail begins: a short one whatever its messages are, and the messages that
-    `keep_recent` asks for as far as they leave room for a gist."""
+    """The start of the raw tail: a short tail of any messages, extended to the last `keep_recent`
+    messages as far as they leave room for a gist."""
     view = brief.view
     tokens = int(min(TAIL * free, RECENT * max(0, room)))  # a target may be far below the page
     start = tail_start(view, keep_messages=len(view.slots), keep_tokens=tokens)
@@ -120,45 +119,24 @@ def _tail_start(brief: Brief, free: int, room: int) -> int:
     return start
 
 
-def _older_and_tail(view: View, held: set[int], start: int) -> tuple[list[Slot], list[Slot]]:
-    """What may be folded, and the raw tail after it, both without what is held anyway."""
-    older = [slot for slot in view.slots[:start] if slot.seq not in held or slot.standin]
-    tail = [slot for slot in view.slots[start:] if slot.seq not in held]
-    return older, tail
-
-
 def newest_unit(view: View) -> list[Slot]:
-    """The slots of the last unit; none on an empty page."""
-    whole = units(view.slots)
-    return list(view.slots[whole[-1].start : whole[-1].stop]) if whole else []
+    """The slots of the last unit; empty for an empty page."""
+    page_units = units(view.slots)
+    return list(view.slots[page_units[-1].start : page_units[-1].stop]) if page_units else []
 
 
 def task_of(view: View, tokens_max: float) -> set[int]:
     """The seqs of the task itself: the system messages at the beginning, and the first user
-    request that leaves room for work. What else stands before that request is work like any
-    other: a session that was taken up in the middle, or a document that an agent hands over
-    before the user says a word."""
-    leading = list(takewhile(_is_system, view.slots))
+    request that leaves room for work. Other messages before that request are ordinary work: the
+    rest of a resumed session, or a document that an agent adds before the user's first words."""
+    leading = takewhile(lambda slot: slot.message.role == "system" and not slot.standin, view.slots)
     small = [slot for slot in view.slots if slot.tokens <= tokens_max and is_request(slot)]
     return {slot.seq for slot in (*leading, *small[:1])}
 
 
-def _is_system(slot: Slot) -> bool:
-    """Whether a slot is a system message, and not a stand-in for one."""
-    return slot.message.role == "system" and not slot.standin
-
-
-def _turn_tokens(view: View, held: set[int]) -> float:
-    """Tokens per turn, of the turns that are on the page."""
-    new = [slot for slot in view.slots if not slot.standin and slot.seq not in held]
-    turns = sum(slot.message.role == "assistant" for slot in new)
-    return tokens_of(new) / max(1, turns)
-
-
 def _spare_and_goal(brief: Brief, fixed: int, free: int) -> tuple[float, int]:
-    """Which share of the free room is to stay free, and the size that leaves it. The brief's
-    target counts the opening among what could go; a target below the usual one is meant as it
-    is."""
+    """The share of the room to leave free, and the page size that leaves it. The brief's target
+    treats the opening as removable; a target below the usual one is taken literally."""
     full = fixed + free
     untouched = untouched_tokens(brief.view)
     untouched -= request_excess(brief.view, untouched, full)
@@ -169,23 +147,23 @@ def _spare_and_goal(brief: Brief, fixed: int, free: int) -> tuple[float, int]:
 
 
 def runs(slots: Sequence[Slot], between: Iterable[Slot]) -> list[list[Slot]]:
-    """The slots in runs, cut where something that stays lies between two of them."""
+    """The slots in runs, split where another slot lies between two of them."""
     stops = sorted(slot.seq for slot in between)
-    out: list[list[Slot]] = []
+    split: list[list[Slot]] = []
     at = 0
     for slot in slots:
         passed = at
         while at < len(stops) and stops[at] < slot.seq:
             at += 1
-        if not out or at > passed:
-            out.append([])
-        out[-1].append(slot)
-    return out
+        if not split or at > passed:
+            split.append([])
+        split[-1].append(slot)
+    return split
 
 
 class Material:
-    """What is folded, in runs. `kept` are the messages that stay whole, `frozen` the gists that
-    stay as they are."""
+    """The messages to fold, in runs. `kept` are the messages that stay whole, `frozen` the gists
+    that stay as they are."""
 
     def __init__(
         self, reader: Reader, runs: list[list[Slot]], kept: Sequence[Slot], frozen: Sequence[Slot]
@@ -203,34 +181,33 @@ class Material:
             self.shown.add(passages[0])
 
     def passages_of(self, run: Sequence[Slot]) -> list[Passage]:
-        """The messages of a run; those that a gist stands for as well."""
-        return [one for slot in run for one in self.read[slot.seq]]
+        """The messages of a run, and those behind its gists."""
+        return [passage for slot in run for passage in self.read[slot.seq]]
 
     def odds(self) -> dict[str, float]:
-        """How likely each name in what is folded is needed again."""
-        lines = chain.from_iterable(one.names for one in self.passages)
+        """The probability of each folded name to be needed again."""
+        lines = chain.from_iterable(passage.names for passage in self.passages)
         return self.needs.odds(set(chain.from_iterable(lines)))
 
     def needs_noted(self, kept: Kept) -> Needs:
-        """What a later gist has to know of the names on the kept lines: what can be seen without
-        what stays whole."""
+        """The use of the names on the kept lines, noted for later gists."""
         return self.needs_of(names_on(self.passages, by_message(kept)))
 
     def needs_of(self, names: Set[str]) -> Needs:
-        """What is known of these names without what stays whole."""
+        """The use of these names, apart from messages that stay whole."""
         return _needs([*self.frozen, *self.slots], self.read, names)
 
     @property
     def chars(self) -> int:
-        """How many characters the folded messages have."""
+        """The characters of the folded messages."""
         return chars_of(self.passages)
 
 
 def _needs(
     slots: Sequence[Slot], read: Mapping[int, Sequence[Passage]], only: Set[str] | None = None
 ) -> Needs:
-    """What is known of the names in these slots, in order: what can be seen, and what earlier
-    gists noted."""
+    """The use of the names in these slots, in order: on the page, and in the notes of earlier
+    gists."""
     needs = Needs(only)
     for slot in slots:
         passages = read.get(slot.seq, ())
@@ -240,31 +217,12 @@ def _needs(
         for one in passages:
             needs.observe(one.role, one.names)
         if noted:
-            # What a gist noted beats what can be seen of it now, wherever it had seen more.
+            # The notes of a gist win wherever it had seen more than the page shows now.
             needs.recall(noted.now, noted.names)
     return needs
 
 
-HEAD_SHARE, TAIL_SHARE, MIDDLE_SHARE = 0.35, 0.2, 0.75
-LINES_MIN = 8
-LINE_CHARS_MAX = 400
-TRIES = 4
-REASON = "the needed lines of a large result"
-
-
-# --- which results ---
-
-
-class _Result(Struct, frozen=True):
-    """A tool result that may be shortened."""
-
-    slot: Slot
-    block: int
-    tokens: int
-
-    @property
-    def whole(self) -> Block:
-        return self.slot.message.blocks[self.block]
+# --- excerpts of large results ---
 
 
 def excerpts(
@@ -272,94 +230,64 @@ def excerpts(
 ) -> tuple[list[Replace], int]:
     """Edits that shorten the largest results of these slots by about `excess` tokens, none of
     them below this size, and the excess that is left."""
+    results = [
+        (brief.block_tokens(slot.message, block), slot, index)
+        for slot in slots
+        if not slot.edits and slot.seq not in brief.view.pins
+        for index, block in enumerate(slot.message.blocks)
+        if isinstance(block, ToolResult) and all(isinstance(part, Text) for part in block.content)
+    ]
     edits: list[Replace] = []
-    for result in _largest_results(brief, slots):
-        if excess <= 0 or result.tokens <= size:
+    for tokens, slot, index in sorted(results, key=lambda result: -result[0]):
+        if excess <= 0 or tokens <= size:
             break
-        edit, freed = _shortest(brief, result, min(excess, result.tokens - size), needs)
+        edit, freed = _excerpt_edit(brief, slot, index, tokens, min(excess, tokens - size), needs)
         if edit and freed > 0:
             edits.append(edit)
             excess -= freed
     return edits, excess
 
 
-def _shortest(
-    brief: Brief, result: _Result, wanted: int, needs: Needs
+def _excerpt_edit(
+    brief: Brief, slot: Slot, index: int, tokens: int, wanted: int, needs: Needs
 ) -> tuple[Replace | None, int]:
-    """The edit that frees what is wanted of a result, and what it frees. Sizes are estimates, so
-    less is kept as long as too little is freed: a page that misses its size by a few tokens would
-    lose far more to the last resort."""
+    """The edit that frees the wanted tokens of a result but leaves at least an eighth of it, and
+    the tokens it frees. Sizes are estimates, so less is kept as long as too little is freed: a page
+    that misses its size by a few tokens would lose far more to the last resort."""
+    text = text_of(slot.message.blocks[index])
     edit, freed, aim = None, 0, wanted
     for _ in range(TRIES):
-        edit = _excerpt_edit(brief, result, result.tokens - aim, needs)
-        freed = brief.freed_tokens(result.slot, edit) if edit else 0
-        if edit is None or freed >= wanted:
+        room = max(tokens // 8, tokens - aim)
+        spans = excerpt(text, len(text) * room // max(1, tokens), needs)
+        if not spans:
+            return None, 0
+        edit = Replace(batch=brief.batch, seq=slot.seq, block=index, keep=spans, reason=REASON)
+        freed = brief.freed_tokens(slot, edit)
+        if freed >= wanted:
             break
         aim += 2 * (wanted - freed)
     return edit, freed
 
 
-def _largest_results(brief: Brief, slots: Iterable[Slot]) -> list[_Result]:
-    """The results that came as text and are shown whole, the largest first."""
-    found: list[_Result] = []
-    for slot in slots:
-        if slot.edits or slot.seq in brief.view.pins:
-            continue
-        for index, block in enumerate(slot.message.blocks):
-            if _is_text(block):
-                tokens = brief.block_tokens(slot.message, block)
-                found.append(_Result(slot, index, tokens))
-    return sorted(found, key=lambda result: -result.tokens)
-
-
-def _is_text(block: Block) -> bool:
-    return isinstance(block, ToolResult) and all(isinstance(part, Text) for part in block.content)
-
-
-def _excerpt_edit(brief: Brief, result: _Result, room: int, needs: Needs) -> Replace | None:
-    """The edit that leaves this many tokens of a result, and an eighth of it in any case."""
-    text, tokens = text_of(result.whole), result.tokens
-    room = max(tokens // 8, room)
-    spans = excerpt(text, len(text) * room // max(1, tokens), needs)
-    if not spans:
-        return None
-    seq, block = result.slot.seq, result.block
-    return Replace(batch=brief.batch, seq=seq, block=block, keep=spans, reason=REASON)
-
-
-# --- which lines ---
-
-
 def excerpt(text: str, chars: int, needs: Needs) -> tuple[Span, ...]:
-    """The line ranges to keep, in about this many characters; none if the text has too few lines
-    for it."""
+    """The line ranges to keep, in about this many characters; empty if the text has too few
+    lines."""
     lines = text.split("\n")
-    start, end = _ends(lines, int(chars * HEAD_SHARE), int(chars * TAIL_SHARE))
+    start = _fitting(lines, int(chars * HEAD_SHARE))
+    end = len(lines) - _fitting(lines[start:][::-1], int(chars * TAIL_SHARE))
     if len(lines) < LINES_MIN or len(text) <= chars or start >= end:
         return ()
     head, tail = lines[:start], lines[end:]
+    shown = Shown()
+    for part in (head, tail):
+        shown.add(passage(0, "tool", "\n".join(part)))
     left = chars - sum(len(line) + 1 for line in (*head, *tail))
-    middle = _needed_numbers(lines, range(start, end), needs, _shown(head, tail), left)
+    middle = _needed_numbers(lines, range(start, end), needs, shown, left)
     return line_ranges([*range(1, start + 1), *middle, *range(end + 1, len(lines) + 1)])
 
 
-def _shown(*parts: Sequence[str]) -> Shown:
-    """What these lines tell already."""
-    shown = Shown()
-    for lines in parts:
-        shown.add(passage(0, "tool", "\n".join(lines)))
-    return shown
-
-
-def _ends(lines: Sequence[str], head_chars: int, tail_chars: int) -> tuple[int, int]:
-    """How many lines the head has, and from which line on the tail is."""
-    start = _fitting(lines, head_chars)
-    tail = _fitting(lines[start:][::-1], tail_chars)
-    return start, len(lines) - tail
-
-
 def _fitting(lines: Sequence[str], chars: int) -> int:
-    """How many leading lines fit into this many characters."""
+    """The number of leading lines that fit into this many characters."""
     used = 0
     for count, line in enumerate(lines):
         if used + len(line) >= chars:
@@ -371,18 +299,13 @@ def _fitting(lines: Sequence[str], chars: int) -> int:
 def _needed_numbers(
     lines: Sequence[str], middle: range, needs: Needs, shown: Shown, chars: int
 ) -> list[int]:
-    """The numbers, from 1, of the lines between head and tail that tell most."""
+    """The numbers, from 1, of the most needed lines between head and tail."""
     texts = {at + 1: lines[at].strip() for at in middle}
     fitting = {at: text for at, text in texts.items() if 0 < len(text) <= LINE_CHARS_MAX}
-    given = _one_passage(list(fitting.values()))
-    need = needs.odds(set(chain.from_iterable(given.names)))
+    candidates = list(fitting.values())
+    result = Passage(0, "tool", candidates, [names_of(line) for line in candidates])
+    odds = needs.odds(set(chain.from_iterable(result.names)))
     room = MIDDLE_SHARE * chars
-    kept = choose_lines([given], need, shown, room=room, floor=0.0, per_char=1.0)
+    kept = choose_lines([result], odds, shown, room=room, floor=0.0, per_char=1.0)
     numbers = list(fitting)
     return sorted(numbers[at] for _, at in kept)
-
-
-def _one_passage(lines: list[str]) -> Passage:
-    """Lines of a result as a message of their own."""
-    names = [names_of(line) for line in lines]
-    return Passage(0, "tool", lines, names)

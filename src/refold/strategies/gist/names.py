@@ -1,10 +1,10 @@
-"""Names: the specific things an agent speaks of (paths, files, identifiers, ids, numbers), and how
-likely each is needed again.
+"""Names: the specific things in an agent's work (paths, files, identifiers, ids, numbers), and the
+probability that each is needed again.
 
-Only about one name in thirteen is ever needed after a pause. What tells them apart is mostly how
-often the agent itself used a name; then how long ago, in what company, and who else did. The
-weights were fitted on real sessions, made flatter, and rounded. Neighbours: `lines` finds the names
-on lines, `choice` chooses the lines that hold the needed names.
+Only about one name in thirteen is ever needed after a pause. The best predictor is how often the
+agent itself used a name; then how long ago, in what company, and who else did. The weights were
+fitted on real sessions, made flatter, and rounded. Neighbours: `passages` finds the names on lines,
+`choice` chooses the lines with the needed names.
 """
 
 from __future__ import annotations
@@ -50,34 +50,24 @@ def names_of(line: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=TOKENS_REMEMBERED)  # the same tokens come again and again
 def _names_in(token: str) -> tuple[str, ...]:
-    """The distinct names in one token: a path whole, else those of its parts that are names."""
-    # Most tokens are plain words, and seen to be that at once.
+    """The distinct names in one token: a path whole, else its parts between dots and dashes that
+    are names, a file with its extension."""
+    # Most tokens are plain words, and recognized at once.
     if token.isalpha() and (token.islower() or token.istitle()):
         return ()
-    whole = token.strip("./#-")
+    stripped = token.strip("./#-")
     is_path = "/" in token  # `/testbed` and `./terminal/...` are paths as well
-    if is_path or whole.replace("_", "a").isalnum():
-        is_fitting = NAME_CHARS_MIN <= len(whole) <= NAME_CHARS_MAX
-        return (whole,) if is_fitting and (is_path or is_name(whole)) else ()
-    return _names_between(whole)
-
-
-def _names_between(token: str) -> tuple[str, ...]:
-    """The distinct names between dots and dashes."""
-    found = [name for name in _parts(token) if NAME_CHARS_MIN <= len(name) <= NAME_CHARS_MAX]
-    return tuple(dict.fromkeys(found))
-
-
-def _parts(token: str) -> list[str]:
-    """The names between dots and dashes, a file with its extension."""
-    found: list[str] = []
-    for piece in token.replace("#", "-").split("-"):
+    if is_path or stripped.replace("_", "a").isalnum():
+        is_fitting = NAME_CHARS_MIN <= len(stripped) <= NAME_CHARS_MAX
+        return (stripped,) if is_fitting and (is_path or is_name(stripped)) else ()
+    names: dict[str, None] = {}
+    for piece in stripped.replace("#", "-").split("-"):
         parts = [part for part in piece.split(".") if part]
         if len(parts) > 1 and parts[-1] in _EXTENSIONS:
-            found.append(f"{parts[-2]}.{parts[-1]}")
+            names[f"{parts[-2]}.{parts[-1]}"] = None
             parts = parts[:-2]
-        found += [part for part in parts if is_name(part)]
-    return found
+        names.update((part, None) for part in parts if is_name(part))
+    return tuple(name for name in names if NAME_CHARS_MIN <= len(name) <= NAME_CHARS_MAX)
 
 
 def is_name(word: str) -> bool:
@@ -92,7 +82,7 @@ def is_name(word: str) -> bool:
 
 
 def kind_of(name: str) -> int:
-    """What kind of thing a name is, as far as its need depends on it."""
+    """The kind of a name, as far as its need depends on it."""
     if "/" in name:
         return PATH
     if "." in name:
@@ -109,33 +99,33 @@ def kind_of(name: str) -> int:
 # --- need ---
 
 BASE = -0.85
-OWN = 1.75  # times the part of the messages holding it that were the agent's own
-LINES = 0.45  # per log(1 + lines that held it)
-USER = 0.8  # a user message held it
+OWN = 1.75  # times the agent's share of the messages with the name
+LINES = 0.45  # per log(1 + lines with it)
+USER = 0.8  # if a user message has it
 AGE = -0.28  # per log(1 + messages since it was last seen)
-FRESH, FRESH_MESSAGES = 0.8, 10  # seen just now; falls to nothing over so many messages
-CROWD = -0.24  # per log(1 + names in the least crowded message that held it)
-NOW = -0.45  # per log(messages so far): the more there is, the smaller each one's part
+FRESH, FRESH_MESSAGES = 0.8, 10  # seen just now; falls to 0 over this number of messages
+CROWD = -0.24  # per log(1 + names in the least crowded message with it)
+NOW = -0.45  # per log(messages so far): the more there are, the smaller the share of each
 KINDS = (0.0, 0.4, -0.3, -0.3, 0.0, 0.12)
 
 Note = list[int]  # a row as a gist notes it
 
 
 class Row(Struct, gc=False):
-    """What is known of a name. There are thousands of these, so the garbage collector is not to
-    look at them."""
+    """The use of a name. There are thousands of rows, so they are exempt from garbage
+    collection."""
 
-    own: int  # messages of the agent that held it
-    held: int  # messages that held it
+    own: int  # messages of the agent with it
+    held: int  # messages with it
     lines: int
-    last: int  # position of the last one
-    crowd: int  # names in the least crowded one
-    user: int  # whether a user's held it
+    last: int  # position of the last message with it
+    crowd: int  # names in the least crowded message with it
+    user: int  # 1 if a user message has it
 
 
 class Needs:
-    """Per name: who used it how often, when it was last seen, in what company. Of all names, or
-    of some `only`."""
+    """Per name: who used it how often, when it was last seen, in what company; of all names, or
+    `only` of some."""
 
     def __init__(self, only: Set[str] | None = None) -> None:
         self.now = 0
@@ -143,7 +133,7 @@ class Needs:
         self.rows: dict[str, Row] = {}
 
     def observe(self, role: str, names: Sequence[tuple[str, ...]]) -> None:
-        """One more message, given the names on each of its lines."""
+        """Counts one more message, given the names on each of its lines."""
         self.now += 1
         counts = Counter(chain.from_iterable(names))
         own, user = int(role == "assistant"), int(role == "user")
@@ -162,7 +152,7 @@ class Needs:
             row.user |= user
 
     def recall(self, now: int, notes: Mapping[str, Note]) -> None:
-        """Takes in what an earlier gist noted of the names it kept."""
+        """Takes in the notes of an earlier gist."""
         self.now = max(self.now, now)
         for name in self._counted(notes):
             row = Row(*notes[name])
@@ -171,16 +161,16 @@ class Needs:
                 self.rows[name] = row
 
     def _counted(self, names: Mapping[str, object]) -> Iterable[str]:
-        """Those of the names that are counted here."""
+        """The names, limited to `only`."""
         return names if self.only is None else names.keys() & self.only
 
     def noted(self, names: Iterable[str]) -> dict[str, Note]:
-        """What a later gist should know of these names."""
+        """The rows of these names, as notes for a later gist."""
         known = [name for name in names if name in self.rows]
         return {name: list(astuple(self.rows[name])) for name in known}
 
     def odds(self, names: Iterable[str]) -> dict[str, float]:
-        """For each name the probability that it is needed again soon."""
+        """The probability of each name to be needed again soon."""
         base = BASE + NOW * log(self.now + 1)
         starts = [base + kind for kind in KINDS]
         return {name: self._odds(name, starts) for name in names}
