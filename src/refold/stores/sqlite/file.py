@@ -28,7 +28,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -80,7 +80,7 @@ def connect(path: str, *, writing: bool, page_bytes: int = PAGE_BYTES) -> apsw.C
     with CONNECTING:
         refuse_strange_links(path)
         refuse_strange_files(path)
-        if not exists(path):
+        if _stat(path) is None:
             if not writing:
                 return None
             _create(path)
@@ -122,21 +122,24 @@ def refuse_strange_files(path: str) -> None:
     real = os.path.realpath(path)
     for name in (f"{real}-wal", f"{real}-shm", f"{real}-journal"):
         disk.refuse_link(name)
-        if os.path.lexists(name) and not disk.is_regular(name):
-            raise Invalid(f"{name} is not a file", hint="move it away")
+        # Asked once: another process that closes the database removes these files.
+        with suppress(FileNotFoundError):
+            if not stat.S_ISREG(os.lstat(name).st_mode):
+                raise Invalid(f"{name} is not a file", hint="move it away")
 
 
-def exists(path: str) -> bool:
+def _stat(path: str) -> os.stat_result | None:
+    """What the system knows of the database file; None if there is none."""
     try:
-        mode = os.stat(path).st_mode
+        found = os.stat(path)
     except FileNotFoundError:
-        return False
+        return None
     except OSError as error:
         raise disk.os_failure(error, f"cannot open {path}") from error
-    if not stat.S_ISREG(mode):
+    if not stat.S_ISREG(found.st_mode):
         hint = "name the database file: sqlite:.refold/refold.db"
         raise Invalid(f"{path} is not a file", hint=hint)
-    return True
+    return found
 
 
 def _create(path: str) -> None:
@@ -185,8 +188,7 @@ def _is_on_read_only_disk(path: str) -> bool:
 
 def has_wal(path: str) -> bool:
     """Whether commits are waiting in a -wal file."""
-    wal = os.path.realpath(path) + "-wal"
-    return os.path.exists(wal) and os.path.getsize(wal) > 0
+    return disk.size_bytes(os.path.realpath(path) + "-wal") > 0
 
 
 def configure(connection: apsw.Connection) -> None:
@@ -419,7 +421,7 @@ class Reader:
             return
         self.close()
         self._stamp = stamp
-        self.connection = _connection(self.path, has_wal=stamp[-1]) if stamp else None
+        self.connection = _connection(self.path, in_wal=stamp[-1]) if stamp else None
 
     def close(self) -> None:
         connection, self.connection = self.connection, None
@@ -431,17 +433,15 @@ class Reader:
 def _stamp(path: str) -> Stamp | None:
     """What changes whenever the database file does, and whether a WAL holds commits; None if
     there is no database."""
-    if not exists(path):
-        return None
-    found = os.stat(path)
-    return found.st_ino, found.st_size, found.st_mtime_ns, has_wal(path)
+    found = _stat(path)
+    return found and (found.st_ino, found.st_size, found.st_mtime_ns, has_wal(path))
 
 
-def _connection(path: str, *, has_wal: bool) -> apsw.Connection | None:
+def _connection(path: str, *, in_wal: bool) -> apsw.Connection | None:
     """A connection that changes nothing; None if the database is still empty."""
-    with CONNECTING:
+    with CONNECTING, _wal_held(path) if in_wal else nullcontext():
         refuse_strange_links(path)
-        how = "mode=ro&readonly_shm=1" if has_wal else "immutable=1"
+        how = "mode=ro&readonly_shm=1" if in_wal else "immutable=1"
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         connection = apsw.Connection(f"file:{quote(path)}?{how}", flags=flags)
         try:
@@ -452,6 +452,26 @@ def _connection(path: str, *, has_wal: bool) -> apsw.Connection | None:
         except BaseException:
             connection.close(True)
             raise
+
+
+@contextmanager
+def _wal_held(path: str) -> Iterator[None]:
+    """Keeps the -wal and -shm files where they are until a connection has them open. Without this
+    lock a writer could remove them just before, and SQLite would make another -wal file even for
+    a reader. Unavailable if they are gone already, or going."""
+    flags = [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0]
+    # A file of SQLite's own: closing it drops no lock that another connection here holds.
+    file = apsw.VFSFile("", os.path.realpath(path), flags)
+    try:
+        file.xLock(apsw.SQLITE_LOCK_SHARED)
+        if not has_wal(path):
+            raise Unavailable(f"{path} was closed by its writer just now", retry_after_s=PAUSE_S)
+        yield
+    except apsw.BusyError as error:
+        raise failure(error, path) from error
+    finally:
+        file.xUnlock(apsw.SQLITE_LOCK_NONE)
+        file.xClose()
 
 
 def _laid_out(connection: apsw.Connection, path: str) -> apsw.Connection | None:
