@@ -88,6 +88,59 @@ def test_what_is_appended_later_is_read(tmp_path: Path, kind: str) -> None:
     reader.close()
 
 
+def close_at_look(
+    writer: Store, number: int, look: str, monkeypatch: pytest.MonkeyPatch
+) -> list[set[str]]:
+    """Closes the writer, which removes its -wal file, right after that look at the file. The names
+    in the folder are in the list then."""
+    real = getattr(os, look)
+    names: list[set[str]] = []
+    looks = 0
+
+    def look_and_close(path: Any, *args: Any, **kwargs: Any) -> os.stat_result:
+        nonlocal looks
+        found: os.stat_result = real(path, *args, **kwargs)
+        if str(path).endswith("-wal"):
+            looks += 1
+            if looks == number:
+                writer.close()
+                names.append(set(os.listdir(os.path.dirname(path))))
+        return found
+
+    monkeypatch.setattr(os, look, look_and_close)
+    return names
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_writer_may_close_whenever_a_reader_looks_at_its_wal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    path = tmp_path / "refold.db"
+    writer = open_store(f"sqlite:{path}")
+    events = grown(writer, "log", 3)
+    writer.flush()
+    reader = open_store(f"sqlite:{path}", read_only=True)
+    names = close_at_look(writer, number, "stat", monkeypatch)
+    while not names:
+        assert reader.read("log") == events
+    assert reader.head("log") == 3
+    reader.close()
+    assert set(os.listdir(tmp_path)) == names[0], "the reader made or removed a file"
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_writer_may_close_while_another_one_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    path = tmp_path / "refold.db"
+    writer = open_store(f"sqlite:{path}")
+    events = grown(writer, "log", 3)
+    close_at_look(writer, number, "lstat", monkeypatch)
+    other = open_store(f"sqlite:{path}")
+    assert other.read("log") == events
+    other.close()
+
+
 def test_an_older_layout_is_read_and_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "refold.db"
     writer = open_store(f"sqlite:{path}")

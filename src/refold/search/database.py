@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import time
 from collections.abc import Iterator
 from urllib.parse import quote
@@ -129,10 +130,8 @@ def copy(path: str) -> apsw.Connection:
     that. An empty one where there is none, or none that can be read."""
     if not os.path.isfile(path):
         return _in_memory(INDEX)
-    wal = path + "-wal"
-    has_wal = os.path.exists(wal) and os.path.getsize(wal) > 0
     # Neither way makes a file beside it or changes one: see `stores.sqlite.reader`.
-    how = "mode=ro&readonly_shm=1" if has_wal else "immutable=1"
+    how = "mode=ro&readonly_shm=1" if disk.size_bytes(path + "-wal") else "immutable=1"
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     connection = apsw.Connection(MEMORY)
     try:
@@ -177,8 +176,9 @@ def remove(path: str) -> None:
 
 def _connect_file(path: str, form: Form) -> apsw.Connection:
     for name in _files(path):
-        if os.path.lexists(name) and not disk.is_regular(name):
-            raise OSError(errno.EPERM, f"{name} is a link, or not a file")
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISREG(os.lstat(name).st_mode):
+                raise OSError(errno.EPERM, f"{name} is a link, or not a file")
     _create(path)
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     try:

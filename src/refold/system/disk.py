@@ -213,6 +213,15 @@ def is_regular(path: str) -> bool:
         return False
 
 
+def size_bytes(path: str) -> int:
+    """The size of a file; 0 if there is none. Asked once: another process may remove the file
+    between two questions."""
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
+
+
 def not_ours(path: str) -> Corrupt:
     """The error for something else in the place of a file that refold wrote."""
     return Corrupt(

@@ -1,24 +1,14 @@
-"""The database file: how it is made, opened and closed, and what its errors mean.
+"""The database file: making it, opening it, migrating it, and reading it without a trace.
 
-It is made for the owner alone whatever the umask, marked as ours by its application id, and never
-touched when it is not ours or newer than we are. Neighbours: `store` keeps logs in it, `versions`
-brings an older layout up to date.
+A new file is private to its owner whatever the umask, and marked by an application id; a file of
+another program or of a newer refold is never touched. A database of an older layout is copied
+beside itself first (`refold.db.v0`), for the refold that made it, then migrated in one transaction.
 
-Older layouts of the database, and the steps that lead from each to the next.
-
-A database of an older version is copied beside itself first (`refold.db.v0`), whole, for the refold
-that made it; then all steps are taken in one transaction, so that a process which dies in between
-leaves it as it was. A reader has it migrated as well: the code knows one layout, the newest.
-Neighbour: `file` asks.
-
-Reading a database while every byte, name and time beside it stays as it was.
-
-SQLite makes a -wal and a -shm file even for a reader, and the last to close moves commits. So a
-reader has two ways. Where a WAL holds commits, it uses the files that the writer made, as they are
-(`readonly_shm`), and lets go of them after each question: a writer who closes meanwhile can still
-remove them. Where there is none, the file alone is the database and is read as `immutable`; if a
-writer changed it meanwhile, the question is asked again. A database of an older layout is migrated
-in memory. Neighbours: `store` asks, `file` knows what a database of ours is.
+A reader changes no byte, name or time. SQLite makes a -wal and a -shm file even for a reader, and
+the last connection to close moves commits, so there are two ways. Where a WAL holds commits, the
+reader uses the writer's files as they are (`readonly_shm`), and closes them after each question, so
+that a writer can still remove them. Otherwise the file alone is the database and is read as
+`immutable`; if a writer changes it meanwhile, the question is asked again. Neighbour: `store`.
 """
 
 from __future__ import annotations
@@ -28,7 +18,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -64,79 +54,75 @@ CONNECTING = threading.Lock()
 
 
 def beside(path: str, name: str) -> str:
-    """Where something of a database lies: beside it, under the database's own name unless that
-    is the usual one. Two databases may lie in one folder, and what one of them removes must not
-    be the other's."""
+    """Path of a file or folder that belongs to a database: beside it, prefixed with the database's
+    name unless that is the usual one. Two databases may share a folder, and neither may remove a
+    file of the other."""
     folder, file = os.path.split(path)
     stem = file.removesuffix(".db")
     return os.path.join(folder, name if stem == "refold" else f"{stem}.{name}")
 
 
 def connect(path: str, *, writing: bool, page_bytes: int = PAGE_BYTES) -> apsw.Connection | None:
-    """A connection to the database, made if it is missing and we are writing; None if there is
-    nothing to read."""
+    """A connection to the database, which a writer creates if it is missing; None for a reader
+    without a database."""
     if not writing and not os.path.lexists(path):
-        return None  # asked for at every turn of a conversation without memories
+        return None  # the usual answer for the store of memories
     with CONNECTING:
         refuse_strange_links(path)
         refuse_strange_files(path)
-        if not exists(path):
+        if _stat(path) is None:
             if not writing:
                 return None
             _create(path)
         connection = _open(path)
-        if _is_laid_out(connection, path, writing=writing, page_bytes=page_bytes):
-            if page_bytes == SHARED_PAGE_BYTES:
-                connection.pragma("wal_autocheckpoint", SHARED_WAL_PAGES)
-            return connection
-        connection.close()
-        return None
-
-
-def _is_laid_out(connection: apsw.Connection, path: str, *, writing: bool, page_bytes: int) -> bool:
-    """Whether the database has our tables; an empty one gets them if we are writing. The
-    connection to one that is refused is closed."""
-    try:
-        if _is_ours(connection, path):
-            return True
-        if writing:
-            _initialize(connection, path, page_bytes)
-        return writing
-    except BaseException:
-        connection.close(True)
-        raise
+        try:
+            has_tables = _is_ours(connection, path)
+            if writing and not has_tables:
+                _initialize(connection, path, page_bytes)
+        except BaseException:
+            connection.close(True)
+            raise
+        if not (has_tables or writing):
+            connection.close()
+            return None
+        if page_bytes == SHARED_PAGE_BYTES:
+            connection.pragma("wal_autocheckpoint", SHARED_WAL_PAGES)
+        return connection
 
 
 def refuse_strange_links(path: str) -> None:
-    """A link that somebody else may point elsewhere is not a place for a private log."""
+    """Raises Denied for a link that another user may point elsewhere."""
     for name in (path, os.path.dirname(path)):
-        # What cannot be looked at is reported by the open that follows, in its own words.
+        # A path that cannot be inspected is reported by the open that follows.
         with suppress(OSError):
             checks.refuse_link_of_another(name, os.lstat(name))
 
 
 def refuse_strange_files(path: str) -> None:
-    """Whoever put a link or a pipe in the place of a file that SQLite makes beside the database
-    says where private words would go, or what is waited for."""
+    """Raises an error for a link or a pipe at the path of a file that SQLite makes beside the
+    database: private text would go elsewhere, or SQLite would wait for ever."""
     # SQLite follows a link to the database before it names the files beside it.
     real = os.path.realpath(path)
     for name in (f"{real}-wal", f"{real}-shm", f"{real}-journal"):
         disk.refuse_link(name)
-        if os.path.lexists(name) and not disk.is_regular(name):
-            raise Invalid(f"{name} is not a file", hint="move it away")
+        # One look: another process that closes the database removes these files.
+        with suppress(FileNotFoundError):
+            if not stat.S_ISREG(os.lstat(name).st_mode):
+                raise Invalid(f"{name} is not a file", hint="move it away")
 
 
-def exists(path: str) -> bool:
+def _stat(path: str) -> os.stat_result | None:
+    """The status of the database file; None if there is no file. Invalid for anything else."""
     try:
-        mode = os.stat(path).st_mode
+        found = os.stat(path)
     except FileNotFoundError:
-        return False
+        return None
     except OSError as error:
         raise disk.os_failure(error, f"cannot open {path}") from error
-    if not stat.S_ISREG(mode):
+    if not stat.S_ISREG(found.st_mode):
         hint = "name the database file: sqlite:.refold/refold.db"
         raise Invalid(f"{path} is not a file", hint=hint)
-    return True
+    return found
 
 
 def _create(path: str) -> None:
@@ -144,14 +130,14 @@ def _create(path: str) -> None:
         disk.make_folder(os.path.dirname(path))
         create_empty(path)
     except FileExistsError:
-        # Another process was faster; its file is as good as ours.
-        return
+        return  # another process was faster; its file is as good as ours
     except OSError as error:
         raise disk.os_failure(error, f"cannot create {path}") from error
 
 
 def create_empty(path: str) -> None:
-    """An empty file for the owner alone. SQLite gives its mode to the -wal and -shm files."""
+    """Makes an empty file that only its owner can read. SQLite gives its mode to the -wal and -shm
+    files."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with disk.closing(os.open(path, flags, 0o600)) as fd:
         os.fchmod(fd, 0o600)
@@ -166,16 +152,11 @@ def _open(path: str) -> apsw.Connection:
         connection.close(True)
         if not _is_on_read_only_disk(path) or has_wal(path):
             raise
-        return _open_immutable(path)
-    return connection
-
-
-def _open_immutable(path: str) -> apsw.Connection:
-    """On a read-only disk SQLite cannot make its -shm file. Nobody can write there, so without a
-    WAL to miss the database may be read as it stands."""
-    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    connection = apsw.Connection(f"file:{quote(path)}?immutable=1", flags=flags)
-    configure(connection)
+        # On a read-only disk SQLite cannot make its -shm file. Nobody can write there, so without
+        # a WAL the file alone is the database.
+        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+        connection = apsw.Connection(f"file:{quote(path)}?immutable=1", flags=flags)
+        configure(connection)
     return connection
 
 
@@ -184,21 +165,20 @@ def _is_on_read_only_disk(path: str) -> bool:
 
 
 def has_wal(path: str) -> bool:
-    """Whether commits are waiting in a -wal file."""
-    wal = os.path.realpath(path) + "-wal"
-    return os.path.exists(wal) and os.path.getsize(wal) > 0
+    """Whether a -wal file holds commits."""
+    return disk.size_bytes(os.path.realpath(path) + "-wal") > 0
 
 
 def configure(connection: apsw.Connection) -> None:
     connection.set_busy_timeout(BUSY_MS)
-    # Without this SQLite plans a statement again whenever its LIMIT is bound: more than half the
-    # time of a short read.
+    # Without this, SQLite plans a statement again whenever its LIMIT is bound, which takes more
+    # than half the time of a short read.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.execute(_PRAGMAS).fetchall()
 
 
 def _is_ours(connection: apsw.Connection, path: str) -> bool:
-    """True for a database of ours, brought up to date; False for an empty one."""
+    """True for a refold database, which is migrated if necessary; False for an empty one."""
     version = version_of(connection, path)
     if version is not None and version < VERSION and not connection.in_transaction:
         migrate(connection, path, version)
@@ -206,9 +186,9 @@ def _is_ours(connection: apsw.Connection, path: str) -> bool:
 
 
 def version_of(connection: apsw.Connection, path: str) -> int | None:
-    """The version of a database of ours; None if it is empty. One of a newer version or of
-    another program is refused."""
-    # One statement sees one moment: another process may be making the database right now.
+    """The version of a refold database; None if it is empty. Raises an error for a newer version
+    or a database of another program."""
+    # One statement sees one moment: another process may be creating the database right now.
     application, version, has_tables = connection.execute(_MARKS).get
     if application == APPLICATION_ID:
         if version > VERSION:
@@ -225,7 +205,7 @@ def _initialize(connection: apsw.Connection, path: str, page_bytes: int) -> None
     connection.pragma("page_size", page_bytes)
     _use_wal(connection)
     connection.execute("BEGIN IMMEDIATE")
-    # Another process may have done all this since we looked.
+    # Another process may have done this in the meantime.
     if not _is_ours(connection, path):
         connection.execute(log.SCHEMA)
         marks = f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}"
@@ -234,7 +214,7 @@ def _initialize(connection: apsw.Connection, path: str, page_bytes: int) -> None
 
 
 def _use_wal(connection: apsw.Connection) -> None:
-    """SQLite does not wait for this lock itself, so we do."""
+    """Switches to WAL mode. SQLite does not wait for this lock itself."""
     deadline = time.monotonic() + BUSY_MS / 1000
     while True:
         try:
@@ -248,8 +228,8 @@ def _use_wal(connection: apsw.Connection) -> None:
 
 @contextmanager
 def transaction(connection: apsw.Connection, begin: str) -> Iterator[apsw.Connection]:
-    """All of the block is written, or none of it; reads in it see one moment. Inside of another
-    it is a part of that one, which can fail alone."""
+    """Writes all of the block or nothing; reads in it see one moment. A nested transaction can
+    fail alone."""
     if connection.in_transaction:
         with connection:
             yield connection
@@ -266,7 +246,7 @@ def transaction(connection: apsw.Connection, begin: str) -> Iterator[apsw.Connec
 
 
 def any_failure(error: Exception, path: str) -> RefoldError:
-    """The error of the family for what a library or the system raised."""
+    """refold's error for an error of a library or the system."""
     match error:
         case apsw.Error():
             return failure(error, path)
@@ -280,7 +260,7 @@ def any_failure(error: Exception, path: str) -> RefoldError:
 
 
 def failure(error: apsw.Error, path: str) -> RefoldError:
-    """The error of the family for what SQLite said; raise it `from` the original."""
+    """refold's error for an error of SQLite; raise it `from` the original."""
     reason = f"{path}: {error}"
     match error:
         case apsw.BusyError() | apsw.LockedError():
@@ -304,12 +284,12 @@ def failure(error: apsw.Error, path: str) -> RefoldError:
 
 
 def _refusal(error: apsw.Error, path: str) -> RefoldError:
-    """Why SQLite could not open or write: the disk, or us."""
+    """The reason why SQLite could not open or write: the disk, or permissions."""
     folder, reason = os.path.dirname(path), f"{path}: {error}"
-    for part in (path, f"{path}-wal", f"{path}-shm"):
-        if os.path.exists(part) and not disk.is_allowed(part, os.R_OK):
+    for file in (path, f"{path}-wal", f"{path}-shm"):
+        if os.path.exists(file) and not disk.is_allowed(file, os.R_OK):
             hint = "check the owner and the mode of the store's files"
-            return Denied(f"{part} may not be read", hint=hint)
+            return Denied(f"{file} may not be read", hint=hint)
     if os.path.isdir(folder) and _is_on_read_only_disk(folder):
         hint = "the disk is read-only: reading works, writing needs another place"
         return Unavailable(reason, hint=hint)
@@ -318,9 +298,11 @@ def _refusal(error: apsw.Error, path: str) -> RefoldError:
     return Unavailable(reason, hint="check the path and the disk, then try again")
 
 
+# --- older layouts ---
+
 VERSION = 1
 STEPS: dict[int, str] = {
-    # from this version to the next. 0: the preview, which had neither titles nor bookmarks
+    # From this version to the next. 0 is the preview, which had neither titles nor bookmarks.
     0: """
         ALTER TABLE conversations ADD COLUMN title TEXT NOT NULL DEFAULT '';
         CREATE TABLE bookmarks(number INTEGER PRIMARY KEY, bookmark BLOB NOT NULL) STRICT;
@@ -329,7 +311,7 @@ STEPS: dict[int, str] = {
 
 
 def migrate(connection: apsw.Connection, path: str, version: int) -> None:
-    """Brings the database up to date. A copy of it as it was stays beside it."""
+    """Migrates the database to the newest layout. A copy of the old one stays beside it."""
     _copy(connection, path, version)
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -338,12 +320,12 @@ def migrate(connection: apsw.Connection, path: str, version: int) -> None:
     except apsw.Error as error:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-        said = f"{path} of version {version} cannot be brought to {VERSION}: {error}"
-        raise Corrupt(said, hint="it was left as it was; a copy is beside it") from error
+        message = f"{path} of version {version} cannot be brought to {VERSION}: {error}"
+        raise Corrupt(message, hint="it was left as it was; a copy is beside it") from error
 
 
 def take_steps(connection: apsw.Connection) -> None:
-    # Another process may have done all this since we looked.
+    # Another process may have taken some in the meantime.
     for step in range(connection.pragma("user_version"), VERSION):
         connection.execute(STEPS[step]).fetchall()
     connection.execute(f"PRAGMA user_version={VERSION}").fetchall()
@@ -358,27 +340,26 @@ def _copy(connection: apsw.Connection, path: str, version: int) -> None:
         os.close(os.open(pending, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         connection.execute("VACUUM INTO ?", (pending,))
         os.replace(pending, copy)
-    except (apsw.Error, OSError) as error:
-        raise _failure(error, path) from error
+    except OSError as error:
+        raise disk.os_failure(error, f"cannot copy {path} before it is migrated") from error
+    except apsw.Error as error:
+        message = f"cannot copy {path} before it is migrated: {error}"
+        raise Corrupt(message, hint="refold verify") from error
 
 
-def _failure(error: apsw.Error | OSError, path: str) -> RefoldError:
-    if isinstance(error, OSError):
-        return disk.os_failure(error, f"cannot copy {path} before it is migrated")
-    return Corrupt(f"cannot copy {path} before it is migrated: {error}", hint="refold verify")
-
+# --- reading without a trace ---
 
 R = TypeVar("R")
 
 WAIT_S = 2.0
 PAUSE_S = 0.005
 
-Stamp = tuple[int, int, int, bool]
+Stamp = tuple[int, int, int, bool]  # inode, size and time of the file, and whether it has a WAL
 
 
 class Reader:
-    """Connections to one database, for a store that only reads. `forget` is called whenever
-    another connection takes the place of the last: what was remembered may be old then."""
+    """Connections to one database, for a store that only reads. Calls `forget` whenever it closes
+    a connection: cached rows may be old then."""
 
     def __init__(self, path: str, forget: Callable[[], None]) -> None:
         self.path, self._forget = path, forget
@@ -386,16 +367,16 @@ class Reader:
         self._stamp: Stamp | None = None
 
     def steady(self, work: Callable[[], R]) -> R:
-        """What the work gives, where all it read is of one state of the database."""
+        """Returns the result of the work, which has read one state of the database."""
         deadline = time.monotonic() + WAIT_S
         while True:
             try:
                 self._connect()
-                found = work()
+                result = work()
                 if self._is_snapshot() or self._stamp == _stamp(self.path):
-                    return found
+                    return result
             except Unavailable:
-                # A writer that closes takes its -shm file away before its -wal file.
+                # A writer that closes removes its -shm file before its -wal file.
                 if time.monotonic() > deadline:
                     raise
             except (apsw.Error, Corrupt):
@@ -410,7 +391,7 @@ class Reader:
             time.sleep(PAUSE_S)
 
     def _is_snapshot(self) -> bool:
-        """Whether SQLite itself sees to it that a question is answered from one state."""
+        """Whether SQLite itself answers a question from one state: it does where there is a WAL."""
         return self._stamp is not None and self._stamp[-1]
 
     def _connect(self) -> None:
@@ -419,7 +400,7 @@ class Reader:
             return
         self.close()
         self._stamp = stamp
-        self.connection = _connection(self.path, has_wal=stamp[-1]) if stamp else None
+        self.connection = _connection(self.path, in_wal=stamp[-1]) if stamp else None
 
     def close(self) -> None:
         connection, self.connection = self.connection, None
@@ -429,39 +410,58 @@ class Reader:
 
 
 def _stamp(path: str) -> Stamp | None:
-    """What changes whenever the database file does, and whether a WAL holds commits; None if
-    there is no database."""
-    if not exists(path):
-        return None
-    found = os.stat(path)
-    return found.st_ino, found.st_size, found.st_mtime_ns, has_wal(path)
+    """A value that changes with the database file or its WAL; None if there is no database."""
+    found = _stat(path)
+    return found and (found.st_ino, found.st_size, found.st_mtime_ns, has_wal(path))
 
 
-def _connection(path: str, *, has_wal: bool) -> apsw.Connection | None:
+def _connection(path: str, *, in_wal: bool) -> apsw.Connection | None:
     """A connection that changes nothing; None if the database is still empty."""
-    with CONNECTING:
+    with CONNECTING, _wal_held(path) if in_wal else nullcontext():
         refuse_strange_links(path)
-        how = "mode=ro&readonly_shm=1" if has_wal else "immutable=1"
+        how = "mode=ro&readonly_shm=1" if in_wal else "immutable=1"
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         connection = apsw.Connection(f"file:{quote(path)}?{how}", flags=flags)
         try:
-            return _laid_out(connection, path)
+            configure(connection)
+            version = version_of(connection, path)
+            if version == VERSION:
+                return connection
+            copy = None if version is None else _migrated_copy(connection)
+            connection.close()
+            return copy
         except apsw.CantOpenError as error:
             connection.close(True)
-            raise _without_shm(error, path) from error
+            if not has_wal(path) or os.path.exists(os.path.realpath(path) + "-shm"):
+                raise
+            # A copy may have been made without the -shm file.
+            message = (
+                f"{path} has commits in its -wal file that cannot be read without its -shm file"
+            )
+            hint = "whoever may write there opens it once for writing, which puts them in place"
+            raise Unavailable(message, hint=hint) from error
         except BaseException:
             connection.close(True)
             raise
 
 
-def _laid_out(connection: apsw.Connection, path: str) -> apsw.Connection | None:
-    configure(connection)
-    version = version_of(connection, path)
-    if version == VERSION:
-        return connection
-    copy = None if version is None else _migrated_copy(connection)
-    connection.close()
-    return copy
+@contextmanager
+def _wal_held(path: str) -> Iterator[None]:
+    """Keeps writers from removing the -wal and -shm files until the reader has them open: SQLite
+    would make a new -wal file even for a reader. Unavailable if they are gone already."""
+    flags = [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0]
+    # Opened by SQLite, so that closing it drops no lock of another connection in this process.
+    file = apsw.VFSFile("", os.path.realpath(path), flags)
+    try:
+        file.xLock(apsw.SQLITE_LOCK_SHARED)
+        if not has_wal(path):
+            raise Unavailable(f"{path} was closed by its writer just now", retry_after_s=PAUSE_S)
+        yield
+    except apsw.BusyError as error:
+        raise failure(error, path) from error
+    finally:
+        file.xUnlock(apsw.SQLITE_LOCK_NONE)
+        file.xClose()
 
 
 def _migrated_copy(connection: apsw.Connection) -> apsw.Connection:
@@ -471,13 +471,3 @@ def _migrated_copy(connection: apsw.Connection) -> apsw.Connection:
     configure(copy)
     take_steps(copy)
     return copy
-
-
-def _without_shm(error: apsw.CantOpenError, path: str) -> Exception:
-    """Why a database with a WAL cannot be read: a copy may have been made without its -shm
-    file."""
-    if not has_wal(path) or os.path.exists(os.path.realpath(path) + "-shm"):
-        return error
-    said = f"{path} has commits in its -wal file that cannot be read without its -shm file"
-    hint = "whoever may write there opens it once for writing, which puts them in place"
-    return Unavailable(said, hint=hint)

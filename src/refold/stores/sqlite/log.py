@@ -1,20 +1,11 @@
-"""Logs as rows: functions of a connection, each inside a transaction that its caller began.
+"""Logs, titles and bookmarks as rows: functions of a connection, inside the caller's transaction.
 
 The place of an event is its rowid: the conversation's number above, its seq in the lower 40 bits.
-There is no second index and no row that counts; head and chain are those of the last place in the
-conversation's range. A fork owns the places above the seq at which it left; what lies below is
-found by walking up to its ancestors, in a loop. Neighbours: `store` calls, `removal` takes rows
-away, `file` has the connection.
-
-Taking rows away: an event emptied, a conversation removed, and what was derived from them.
-
-Functions of a connection, each inside a transaction that its caller began. Whoever reads a log,
-its forks included, loses the bookmarks and titles that came from what is gone. Neighbours: `log`
-has the rows, `store` and `damaged_logs` call.
-
-Bookmarks as rows, one for each conversation: derived, and kept apart from the log.
-
-Functions of a connection. Neighbours: `store` calls, `log` removes what no longer holds.
+There is no second index and no row that counts; head and chain are read from the last place in the
+conversation's range. A fork owns the places above the seq at which it left; events below are found
+by walking up to its ancestors, in a loop. Removing an event also removes the bookmarks and titles
+derived from it, in forks as well. Neighbours: `store` calls, `damage` salvages rows, `file`
+has the connection.
 """
 
 from __future__ import annotations
@@ -115,7 +106,7 @@ def listed(connection: apsw.Connection, after: str, limit: int) -> list[Conversa
 
 
 def described(connection: apsw.Connection, conversation: str) -> Conversation | None:
-    """One conversation, if it is there."""
+    """One conversation; None if there is no such conversation."""
     row = connection.execute(_LIST + "WHERE c.id = ?", (conversation,)).fetchone()
     return None if row is None else _conversation_of(row)
 
@@ -140,13 +131,12 @@ def _conversation_of(row: Any) -> Conversation:
 
 
 def find(connection: apsw.Connection, conversation: str) -> Row | None:
-    """The row of a conversation, if it is there."""
-    query = ROW + "WHERE id = ?"
-    row = connection.execute(query, (conversation,)).fetchone()
+    """The row of a conversation; None if there is no such conversation."""
+    row = connection.execute(ROW + "WHERE id = ?", (conversation,)).fetchone()
     return None if row is None else Row(*row)
 
 
-def known(connection: apsw.Connection, conversation: str) -> Row:
+def row_of(connection: apsw.Connection, conversation: str) -> Row:
     """The row of a conversation, or NotFound."""
     row = find(connection, conversation)
     if row is None:
@@ -169,22 +159,18 @@ def head_by_id(connection: apsw.Connection, conversation: str) -> int | None:
 
 
 def upwards(connection: apsw.Connection, row: Row, last: int) -> Iterator[tuple[Row, int]]:
-    """The conversation and its ancestors, each with the last seq that is read from it."""
+    """The conversation and its ancestors, each with the last seq to read from it."""
     while True:
         if last > row.parent_seq:
             yield row, last
         last = min(last, row.parent_seq)
         if row.parent is None or last == 0:
             return
-        row = _parent(connection, row)
-
-
-def _parent(connection: apsw.Connection, row: Row) -> Row:
-    found = connection.execute(ROW + "WHERE number = ?", (row.parent,)).fetchone()
-    if found is None:
-        said = f"conversation {row.number} has lost its parent {row.parent}"
-        raise Corrupt(said, hint=REPAIR)
-    return Row(*found)
+        parent = connection.execute(ROW + "WHERE number = ?", (row.parent,)).fetchone()
+        if parent is None:
+            message = f"conversation {row.number} has lost its parent {row.parent}"
+            raise Corrupt(message, hint=REPAIR)
+        row = Row(*parent)
 
 
 # --- reading ---
@@ -192,20 +178,24 @@ def _parent(connection: apsw.Connection, row: Row) -> Row:
 
 def span(connection: apsw.Connection, row: Row, after: int, last: int, limit: int) -> list[Event]:
     """Events with after < seq <= last, at most `limit`, whichever conversation holds them."""
-    parts = []
+    ranges = []
     for holder, end in upwards(connection, row, last):
-        parts.append((holder.base, max(after, holder.parent_seq), end))
+        ranges.append((holder.base, max(after, holder.parent_seq), end))
         if holder.parent_seq <= after:
             break
     events: list[Event] = []
-    for base, start, end in reversed(parts):
+    for base, start, end in reversed(ranges):
         bounds = base + start, base + end, limit - len(events)
         try:
             events += map(event_of, connection.execute(_READ, bounds))
         except UnicodeDecodeError as error:
             seq = after + len(events) + 1
             raise Corrupt(f"event {seq}: a text is not UTF-8", hint=REPAIR) from error
-    return _dense(events, after)
+    # A damaged page must not shorten a log silently.
+    for seq, event in enumerate(events, after + 1):
+        if event.seq != seq:
+            raise Corrupt(f"event {seq} is missing before event {event.seq}", hint=REPAIR)
+    return events
 
 
 def event_of(row: Any) -> Event:
@@ -227,21 +217,12 @@ def event_of(row: Any) -> Event:
     )
 
 
-def _dense(events: list[Event], after: int) -> list[Event]:
-    """The events themselves, if none is missing among them: a damaged page must not shorten a
-    log silently."""
-    for seq, event in enumerate(events, after + 1):
-        if event.seq != seq:
-            raise Corrupt(f"event {seq} is missing before event {event.seq}", hint=REPAIR)
-    return events
-
-
 # --- appending ---
 
 
 def append_next(connection: apsw.Connection, number: int, events: Sequence[Event]) -> bool:
-    """Writes events on top of the one before them. False, and nothing written, where that is
-    not so simple."""
+    """Writes events on top of the one before them. Returns False and writes nothing if the fast
+    path does not apply."""
     try:
         connection.execute(_INSERT_NEXT, _values(number << SEQ_BITS, events[0]))
     except apsw.ConstraintError:
@@ -255,42 +236,32 @@ def append_next(connection: apsw.Connection, number: int, events: Sequence[Event
 def append_batch(
     connection: apsw.Connection, conversation: str, events: Sequence[Event], expect: int
 ) -> int:
-    """Writes all events on top of head `expect`, or raises Conflict; gives the conversation's
+    """Writes all events on top of head `expect`, or raises Conflict; returns the conversation's
     number."""
     row = find(connection, conversation)
     newest = head(connection, row) if row else 0
     if newest != expect:
-        if row and _has(connection, row, events):
-            return row.number
+        if row:
+            kept = span(connection, row, events[0].seq - 1, events[-1].seq, len(events))
+            if checks.is_repeat(kept, events):
+                return row.number
         raise checks.moved(conversation, expect, newest)
-    number = _row_for(connection, conversation, row, events)
+    title = checks.title_in(events)
+    if row is None:
+        new = Row(0, None, 0, b"", title or "")
+        number = _create(connection, conversation, new, events[0].at_ms)
+    else:
+        number = row.number
+        if title is not None:
+            connection.execute(RETITLE, (title, number))
     insert(connection, number, events)
     return number
-
-
-def has_meta(events: Sequence[Event]) -> bool:
-    """Whether one of the events may change what the conversation's row says."""
-    return any(event.kind == "meta" for event in events)
 
 
 def insert(connection: apsw.Connection, number: int, events: Sequence[Event]) -> None:
     """Writes events at their places."""
     base = number << SEQ_BITS
     connection.executemany(_INSERT, [_values(base, event) for event in events])
-
-
-def _row_for(
-    connection: apsw.Connection, conversation: str, row: Row | None, events: Sequence[Event]
-) -> int:
-    """The number of the row under which the events go: a new one if there is none yet. It gets
-    the title that the events give."""
-    title = checks.title_in(events)
-    if row is None:
-        new = Row(0, None, 0, b"", title or "")
-        return _create(connection, conversation, new, events[0].at_ms)
-    if title is not None:
-        connection.execute(RETITLE, (title, row.number))
-    return row.number
 
 
 def _values(base: int, event: Event) -> tuple[Any, ...]:
@@ -309,19 +280,14 @@ def _values(base: int, event: Event) -> tuple[Any, ...]:
     )
 
 
-def _has(connection: apsw.Connection, row: Row, events: Sequence[Event]) -> bool:
-    kept = span(connection, row, events[0].seq - 1, events[-1].seq, len(events))
-    return checks.is_repeat(kept, events)
-
-
 def _create(connection: apsw.Connection, conversation: str, row: Row, at_ms: int) -> int:
-    """Writes a new row and gives its number. Numbers are never used twice, so a number remembered
+    """Writes a new row and returns its number. Numbers are never reused, so a number cached
     elsewhere cannot mean another log."""
     connection.execute(_INSERT_CONVERSATION, (conversation, *row[1:], at_ms))
     number = connection.last_insert_rowid()
     if number > NUMBER_MAX:
-        said = f"the store has had {NUMBER_MAX:,} conversations, and has no room for more"
-        raise Unavailable(said, hint="open another")
+        message = f"the store has had {NUMBER_MAX:,} conversations, and has no room for more"
+        raise Unavailable(message, hint="open another")
     return number
 
 
@@ -330,31 +296,21 @@ def _create(connection: apsw.Connection, conversation: str, row: Row, at_ms: int
 
 def fork(connection: apsw.Connection, conversation: str, at: int, new: str) -> None:
     """A new row that shares the log up to `at`; no event is copied."""
-    row = known(connection, conversation)
+    row = row_of(connection, conversation)
     newest = head(connection, row)
-    if there := find(connection, new):
-        raise checks.taken(new, head(connection, there))
+    if existing := find(connection, new):
+        raise checks.taken(new, head(connection, existing))
     if not 1 <= at <= newest:
         raise checks.outside(conversation, at, newest)
     [left] = span(connection, row, at - 1, at, 1)
-    title = _title_at(connection, row, at, newest)
+    # The current title, unless an event after the fork gave it.
+    is_newer = next(_titles(connection, row, at, newest), None) is not None
+    title = next(_titles(connection, row, 0, at), "") if is_newer else row.title
     _create(connection, new, Row(0, row.number, at, left.chain, title), left.at_ms)
 
 
-def _title_at(connection: apsw.Connection, row: Row, at: int, newest: int) -> str:
-    """The title that the conversation had at that event; looked for only if it got another one
-    since."""
-    since = next(_titles(connection, row, at, newest), None)
-    return row.title if since is None else title_up_to(connection, row, at)
-
-
-def title_up_to(connection: apsw.Connection, row: Row, last: int) -> str:
-    """The newest title in the log up to `last`."""
-    return next(_titles(connection, row, 0, last), "")
-
-
 def _titles(connection: apsw.Connection, row: Row, after: int, last: int) -> Iterator[str]:
-    """The titles that events with after < seq <= last gave, newest first."""
+    """The titles given by events with after < seq <= last, newest first."""
     for holder, end in upwards(connection, row, last):
         start = max(after, holder.parent_seq)
         for found in connection.execute(_METAS, (holder.base + start, holder.base + end)):
@@ -365,6 +321,8 @@ def _titles(connection: apsw.Connection, row: Row, after: int, last: int) -> Ite
             return
 
 
+# --- removing ---
+
 _READERS = """
 WITH RECURSIVE readers(number) AS (
     VALUES (?) UNION SELECT c.number FROM conversations c JOIN readers ON c.parent = readers.number)
@@ -372,9 +330,8 @@ WITH RECURSIVE readers(number) AS (
 
 
 def erase(connection: apsw.Connection, conversation: str, seq: int) -> None:
-    """Empties the one row that holds the event, and what was derived from it: bookmarks, and a
-    title."""
-    row = known(connection, conversation)
+    """Empties the row of the event, and removes the bookmarks and the title derived from it."""
+    row = row_of(connection, conversation)
     newest = head(connection, row)
     if not 1 <= seq <= newest:
         raise checks.no_event(conversation, seq, newest)
@@ -382,34 +339,31 @@ def erase(connection: apsw.Connection, conversation: str, seq: int) -> None:
     [event] = span(connection, row, seq - 1, seq, 1)
     place = holder.base + seq
     connection.execute("UPDATE events SET body = x'', salt = x'' WHERE place = ?", (place,))
-    _drop_bookmarks(connection, holder)
+    drop_bookmarks(connection, holder)
     if checks.title_in([event]) is not None:
         retitle_readers(connection, holder)
 
 
-def _drop_bookmarks(connection: apsw.Connection, holder: Row) -> None:
-    """Removes the bookmarks of all who read the log."""
+def drop_bookmarks(connection: apsw.Connection, holder: Row) -> None:
+    """Removes the bookmarks of the conversation and of its forks."""
     connection.execute(_READERS + "DELETE FROM bookmarks WHERE number IN readers", (holder.number,))
 
 
-def forget_derived(connection: apsw.Connection, holder: Row) -> None:
-    """Removes what was derived from a log that is another one now."""
-    _drop_bookmarks(connection, holder)
-    retitle_readers(connection, holder)
-
-
 def retitle_readers(connection: apsw.Connection, holder: Row) -> None:
-    """Titles the conversation and its forks again, by what their logs say now."""
+    """Sets the titles of the conversation and of its forks to those in their logs."""
     query = _READERS + ROW + "WHERE number IN readers"
     for row in [Row(*found) for found in connection.execute(query, (holder.number,))]:
-        title = title_up_to(connection, row, checks.SEQ_MAX)
+        title = next(_titles(connection, row, 0, checks.SEQ_MAX), "")
         connection.execute(RETITLE, (title, row.number))
 
 
 def delete(connection: apsw.Connection, conversation: str) -> None:
     """Removes the row, its events and its bookmark; Conflict while forks read from it."""
-    row = known(connection, conversation)
-    _check_no_fork(connection, conversation, row)
+    row = row_of(connection, conversation)
+    query = "SELECT id FROM conversations WHERE parent = ? LIMIT 1"
+    fork: str | None = connection.execute(query, (row.number,)).get
+    if fork is not None:
+        raise checks.forked(conversation, fork, head(connection, row))
     delete_events(connection, row)
     connection.execute("DELETE FROM bookmarks WHERE number = ?", (row.number,))
     connection.execute("DELETE FROM conversations WHERE number = ?", (row.number,))
@@ -421,23 +375,19 @@ def delete_events(connection: apsw.Connection, row: Row) -> None:
     connection.execute("DELETE FROM events WHERE place BETWEEN ? AND ?", bounds)
 
 
-def _check_no_fork(connection: apsw.Connection, conversation: str, row: Row) -> None:
-    query = "SELECT id FROM conversations WHERE parent = ? LIMIT 1"
-    reader: str | None = connection.execute(query, (row.number,)).get
-    if reader is not None:
-        raise checks.forked(conversation, reader, head(connection, row))
+# --- bookmarks ---
 
 
-def kept(connection: apsw.Connection, conversation: str) -> bytes | None:
-    """The bookmark of a conversation, if there is one."""
+def bookmark(connection: apsw.Connection, conversation: str) -> bytes | None:
+    """The bookmark of a conversation; None if there is none."""
     query = "SELECT bookmark FROM bookmarks JOIN conversations USING (number) WHERE id = ?"
     found: bytes | None = connection.execute(query, (conversation,)).get
     return found
 
 
-def keep(connection: apsw.Connection, conversation: str, bookmark: bytes) -> None:
-    """Writes the bookmark in place of the one that was there."""
+def keep_bookmark(connection: apsw.Connection, conversation: str, bookmark: bytes) -> None:
+    """Replaces the bookmark of a conversation."""
     query = (
         "INSERT INTO bookmarks VALUES (?,?) ON CONFLICT DO UPDATE SET bookmark = excluded.bookmark"
     )
-    connection.execute(query, (known(connection, conversation).number, bookmark))
+    connection.execute(query, (row_of(connection, conversation).number, bookmark))

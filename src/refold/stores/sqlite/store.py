@@ -1,8 +1,8 @@
 """Logs in one SQLite file: an append is one small insert at the end of a table, and nothing else.
 
-Appends commit without a sync (they survive kill -9); `flush` makes all of them survive power loss.
-Neighbours: `log` and `removal` have the rows, `wal` says why one sync is enough, `file` has the
-database file, `stores.contents` the artifacts.
+Appends commit without a sync and survive kill -9; `flush` makes all of them survive power loss.
+Neighbours: `log` has the rows, `wal` explains why one sync is enough, `file` has the database file,
+`damage` repairs it, `stores.contents` keeps the artifacts.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from refold.errors import RefoldError
 from refold.stores import checks
 from refold.stores.contents import Artifacts
 from refold.stores.protocol import Recovery, Salvage
-from refold.stores.sqlite import damage
+from refold.stores.sqlite import damage, log
 from refold.stores.sqlite import file as database
-from refold.stores.sqlite import log as bookmarks
 from refold.stores.sqlite.file import Reader
 from refold.stores.sqlite.wal import Flusher
 from refold.system import process_fork
@@ -37,7 +36,7 @@ R = TypeVar("R")
 def _guarded(
     method: Callable[Concatenate[SqliteStore, P], R],
 ) -> Callable[Concatenate[SqliteStore, P], R]:
-    """One thread at a time, and only errors of the family leave."""
+    """Runs a method for one thread at a time, and translates every error into one of refold's."""
 
     @functools.wraps(method)
     def guarded(self: SqliteStore, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -71,13 +70,14 @@ class SqliteStore:
         self._flusher = Flusher(self.path)
         self._connection: apsw.Connection | None = None
         self._numbers: dict[str, int] = {}
-        self._heads: dict[str, int] = {}  # of logs that nobody else has written to since `_version`
-        self._rows: dict[str, bookmarks.Row] = {}  # the rows of logs without a parent, likewise
-        self._absent: dict[str, bool] = {}  # the logs that were looked for in vain, likewise
-        self._memory = self._numbers, self._heads, self._rows, self._absent
+        # These hold as long as no other connection writes, which `_version` tells.
+        self._heads: dict[str, int] = {}
+        self._rows: dict[str, log.Row] = {}  # of logs without a parent
+        self._absent: dict[str, bool] = {}
+        self._caches = self._numbers, self._heads, self._rows, self._absent
         self._version = -1
-        self._ends: dict[str, int] = {}  # of logs that may have had more, on broken pages
-        self._broken = ""  # the copy of a database that had such pages
+        self._ends: dict[str, int] = {}  # of logs that may have had more events on broken pages
+        self._broken_copy = ""  # path of the database that had the broken pages
         process_fork.watch(self)
 
     # --- logs ---
@@ -85,7 +85,7 @@ class SqliteStore:
     @_guarded
     def conversations(self, *, after: str = "", limit: int = 100) -> list[Conversation]:
         connection = self._connected(writing=False)
-        return bookmarks.listed(connection, after, checks.bounded(limit)) if connection else []
+        return log.listed(connection, after, checks.bounded(limit)) if connection else []
 
     @_guarded
     def head(self, conversation: str) -> int | None:
@@ -93,12 +93,12 @@ class SqliteStore:
         if self._connection is None and self._reader is None and not os.path.exists(self.path):
             return None  # asked at every request while nothing is remembered
         connection = self._connected(writing=False)
-        return bookmarks.head_by_id(connection, conversation) if connection else None
+        return log.head_by_id(connection, conversation) if connection else None
 
     @_guarded
     def conversation(self, conversation: str) -> Conversation:
         connection = self._connection_to(conversation)
-        found = bookmarks.described(connection, conversation)
+        found = log.described(connection, conversation)
         if found is None:
             raise checks.unknown(conversation)
         return found
@@ -107,8 +107,9 @@ class SqliteStore:
     def read(
         self, conversation: str, *, after: int = 0, last: int | None = None, limit: int = 1_000
     ) -> list[Event]:
-        connection, unchanged = self._connection_to(conversation), self._nobody_wrote()
-        if unchanged and self._heads.get(conversation) == after:
+        connection = self._connection_to(conversation)
+        self._forget_if_others_wrote(connection)
+        if self._heads.get(conversation) == after:
             return []
         if conversation in self._absent:
             raise checks.unknown(conversation)
@@ -117,40 +118,29 @@ class SqliteStore:
         row = self._rows.get(conversation)
         if row is not None:
             # One statement always sees one moment.
-            found = bookmarks.span(connection, row, *bounds)
+            events = log.span(connection, row, *bounds)
         else:
-            found = self._read_through(connection, conversation, bounds)
-        if not found and last is None and limit > 0:
+            with database.transaction(connection, "BEGIN"):
+                row = log.find(connection, conversation)
+                if row is None:
+                    self._absent[conversation] = True
+                    raise checks.unknown(conversation)
+                events = log.span(connection, row, *bounds)
+            if row.parent is None:
+                self._rows[conversation] = row
+        if not events and last is None and limit > 0:
             self._heads[conversation] = after
-        return found
+        return events
 
-    def _read_through(
-        self, connection: apsw.Connection, conversation: str, bounds: tuple[int, int, int]
-    ) -> list[Event]:
-        """The events, read together with the conversation's row; the row of a log without a
-        parent is remembered."""
-        with database.transaction(connection, "BEGIN"):
-            row = bookmarks.find(connection, conversation)
-            if row is None:
-                self._absent[conversation] = True
-                raise checks.unknown(conversation)
-            found = bookmarks.span(connection, row, *bounds)
-        if row.parent is None:
-            self._rows[conversation] = row
-        return found
-
-    def _nobody_wrote(self) -> bool:
-        """Whether no other connection has written since what we know of heads and rows: SQLite
-        keeps a number for that. If one has, we know nothing any more."""
-        connection = self._connected(writing=False)
-        version: int = connection.execute("PRAGMA data_version").get if connection else -1
-        if version == self._version:
-            return True
-        self._version = version
-        self._heads.clear()
-        self._rows.clear()
-        self._absent.clear()
-        return False
+    def _forget_if_others_wrote(self, connection: apsw.Connection) -> None:
+        """Drops the cached heads and rows if another connection has written since; SQLite keeps a
+        number for that."""
+        version: int = connection.execute("PRAGMA data_version").get
+        if version != self._version:
+            self._version = version
+            self._heads.clear()
+            self._rows.clear()
+            self._absent.clear()
 
     @_guarded
     def append(self, conversation: str, events: Sequence[Event], *, expect: int) -> None:
@@ -160,13 +150,17 @@ class SqliteStore:
             return
         connection = self._connected(writing=True)
         assert connection is not None
-        # The usual append asks nothing first: events on top of a log that we have written to
-        # before, one of them, or in a transaction that others share (`together`).
-        one = len(events) == 1 and events[0].kind != "meta"
-        usual = number and (one or (connection.in_transaction and not bookmarks.has_meta(events)))
-        if not (usual and bookmarks.append_next(connection, number, events)):
+        # The usual append queries nothing first: one event on top of a log that this store has
+        # written to before, or several in a transaction that appends share (`together`). An event
+        # of the kind "meta" may change the conversation's row.
+        is_usual = (
+            number
+            and (len(events) == 1 or connection.in_transaction)
+            and not any(event.kind == "meta" for event in events)
+        )
+        if not (is_usual and log.append_next(connection, number, events)):
             with database.transaction(connection, "BEGIN IMMEDIATE"):
-                number = bookmarks.append_batch(connection, conversation, events, expect)
+                number = log.append_batch(connection, conversation, events, expect)
             self._numbers[conversation] = number
             self._absent.pop(conversation, None)
         self._heads[conversation] = events[-1].seq
@@ -174,7 +168,7 @@ class SqliteStore:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """What is appended in the block is one transaction: all of it is written, or nothing."""
+        """Makes the appends in the block one transaction: all are written, or none."""
         with self._lock:
             connection = self._connected(writing=True)
             assert connection is not None
@@ -182,7 +176,7 @@ class SqliteStore:
                 with database.transaction(connection, "BEGIN IMMEDIATE"):
                     yield
             except BaseException as error:
-                # What was remembered of the block's appends is not so.
+                # The caches describe appends that were rolled back.
                 self._forget_all()
                 if isinstance(error, apsw.Error | OSError):
                     raise database.any_failure(error, self.path) from error
@@ -192,12 +186,12 @@ class SqliteStore:
     def bookmark(self, conversation: str) -> bytes | None:
         codec.conversation_checked(conversation)
         connection = self._connected(writing=False)
-        return bookmarks.kept(connection, conversation) if connection else None
+        return log.bookmark(connection, conversation) if connection else None
 
     @_guarded
     def keep_bookmark(self, conversation: str, data: bytes) -> None:
         with self._writing_to(conversation) as connection:
-            bookmarks.keep(connection, conversation, bytes(data))
+            log.keep_bookmark(connection, conversation, bytes(data))
         self._flusher.note_write()
 
     # --- contents ---
@@ -223,7 +217,7 @@ class SqliteStore:
     def fork(self, conversation: str, at: int, new: str) -> None:
         codec.conversation_checked(new)
         with self._writing_to(conversation) as connection:
-            bookmarks.fork(connection, conversation, at, new)
+            log.fork(connection, conversation, at, new)
         self._absent.pop(new, None)
         self._flusher.note_write()
 
@@ -232,20 +226,20 @@ class SqliteStore:
 
     @_guarded
     def erase_many(self, conversation: str, seqs: Sequence[int]) -> None:
-        """Erases these events, all or none; writing all pages again costs as much as for one."""
+        """Erases these events, all or none. Rewriting all pages costs as much as for one event."""
         with self._writing_to(conversation) as connection:
             for seq in seqs:
-                bookmarks.erase(connection, conversation, seq)
+                log.erase(connection, conversation, seq)
         self._remove_copies(conversation)
         # secure_delete clears the row, but not the copies that page splits left when they moved it
-        # (seen in 2 of 600 random stores). Only writing all pages again is sure to leave no byte.
+        # (seen in 2 of 600 random stores). Only rewriting all pages is sure to leave no byte.
         connection.execute("VACUUM")
         self._scrub(connection)
 
     @_guarded
     def delete(self, conversation: str) -> None:
         with self._writing_to(conversation) as connection:
-            bookmarks.delete(connection, conversation)
+            log.delete(connection, conversation)
         self._forget(conversation)
         self._remove_copies(conversation)
         self._scrub(connection)
@@ -258,57 +252,58 @@ class SqliteStore:
             damage.lengthen(self.path)
         connection = self._connection_to(conversation)
         if self._reader is None and damage.is_broken(connection):
-            self._write_again(connection)
+            self._rebuild(connection)
         with database.transaction(connection, "BEGIN"):
             return self._salvaged(connection, conversation)
 
-    def _write_again(self, connection: apsw.Connection) -> None:
-        """Puts all rows that can be read in the place of a database with broken pages."""
-        kept = f"{self.derived_path('damaged-')}{checks.stamp()}.db"
-        fresh = f"{kept}.new"
-        for name in (kept, fresh):
-            database.create_empty(name)
-        self._ends, self._broken = damage.write_again(connection, kept, fresh), kept
+    def _rebuild(self, connection: apsw.Connection) -> None:
+        """Replaces a database with broken pages by one with every row that can be read."""
+        copy = f"{self.derived_path('damaged-')}{checks.stamp()}.db"
+        fresh = f"{copy}.new"
+        for path in (copy, fresh):
+            database.create_empty(path)
+        self._ends, self._broken_copy = damage.rebuild(connection, copy, fresh), copy
         self._forget_all()
         self._scrub(connection)
 
     def _salvaged(self, connection: apsw.Connection, conversation: str) -> Salvage:
-        found = damage.salvage(connection, conversation)
+        salvage = damage.salvage(connection, conversation)
         if conversation in self._ends:
             lost = f"whatever came after event {self._ends[conversation]}: its pages are broken"
-            found = replace(found, pieces=(*found.pieces, lost))
-        return replace(found, copy=self._broken)
+            salvage = replace(salvage, pieces=(*salvage.pieces, lost))
+        return replace(salvage, copy=self._broken_copy)
 
     @_guarded
     def rewrite(
         self, conversation: str, events: Sequence[Event], *, after: int, seen: Salvage
     ) -> str:
-        kept = f"{self._copy_path(conversation)}{checks.stamp()}.jsonl"
+        copy = f"{self._copy_prefix(conversation)}{checks.stamp()}.jsonl"
         with self._writing_to(conversation) as connection:
             if self._salvaged(connection, conversation) != seen:
                 raise checks.written_meanwhile(conversation, len(seen.pieces))
-            damage.keep_copy(kept, seen)
+            damage.write_copy(copy, seen)
             damage.rewrite(connection, conversation, events, after)
         self._ends.pop(conversation, None)
         self._forget(conversation)
         self._flusher.note_write()
-        return kept
+        return copy
 
     def _remove_copies(self, conversation: str) -> None:
-        damage.damaged_logs_remove_copies(self._copy_path(conversation))
-        damage.remove_copies(self.derived_path("damaged-"))
+        """Removes the copies that repairs made: they may hold text that must be gone."""
+        damage.remove_files(self._copy_prefix(conversation), ".jsonl")
+        damage.remove_files(self.derived_path("damaged-"), ".db")
 
-    def _copy_path(self, conversation: str) -> str:
-        """How the names of the files begin that keep what a repair replaced."""
+    def _copy_prefix(self, conversation: str) -> str:
+        """Start of the paths of the copies that repairs of this log made."""
         return self.derived_path(f"{conversation}.damaged-")
 
     def _forget(self, conversation: str) -> None:
-        for known in self._memory:
-            known.pop(conversation, None)
+        for cache in self._caches:
+            cache.pop(conversation, None)
 
     def _scrub(self, connection: apsw.Connection) -> None:
-        """Copies the cleared pages over the old ones and empties the WAL, which still holds what
-        was there."""
+        """Copies the cleared pages over the old ones and empties the WAL, which still has the old
+        pages."""
         self._flusher.note_write()
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
@@ -340,15 +335,14 @@ class SqliteStore:
             connection.close()
 
     def _forget_all(self) -> None:
-        """Forgets what was remembered of the logs; it is read again."""
         self._version = -1
-        for known in self._memory:
-            known.clear()
+        for cache in self._caches:
+            cache.clear()
 
     # --- the connection ---
 
     def _connected(self, *, writing: bool) -> apsw.Connection | None:
-        """The connection; None while there is no database and nothing is to be written."""
+        """The connection; None for a reader of a database that does not exist yet."""
         if self._reader is not None:
             return self._reader.connection
         if self._connection is None or self._flusher.has_ended:
@@ -359,7 +353,7 @@ class SqliteStore:
         return self._connection
 
     def _connection_to(self, conversation: str) -> apsw.Connection:
-        """The connection, for a method that is about a conversation which must be there."""
+        """The connection; NotFound if there is no database, so no conversation either."""
         codec.conversation_checked(conversation)
         connection = self._connected(writing=False)
         if connection is None:
@@ -368,21 +362,21 @@ class SqliteStore:
 
     @contextmanager
     def _writing_to(self, conversation: str) -> Iterator[apsw.Connection]:
-        """The same, in a transaction that writes."""
+        """The connection, in a write transaction."""
         with database.transaction(
             self._connection_to(conversation), "BEGIN IMMEDIATE"
         ) as connection:
             yield connection
 
     # A SQLite connection must not be carried over a fork of the process: its locks belong to the
-    # parent, and the child would not know. So the store lets go of its connection before, and
-    # takes a new one when it is used next, on either side.
+    # parent, and the child would not know. So the store disconnects before, and connects again
+    # when it is used next, on either side.
 
     def before_fork(self) -> None:
         """Flushes and disconnects; no other thread can use the store until `after_fork`."""
         self._lock.acquire()
         self._flusher.guard.acquire()
-        # A sync that fails here ends the store, which says so when it is used next.
+        # A sync that fails here ends the store; the next call raises its error.
         with suppress(RefoldError):
             self._flusher.flush_unless_ended()
         self._disconnect()
