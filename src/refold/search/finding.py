@@ -121,8 +121,8 @@ def scored(
     among = _filtered_if_many(index, query, found, ranges, filters)
     kept = rank.seeds(found, total, SEEDS_MAX, among)
     sizes, asking = _neighbourhood(index, kept)
-    if index.apart:
-        out = rank.scores_apart(found, sizes, total, mean)
+    if index.standalone:
+        out = rank.standalone_scores(found, sizes, total, mean)
     else:
         out = rank.scores(found, kept & sizes.keys(), sizes, asking, total, mean)
     if not _is_question(query):
@@ -141,7 +141,7 @@ def _is_question(query: Query) -> bool:
 
 def _neighbourhood(index: Index, ids: set[int]) -> tuple[dict[int, int], set[int]]:
     """The lengths of entries and their neighbours, and which of them are questions."""
-    reach = 0 if index.apart else NEIGHBOURS_READ
+    reach = 0 if index.standalone else NEIGHBOURS_READ
     near = index.rows(_NEAR, (carried(rank.around(ids, reach)),))
     sizes = {id: words for id, words, _ in near}
     asking = {id for id, _, asks in near if asks}

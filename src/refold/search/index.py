@@ -94,9 +94,9 @@ class Index:
     locked: its owner sees to it that one thread at a time uses it."""
 
     def __init__(
-        self, path: str = database.MEMORY, *, copy_of: str = "", apart: bool = False
+        self, path: str = database.MEMORY, *, copy_of: str = "", standalone: bool = False
     ) -> None:
-        self.path, self.apart = path, apart
+        self.path, self.standalone = path, standalone
         self.notice: database.Notice | None = None
         if copy_of:
             self.connection = database.copy(copy_of)
@@ -108,7 +108,7 @@ class Index:
     @property
     def remedy(self) -> str:
         """The command that makes it complete."""
-        return "refold memory reindex" if self.apart else "refold index"
+        return "refold memory reindex" if self.standalone else "refold index"
 
     @property
     def is_writable(self) -> bool:
@@ -189,7 +189,7 @@ class Index:
 
     def _context_words(self, first: int, sizes: Sequence[int], total: float) -> float:
         """The sum of all context lengths with entries of these sizes added, from `first` on."""
-        if self.apart:
+        if self.standalone:
             return total + sum(sizes)
         before = [size for (size,) in self.connection.execute(_WORDS_BEFORE, (first - 2, first))]
         for size in sizes:

@@ -71,11 +71,13 @@ _OF_QUESTIONS = tuple((step, ANSWER_SHARE if step == -1 else share) for step, sh
 QUESTION_FACTOR = 0.9
 AUTHOR_FACTOR = 1.25  # more would hide what others say of them
 VECTOR_WEIGHT = 0.5
-APART_WEIGHT = 0.8  # where no neighbour lends its words; `bench/memory_locomo.py`, `memory_life.py`
+STANDALONE_WEIGHT = (
+    0.8  # where no neighbour lends its words; `bench/memory_locomo.py`, `memory_life.py`
+)
 # For vectors of word groups: where all entries are long, and where all are short. In talk meaning
 # finds more than words do, in the work of an agent names decide.
 GROUP_WEIGHT_WORK, GROUP_WEIGHT_TALK = 0.3, 1.8
-GROUP_WEIGHT_APART = 6.0  # of a sentence that stands apart, `bench/memory_life.py`
+GROUP_WEIGHT_STANDALONE = 6.0  # of a sentence that stands apart, `bench/memory_life.py`
 # A neighbour's groups count less by so many deviations; an entry said by whom the query names
 # counts more by so many, and a question less.
 GROUP_HANDICAPS = ((-2, 1.2), (-1, 1.2), (1, 1.5), (2, 1.5))
@@ -143,7 +145,7 @@ def scores(
     return dict(out)
 
 
-def scores_apart(
+def standalone_scores(
     found: Sequence[Matches], words: Mapping[int, int], total: int, mean: float
 ) -> dict[int, float]:
     """The same for entries that take nothing from their neighbours."""
