@@ -130,7 +130,7 @@ def _transformer(folder: str, threshold: float | None = None) -> Transformer:
 
 
 def name_of(embedder: Embedder) -> str:
-    """The name that distinguishes the vectors of this embedder from others."""
+    """The name of an embedder; vectors of different names are incompatible."""
     name = getattr(embedder, "name", None) or getattr(embedder, "__qualname__", None)
     return str(name or type(embedder).__qualname__)
 
