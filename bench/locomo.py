@@ -31,8 +31,7 @@ from bench.tables import Table, text_of_tables
 from refold.core.model import Message, Text
 from refold.log.draft import Draft
 from refold.log.log import Log
-from refold.search.embedder import Transformer
-from refold.search.embedders import Embedder, chosen, word_vectors
+from refold.search.embedders import Embedder, Transformer, chosen, word_vectors
 from refold.search.searcher import Searcher
 from refold.search.words import STOP, TOKENIZER
 from refold.stores.memory import MemoryStore

@@ -71,7 +71,13 @@ from refold.search.embedders import installed
 assert installed() is None
 exec(compile(sys.stdin.read(), "docs", "exec"), {"__name__": "docs"})
 """
-SEARCHED = [case for case in CASES if case.id.startswith(("memory.md", "search.md", "start.md"))]
+# An embedder of one's own needs numpy, so examples with one are left out.
+SEARCHED = [
+    case
+    for case in CASES
+    if case.id.startswith(("memory.md", "search.md", "start.md"))
+    and "embedder=embed" not in case.values[0]
+]
 
 
 @pytest.mark.parametrize("code", SEARCHED)

@@ -10,7 +10,7 @@ import numpy
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from refold.search.embedder import Transformer
+from refold.search.embedders import Transformer
 from tests.search.talks import Topics
 
 CHANCE_NUMBERS = 32

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 import refold
 from refold.errors import Invalid, Unavailable
-from refold.search import embedders, finding, numpy_groups, rank, upkeep, words
-from refold.search.embedder import GROUPS_MAX, Bert, Transformer, gelu
+from refold.search import embedders, finding, group_vectors, rank, upkeep, words
+from refold.search.bert import GROUPS_MAX, Bert, gelu
+from refold.search.embedders import Transformer
+from refold.search.group_vectors import distinctive_text
 from refold.search.index import EVERYWHERE
-from refold.search.numpy_groups import telling_text
 from refold.search.searcher import Searcher
 from tests.search import models
 from tests.search.talks import Topics, memory, seqs, talk
@@ -222,7 +223,7 @@ def test_a_model_that_cannot_be_read_leaves_the_full_text(tmp_path):
 
 
 def test_without_its_packages_it_says_what_to_install(folder, monkeypatch):
-    monkeypatch.setattr("refold.search.embedder.find_spec", lambda name: None)
+    monkeypatch.setattr("refold.search.embedders.find_spec", lambda name: None)
     with pytest.raises(Unavailable, match="needs the package numpy"):
         Transformer(folder).check()
 
@@ -253,21 +254,22 @@ def test_the_large_extra_is_taken_where_it_is_installed(tmp_path, monkeypatch):
 
 def test_the_words_that_are_common_leave_the_sentence_they_are_in():
     counts = {"caroline": 300, "adopt": 2}
-    assert telling_text("What did Caroline adopt?", counts, 600) == "What did  adopt?"
-    assert telling_text("Caroline", counts, 600) == "Caroline"
+    assert distinctive_text("What did Caroline adopt?", counts, 600) == "What did  adopt?"
+    assert distinctive_text("Caroline", counts, 600) == "Caroline"
     assert (
-        telling_text("What did Caroline adopt?", {"caroline": 4}, 6) == "What did Caroline adopt?"
+        distinctive_text("What did Caroline adopt?", {"caroline": 4}, 6)
+        == "What did Caroline adopt?"
     )
 
 
 def test_a_neighbour_counts_less_and_only_beside_and_short():
     word = numpy.array([[1.0, 0.0]], dtype=numpy.float32)
-    stored = numpy_groups.blobs(
+    stored = group_vectors.blobs(
         [numpy.array([[1.0, 0.0]] if at == 5 else [[0.1, 1.0]]) for at in range(12)]
     )
     ids = [at if at < 9 else at + 3 for at in range(12)]
     near = (
-        numpy_groups.Groups(ids, stored, 2, [at != 7 for at in range(12)])
+        group_vectors.Groups(ids, stored, 2, [at != 7 for at in range(12)])
         .near_words(word, [2.0])
         .values
     )

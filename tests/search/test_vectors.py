@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 
+import numpy
 import pytest
 
 from refold.errors import Invalid
-from refold.search.numbers import PlainNumbers
-from refold.search.numpy_numbers import NumpyNumbers
+from refold.search.numbers import Numbers
+from refold.search.rank import NEIGHBOURS
 from refold.search.searcher import Searcher
 from tests.search.talks import Topics, full_text, memory, seqs, talk
-
-
-@pytest.fixture(autouse=True, params=["numpy", "plain"])
-def arithmetic(request, monkeypatch):
-    """Everything holds with numpy and without."""
-    if request.param == "plain":
-        monkeypatch.setattr("refold.search.vectors.numbers", PlainNumbers)
 
 
 def test_an_embedder_finds_what_was_said_in_other_words():
@@ -150,9 +146,6 @@ def test_what_is_no_embedder_is_refused():
 
 
 def test_numpy_is_not_imported_without_an_embedder():
-    import subprocess
-    import sys
-
     code = (
         "import sys, refold; from refold.search.searcher import Searcher\n"
         "c = refold.open('a', store='memory:'); c.append({'role': 'user', 'content': 'walrus'})\n"
@@ -171,50 +164,66 @@ def test_completing_ends_where_no_vector_can_be_written(store, monkeypatch):
 
 WITHOUT_NUMPY = """
 import sys
-sys.modules["numpy"] = None
+sys.modules.update(dict.fromkeys(["numpy", "wordllama", "tokenizers", "safetensors"]))
 import refold
 
 def embed(texts):
     return [[float("car" in text or "engine" in text), float("soup" in text), 0.1] for text in texts]
 
-embed.threshold = 0.5
 context = refold.open("a", store="memory:", embedder=embed)
-for text in ("the engine is broken", "soup for all", "who knows", "nothing at all", "so it is"):
+for text in ("the engine is broken", "soup for all", "who knows"):
     context.append({"role": "user", "content": text})
-print([hit.seq for hit in context.search("car")][:1])
-print(context.toolbox.call("refold_search", {"query": "car"}).count("#1 "))
+notices = []
+context.on("embedder-failed", notices.append)
+print([hit.seq for hit in context.search("engine")], context.search("car"))
+print(notices)
+memory = context.memory
+entry = memory.store("soup for all")
+print([found.content for found in memory.retrieve("soup")], memory.near(entry.id))
+print(memory.forget(entry.id).events, memory.retrieve("soup"))
+plain = refold.open_memory(store="memory:")
+plain.store("soup for all")
+print([found.content for found in plain.retrieve("soup")], plain.said)
 """
 
 
-def test_an_embedder_of_ones_own_works_on_the_base_install():
-    import subprocess
-    import sys
-
+def test_without_numpy_an_embedder_is_reported_and_everything_else_works():
     code = [sys.executable, "-c", WITHOUT_NUMPY]
     done = subprocess.run(code, capture_output=True, text=True, check=False)
     assert done.stderr == ""
-    assert done.stdout.split() == ["[1]", "1"]
+    found, notice, remembered, forgotten, plain = done.stdout.splitlines()
+    assert found == "[1] []"
+    assert "embedder-failed" in notice and "install the extra semantic" in notice
+    assert remembered == "['soup for all'] []"
+    assert forgotten == "1 []"
+    assert plain == "['soup for all'] []"
 
 
 CHANCE = random.Random(1)
 ROWS = [[CHANCE.gauss(0, 1) for _ in range(12)] for _ in range(40)]
 
 
-def test_numpy_and_plain_python_say_the_same():
-    ids = [n if n < 20 else n + 5 for n in range(20)]
+def test_a_short_entry_counts_with_its_short_neighbours():
+    """By the definition: the best piece, or the first piece with shares of those beside it."""
+    ids = [n if n < 10 else n + 5 for n in range(20)]
     short = [n % 5 != 4 for n in range(20)]
-    answers = []
-    for one in (NumpyNumbers(), PlainNumbers()):
-        rows = one.rows(ROWS, 40)
-        blobs = one.blobs(rows, [2] * 20)
-        asked = one.unit_sum(rows, [float(n % 3) for n in range(40)])
-        near = one.loaded(ids, blobs, 12, short).nearness(asked)
-        answers.append((blobs, near))
-    (blobs, near), (plain_blobs, plain_near) = answers
-    assert [len(blob) for blob in blobs] == [len(blob) for blob in plain_blobs]
-    assert plain_near.values == pytest.approx(near.values, abs=2e-3)
-    assert plain_near.mean == pytest.approx(near.mean, abs=2e-3)
-    assert plain_near.deviation == pytest.approx(near.deviation, abs=2e-3)
+    numbers = Numbers()
+    rows = numbers.rows(ROWS, 40)
+    query = numbers.unit_sum(rows, [float(n % 3) for n in range(40)])
+    near = numbers.pieces(ids, numbers.blobs(rows, [2] * 20), 12, short).nearness(query)
+
+    units = rows / numpy.linalg.norm(rows, axis=1, keepdims=True)
+    expected = []
+    for at, id in enumerate(ids):
+        blend = units[2 * at].copy()
+        for step, share in NEIGHBOURS:
+            if short[at] and id + step in ids and short[ids.index(id + step)]:
+                blend += share * units[2 * ids.index(id + step)]
+        cosines = units[2 * at] @ query, units[2 * at + 1] @ query
+        expected.append(max(*cosines, blend @ query / numpy.linalg.norm(blend)))
+    assert near.values == pytest.approx(expected, abs=2e-3)
+    assert near.mean == pytest.approx(numpy.mean(expected), abs=2e-3)
+    assert near.deviation == pytest.approx(numpy.std(expected), abs=2e-3)
 
 
 @pytest.mark.parametrize(

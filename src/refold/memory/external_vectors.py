@@ -25,8 +25,8 @@ from refold.checked import quoted, shown
 from refold.display import failure, suggestion
 from refold.errors import Invalid, RefoldError, Unavailable, install_hint
 from refold.search import database, rank
-from refold.search.embedders import Embedder, name_of
-from refold.search.index import CONVERSATION_BITS, POSITION_BITS, POSITION_MASK, Index, Range
+from refold.search.embedders import Embedder
+from refold.search.index import CONVERSATION_BITS, Index, Range
 from refold.search.vectors import Compared, Vectors, fused, pieces_of
 from refold.search.words import Query
 from refold.stores.protocol import Store
@@ -93,7 +93,6 @@ def opener_of(name: str) -> OpenVectorStore:
 
 
 NEAREST = 200
-_GROWN = "UPDATE lanes SET embedded = ? WHERE number = ?"
 
 
 class Outside:
@@ -144,13 +143,8 @@ class OutsideVectors(Vectors):
         super().__init__(index, embedder)
         self._outside = outside
 
-    def adopt_embedder(self) -> str:
-        known, name = self._fact("embedder"), f"{name_of(self.embedder)} in {self._outside.name}"
-        if known == name:
-            return ""
-        self._forget()
-        self._set_fact("embedder", name)
-        return f"vectors of {known} are made again by {name}" if known else ""
+    def _embedder_name(self) -> str:
+        return f"{super()._embedder_name()} in {self._outside.name}"
 
     def _forget(self) -> None:
         super()._forget()
@@ -170,12 +164,10 @@ class OutsideVectors(Vectors):
             with self._outside.asked() as store:
                 for group, some in groups.items():
                     store.add(group, some)
-        lasts = {id >> POSITION_BITS: id for id in ids}
-        grown = [((id & POSITION_MASK) + 1, lane) for lane, id in lasts.items()]
         with database.transaction(self.index.connection):
-            self.index.connection.executemany(_GROWN, grown)
+            self._mark_embedded(ids)
 
-    def wholes(self, ids: Sequence[int]) -> dict[int, Sequence[float]]:
+    def means(self, ids: Sequence[int]) -> dict[int, Sequence[float]]:
         """Nothing: the store gives no vectors back."""
         return {}
 
@@ -192,7 +184,6 @@ class OutsideVectors(Vectors):
         asked = self._query_vector(query, found, total)
         if asked is None:
             return Compared(dict(scored), {})
-        self._check_dimension(len(asked))
         cosines = self._nearest(asked, ranges)
         # Of what is far the store says nothing: the farthest that it names counts for nothing.
         farthest = min(cosines.values(), default=0.0)

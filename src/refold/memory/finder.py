@@ -36,14 +36,12 @@ from refold.memory.claim import DAYS_AND_MONTHS, NUMBER_WORDS
 from refold.memory.external_vectors import OutsideVectors, outside_of
 from refold.memory.synonyms import SYNONYM_WEIGHT, Synonyms, reworded
 from refold.search import database, finding, rank, words
-from refold.search.embedder import Transformer
-from refold.search.embedders import Embedder, chosen, is_additive, name_of
+from refold.search.embedders import Embedder, Transformer, Vector, chosen, is_additive, name_of
 from refold.search.index import Index, Range, carried, range_of
-from refold.search.numbers import Vector, numbers
 from refold.search.rank import inverse_document_frequency
 from refold.search.snippets import Filters
 from refold.search.upkeep import FAILURES, Progress, Tell, Upkeep, VectorUpkeep, retried
-from refold.search.vectors import asking
+from refold.search.vectors import guarded, numbers
 from refold.search.words import Query, Term
 from refold.stores.protocol import Store
 
@@ -88,7 +86,7 @@ class Finder:
     ) -> None:
         self._embedder = chosen(embedder)
         path = store.derived_path(INDEX) or database.MEMORY
-        self._upkeep = Upkeep(store, path, tell=tell, apart=True)
+        self._upkeep = Upkeep(store, path, tell=tell, standalone=True)
         self._outside = outside_of(vectors, store, self._embedder)
         kind = partial(OutsideVectors, outside=self._outside) if self._outside else None
         self._vectors = VectorUpkeep(store, self._embedder, tell=tell, kind=kind)
@@ -117,7 +115,7 @@ class Finder:
             scored = finding.scored(index, wider, matches, ranges, FILTERS)
         least = self._threshold(index) if asked.threshold is None else asked.threshold
         # An embedder of sentences is given the whole query; words are weighed only by one of words.
-        weighs = isinstance(self._embedder, Transformer) or _is_additive(self._embedder)
+        weighs = isinstance(self._embedder, Transformer) or is_additive(self._embedder)
         weighed = matches if weighs else ()
         compared = self._vectors.compared(index, query, weighed, scored, ranges, least=least)
         with database.limited(index.connection, WAIT_S):
@@ -156,7 +154,7 @@ class Finder:
     def _measured(self, index: Index, fact: str) -> float:
         assert self._embedder is not None
         try:
-            with asking():
+            with guarded():
                 threshold = measured(self._embedder)
         except FAILURES as error:
             self._vectors.pause(error)
@@ -166,20 +164,20 @@ class Finder:
         return threshold
 
     @retried
-    def wholes(self, log: str, seqs: Sequence[int]) -> dict[int, Vector]:
+    def means(self, log: str, seqs: Sequence[int]) -> dict[int, Vector]:
         """What each of these events says as a whole, as one vector of length one; none without an
         embedder."""
         if self._embedder is None:
             return {}
         with self._upkeep.index() as index:
             ids = index.messages_of(log, seqs)
-            vectors = self._vectors.wholes(index, list(ids.values()))
+            vectors = self._vectors.means(index, list(ids.values()))
         return {seq: vectors[id] for seq, id in ids.items() if id in vectors}
 
     @property
     def adds_words(self) -> bool:
         """Whether the vector of a text is only the mean of those of its words."""
-        return _is_additive(self._embedder)
+        return is_additive(self._embedder)
 
     def least_near(self) -> float:
         """How near vectors must be to mean something."""
@@ -262,10 +260,6 @@ _USED = """
 INSERT INTO facts VALUES (?, '1')
 ON CONFLICT(name) DO UPDATE SET value = CAST(value AS INTEGER) + 1
 """
-
-
-def _is_additive(embedder: Embedder | None) -> bool:
-    return embedder is not None and is_additive(embedder)
 
 
 class _Weight(Struct, frozen=True):

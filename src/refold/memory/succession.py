@@ -22,7 +22,7 @@ from refold.memory.entry import Run
 from refold.memory.finder import Finder, Fitness, Found
 from refold.memory.fold import Entries
 from refold.memory.settling import telling_stems, tells_of_a_change
-from refold.search.numbers import Vector
+from refold.search.embedders import Vector
 
 SUCCESSORS_MAX = 8
 
@@ -84,7 +84,7 @@ class Likeness:
         """Reads the vectors of these entries, where they are not known."""
         new = {run.first.seq for run in runs} - self._vectors.keys()
         if new:
-            found = self._finder.wholes(self._log, sorted(new))
+            found = self._finder.means(self._log, sorted(new))
             self._vectors.update((seq, found.get(seq, ())) for seq in new)
 
     def between(self, one: Run, other: Run) -> float | None:

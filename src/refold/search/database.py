@@ -1,10 +1,10 @@
-"""The file of an index: made for the owner alone, opened, and thrown away when it is damaged.
+"""The file of an index: created for its owner alone, opened, and discarded when damaged.
 
-Everything in it can be made again from the logs. So damage is not an error here: `connect` starts
-with an empty file and reports it; only a file of another program is left alone. `Form` says what
-tables a file of ours has: one for the index, one for `fronts`. What SQLite raises later becomes one
-of our errors (`translated`): `Corrupt` means that the file should be rebuilt, `Unavailable` that it
-cannot be written now. Neighbours: `index` has the rows.
+Everything in it can be made again from the logs, so damage is not an error: `connect` starts with
+an empty file and returns a notice; a file that belongs to another program is left alone. `Form`
+describes the tables of our files: one for the index, one for `fronts`. Later errors of SQLite
+become ours (`translated`): `Corrupt` for a file to rebuild, `Unavailable` for one that cannot be
+written now. Neighbour: `index` has the rows.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ APPLICATION_ID = 0x72656678  # "refx"
 VERSION = 5
 BUSY_MS = 2_000
 CACHE_KIB = 16_384
-STEPS_BETWEEN_LOOKS = 20_000  # of SQLite's machine, some tenths of a millisecond
+STEPS_BETWEEN_LOOKS = 20_000  # steps of SQLite's virtual machine, some tenths of a millisecond
 MEMORY = ":memory:"
 
-# `id` of an entry is its conversation's number, its kind and its position among those of that kind:
-# see `index`.
+# The module `index` explains the id of an entry.
 SCHEMA = f"""
 CREATE TABLE conversations(
     number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, parent TEXT NOT NULL,
@@ -67,16 +66,12 @@ PRAGMA synchronous=NORMAL; PRAGMA cache_size=-{CACHE_KIB}
 
 
 class Form(Struct, frozen=True, kw_only=True):
-    """What makes a file ours: its mark, its version, its tables, and one of them to look for."""
+    """The identity of our files: application id, version, tables, and one table to look for."""
 
     application_id: int
     version: int
     schema: str
     table: str
-
-    @property
-    def marks(self) -> str:
-        return f"PRAGMA application_id={self.application_id}; PRAGMA user_version={self.version}"
 
 
 INDEX = Form(application_id=APPLICATION_ID, version=VERSION, schema=SCHEMA, table="documents")
@@ -93,8 +88,7 @@ Notice = tuple[str, str]
 
 
 def connect(path: str, form: Form = INDEX) -> tuple[apsw.Connection, Notice | None]:
-    """A connection to the index at `path`, and a notice if something had to be done; a new file
-    is not worth one."""
+    """A connection to the index at `path`, and a notice if it could not be used as it was."""
     if path == MEMORY:
         return _in_memory(form), None
     try:
@@ -126,11 +120,11 @@ def _in_memory(form: Form) -> apsw.Connection:
 
 
 def copy(path: str) -> apsw.Connection:
-    """What the index at `path` holds, in memory: whoever may not write in its folder goes on with
-    that. An empty one where there is none, or none that can be read."""
+    """A copy in memory of the index at `path`, for a process without write access; an empty index
+    if the file is missing or unreadable."""
     if not os.path.isfile(path):
         return _in_memory(INDEX)
-    # Neither way makes a file beside it or changes one: see `stores.sqlite.reader`.
+    # Neither mode creates or changes a file: see `stores.sqlite.reader`.
     how = "mode=ro&readonly_shm=1" if disk.size_bytes(path + "-wal") else "immutable=1"
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     connection = apsw.Connection(MEMORY)
@@ -147,7 +141,7 @@ def copy(path: str) -> apsw.Connection:
 
 
 def is_foreign(path: str) -> bool:
-    """Whether the file is a sound database of another program: that is not ours to remove."""
+    """Whether the file is an intact database of another program, not ours to remove."""
     if not disk.is_regular(path):
         return False
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
@@ -163,12 +157,12 @@ def is_foreign(path: str) -> bool:
 
 
 def _files(path: str) -> tuple[str, ...]:
-    """The file of an index, and those that SQLite puts beside it."""
+    """The file of an index, and the files SQLite puts beside it."""
     return (path, path + "-wal", path + "-shm", path + "-journal")
 
 
 def remove(path: str) -> None:
-    """Deletes the index; it is built again when it is needed."""
+    """Deletes the index, which is rebuilt when needed."""
     for name in _files(path):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name)
@@ -179,7 +173,15 @@ def _connect_file(path: str, form: Form) -> apsw.Connection:
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISREG(os.lstat(name).st_mode):
                 raise OSError(errno.EPERM, f"{name} is a link, or not a file")
-    _create(path)
+    try:
+        fd = os.open(path, _NEW_FILE, 0o600)
+    except FileExistsError:
+        pass
+    else:
+        try:
+            os.fchmod(fd, 0o600)  # the mode given to open() is cut by the umask
+        finally:
+            os.close(fd)
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         _initialize(connection, form)
@@ -189,61 +191,41 @@ def _connect_file(path: str, form: Form) -> apsw.Connection:
     return connection
 
 
-def _create(path: str) -> None:
-    """Makes an empty file that only its owner can read, unless there is a file. The mode given to
-    open() is cut by the umask, fchmod's is not."""
-    try:
-        fd = os.open(path, _NEW_FILE, 0o600)
-    except FileExistsError:
-        return
-    try:
-        os.fchmod(fd, 0o600)
-    finally:
-        os.close(fd)
-
-
 def _initialize(connection: apsw.Connection, form: Form) -> None:
-    """Sees to it that our tables are there. An older version is damage: it is made again."""
+    """Prepares a connection, and creates missing tables. Another version counts as damage."""
     connection.set_busy_timeout(BUSY_MS)
-    # Without this SQLite plans again whenever a value is bound that a plan could depend on: FTS5
-    # does so for each of its segments, which took half the time of a search for a rare term.
+    # Without this SQLite plans again whenever it binds a value that a plan could depend on: FTS5
+    # does so for each segment, which took half the time of a search for a rare term.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.execute(PRAGMAS).fetchall()
-    if not _is_ours(connection, form):
-        _create_tables(connection, form)
-
-
-def _create_tables(connection: apsw.Connection, form: Form) -> None:
-    """Creates the tables, unless another process was faster."""
+    if _is_ours(connection, form):
+        return
     connection.pragma("journal_mode", "wal")
     with transaction(connection):
-        if not _is_ours(connection, form):
+        if not _is_ours(connection, form):  # another process may have been faster
             connection.execute(form.schema)
-            connection.execute(form.marks).fetchall()
+            connection.pragma("application_id", form.application_id)
+            connection.pragma("user_version", form.version)
 
 
 def _is_ours(connection: apsw.Connection, form: Form) -> bool:
     """True for an index of this version, False for an empty file."""
     application = connection.pragma("application_id")
     if application == form.application_id:
-        _check_version(connection, form)
+        version = connection.pragma("user_version")
+        if version != form.version:
+            raise apsw.FormatError(f"version {version}, not {form.version}")
+        # A missing table shows here, not in the middle of a search.
+        connection.execute(f"SELECT * FROM {form.table} LIMIT 1").fetchall()
         return True
     if application or connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").get:
         raise Foreign
     return False
 
 
-def _check_version(connection: apsw.Connection, form: Form) -> None:
-    version = connection.pragma("user_version")
-    if version != form.version:
-        raise apsw.FormatError(f"version {version}, not {form.version}")
-    # A table that is gone shows here, not in the middle of a search.
-    connection.execute(f"SELECT * FROM {form.table} LIMIT 1").fetchall()
-
-
 @contextlib.contextmanager
 def transaction(connection: apsw.Connection) -> Iterator[None]:
-    """All of the block is written, or none of it."""
+    """Writes all of the block, or nothing."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -257,7 +239,7 @@ def transaction(connection: apsw.Connection) -> Iterator[None]:
 
 @contextlib.contextmanager
 def limited(connection: apsw.Connection, seconds: float) -> Iterator[None]:
-    """What is asked in the block is given up after so many seconds: Unavailable."""
+    """Interrupts the queries of the block after this time: Unavailable."""
     end = time.monotonic() + seconds
     connection.set_progress_handler(lambda: time.monotonic() > end, STEPS_BETWEEN_LOOKS)
     try:
@@ -271,13 +253,13 @@ def limited(connection: apsw.Connection, seconds: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def translated(path: str) -> Iterator[None]:
-    """Errors of SQLite leave the block as our own."""
+    """Translates errors of SQLite into ours."""
     try:
         yield
     except apsw.Error as error:
         raise _translation(error, path) from error
     except UnicodeDecodeError as error:
-        # A text in the file is not UTF-8: it was not written by us.
+        # Text that is not UTF-8 was not written by us.
         raise Corrupt(f"{path}: {error}", hint="refold index --rebuild") from error
 
 

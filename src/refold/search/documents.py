@@ -1,8 +1,7 @@
-"""What of an event is searched: a document per message, per piece of an artifact, per title, name
-or summary.
+"""The searchable documents of an event: one per message, artifact piece, title, name or summary.
 
-The text of an artifact is handed in. Nothing here is executed or trusted: names and roles come from
-content and are only compared. Neighbours: `core` decodes, `sources` reads and `index` keeps.
+The text of an artifact is passed in. Nothing here is executed or trusted: names and roles come from
+content and are only compared. Neighbours: `core` decodes, `index` reads the logs and stores.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from refold.core.codec import decode
 from refold.core.model import (
@@ -31,14 +31,14 @@ from refold.search.snippets import OWN_PREFIX
 
 PIECE_CHARS = 4_000
 TEXT_CHARS_MAX = 4_000_000
-# `Caroline: …` at the beginning of a message names who speaks, where a transcript has more people
-# than roles.
+# `Caroline: …` at the start of a message names the speaker, in transcripts with more people than
+# roles.
 _AUTHOR = re.compile(r"([A-Z][\w'.-]{1,30}): ")
 
 
 class Document(Struct, frozen=True):
-    """One row of the index. `start` is where a piece of an artifact begins, in characters; its
-    text begins with so many `head_lines` that name the artifact."""
+    """One row of the index. For a piece of an artifact, `start` is its position in characters, and
+    `head_lines` the number of lines at the start of its text that name the artifact."""
 
     seq: int
     kind: str
@@ -53,13 +53,12 @@ class Document(Struct, frozen=True):
 
 
 def documents_of(event: Event, calls: dict[str, str], content: str = "") -> list[Document]:
-    """What an event gives the index. `calls` remembers which tool each call is of, from event to
-    event; `content` is the text of the artifact that the event names."""
+    """The documents of an event. `calls` maps call ids to tools, from event to event; `content` is
+    the text of the event's artifact."""
     try:
         body = decode(event)
     except Corrupt:
-        # Damage is for `verify` to explain; what cannot be read cannot be found, and must not stop
-        # the rest.
+        # Damage is for `verify` to explain, and must not stop the rest.
         return []
     match body:
         case Message():
@@ -70,7 +69,8 @@ def documents_of(event: Event, calls: dict[str, str], content: str = "") -> list
             texts = [body.title or "", *(body.tags or ()), _system_text(body.system)]
             return _note(event, " ".join(texts))
         case Memory():
-            return _memory(event, body)
+            text = " ".join([body.content, *body.tags]).strip()[:TEXT_CHARS_MAX]
+            return [_text_document(event, text)] if text else []
         case Checkpoint():
             return _note(event, body.name)
         case Summarize():
@@ -83,22 +83,7 @@ def _message(event: Event, message: Message, calls: dict[str, str]) -> list[Docu
     text = message_text(message)
     if not text.strip():
         return []
-    author = _AUTHOR.match(text)
-    document = Document(
-        seq=event.seq,
-        kind="message",
-        at_ms=event.at_ms,
-        text=text[:TEXT_CHARS_MAX],
-        role=message.role,
-        tools=_tools(message, calls),
-        author=author[1] if author else "",
-    )
-    return [document]
-
-
-def _tools(message: Message, calls: dict[str, str]) -> tuple[str, ...]:
-    """The tools that a message calls or answers for. Its own calls are remembered in `calls`."""
-    tools: dict[str, None] = {}
+    tools: dict[str, None] = {}  # called or answered for
     for block in message.blocks:
         if isinstance(block, ToolCall):
             calls[block.id] = block.name
@@ -106,18 +91,25 @@ def _tools(message: Message, calls: dict[str, str]) -> tuple[str, ...]:
         elif isinstance(block, ToolResult):
             tools[block.name or calls.get(block.call, "")] = None
     tools.pop("", None)
-    return tuple(tools)
+    document = _text_document(event, text[:TEXT_CHARS_MAX])
+    return [replace(document, role=message.role, tools=tuple(tools))]
+
+
+def _text_document(event: Event, text: str) -> Document:
+    author = _AUTHOR.match(text)
+    name = author[1] if author else ""
+    return Document(event.seq, "message", event.at_ms, text, author=name)
 
 
 def message_text(message: Message) -> str:
-    """Everything a message says, calls with their tool's name."""
+    """The text of a message, calls with their tool's name."""
     return "\n".join([text for block in message.blocks if (text := _block_text(block))])
 
 
 def _block_text(block: Block) -> str:
     if not isinstance(block, ToolCall):
         return text_of(block)
-    # A query to our own tools would answer itself.
+    # Otherwise a query to our own tools would find itself.
     return "" if block.name.startswith(OWN_PREFIX) else f"{block.name}\n{text_of(block)}"
 
 
@@ -125,8 +117,7 @@ def _artifact(event: Event, artifact: Artifact, content: str) -> Iterator[Docume
     origin = artifact.origin
     head = "\n".join(filter(None, dict.fromkeys((artifact.name, origin.description))))
     for start, piece in pieces(content[:TEXT_CHARS_MAX]):
-        # The name belongs to every piece: `login.py` finds the part of it that speaks of the rest
-        # of the query.
+        # Every piece has the name, so that `login.py` with other words finds the right piece.
         yield Document(
             seq=event.seq,
             kind="artifact",
@@ -141,22 +132,16 @@ def _artifact(event: Event, artifact: Artifact, content: str) -> Iterator[Docume
 
 
 def pieces(content: str) -> Iterator[tuple[int, str]]:
-    """A long text in pieces of whole lines, where lines end in time, each with its start. An empty
-    text is one piece."""
+    """A long text in pieces with their starts. A piece ends after a line that ends in its second
+    half, if there is one. An empty text is one piece."""
     start, end = 0, -1
     while end < len(content):
-        end = _piece_end(content, start)
+        end = min(start + PIECE_CHARS, len(content))
+        newline = content.rfind("\n", start + PIECE_CHARS // 2, end)
+        if newline > 0 and end < len(content):
+            end = newline + 1
         yield start, content[start:end]
         start = end
-
-
-def _piece_end(content: str, start: int) -> int:
-    """Where a piece ends: after the last line that ends in its second half, or anywhere."""
-    end = start + PIECE_CHARS
-    if end >= len(content):
-        return len(content)
-    newline = content.rfind("\n", start + PIECE_CHARS // 2, end)
-    return newline + 1 if newline > 0 else end
 
 
 def _note(event: Event, text: str) -> list[Document]:
@@ -164,16 +149,8 @@ def _note(event: Event, text: str) -> list[Document]:
     return [Document(event.seq, event.kind, event.at_ms, note)] if note else []
 
 
-def _memory(event: Event, memory: Memory) -> list[Document]:
-    """What an entry of a memory says, with its tags."""
-    text = " ".join([memory.content, *memory.tags]).strip()[:TEXT_CHARS_MAX]
-    author = _AUTHOR.match(text)
-    name = author[1] if author else ""
-    return [Document(event.seq, "message", event.at_ms, text, author=name)] if text else []
-
-
 def _system_text(system: object) -> str:
-    """The text of a system prompt: a text, or blocks that have one."""
+    """The text of a system prompt, given as text or as blocks."""
     if isinstance(system, str):
         return system
     blocks: Sequence[object] = system if isinstance(system, list) else ()

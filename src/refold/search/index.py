@@ -1,16 +1,11 @@
-"""The rows of an index: what was indexed of each conversation, and how it leaves again.
+"""The rows of an index, and the reading of logs for it.
 
-An entry's id is made of the number of its conversation, its kind, and its position among the
-entries of that kind (a lane). So a conversation is a range of ids, neighbours are ids beside each
-other, and the newest are the highest: FTS5 answers all three without looking elsewhere. No text is
-kept, only terms; what a hit says is read from the log. Neighbours: `database` opens the file,
-`finding` asks it, `upkeep` brings the events.
-
-What the index takes from the logs of a store: events, what they say, and who holds them.
-
-Only reads. An artifact whose bytes are missing, damaged or not text says nothing here: `refold
-verify` reports it, and everything else must still be found. Neighbours: `documents` turns an event
-into documents, `upkeep` indexes them, `searcher` reads the events of its hits.
+An entry's id consists of the number of its conversation, its kind, and its position among the
+entries of that kind (a lane). So a conversation is a range of ids, neighbours have adjacent ids,
+and the newest entries have the highest: FTS5 answers all three without another lookup. The index
+keeps terms and no text; the text of a hit is read from the log. An artifact that is missing,
+damaged or not text is left out: `refold verify` reports it. Neighbours: `database` opens the file,
+`documents` turns events into documents, `finding` queries, `upkeep` brings the events.
 """
 
 from __future__ import annotations
@@ -37,14 +32,21 @@ POSITION_BITS, KIND_BITS = 32, 3
 POSITION_MASK, KIND_MASK = (1 << POSITION_BITS) - 1, (1 << KIND_BITS) - 1
 CONVERSATION_BITS = POSITION_BITS + KIND_BITS
 ID_MAX = (1 << 62) - 1
+PAGE_EVENTS = 200
+BATCH_CHARS = 4_000_000
+LOOK_BACK_EVENTS = 20
+ARTIFACT_BYTES_MAX = 16 * 1024 * 1024
+BINARY_SAMPLE_BYTES = 4_096
+NOT_TEXT = ("image/", "audio/", "video/")
 
 Range = tuple[int, int]
+EventDocuments = tuple[Event, list[Document]]
 EVERYWHERE: tuple[Range, ...] = ((0, ID_MAX),)
 
 
 class Mark(Struct, frozen=True):
-    """How far a conversation is in the index: its number there, the seq and the chain value it
-    was indexed up to."""
+    """Progress of a conversation in the index: its number there, and the seq and chain value up
+    to which it is indexed."""
 
     number: int
     head: int
@@ -54,7 +56,7 @@ class Mark(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True):
-    """Where an entry comes from."""
+    """The source of an entry."""
 
     id: int
     conversation: str
@@ -89,26 +91,27 @@ def range_of(number: int) -> Range:
 
 
 class Index:
-    """An open index, with a `notice` if something had to be done to open it. Its entries are
-    `apart` if those before and after one have nothing to do with it, as in a log of memories. Not
-    locked: its owner sees to it that one thread at a time uses it."""
+    """An open index, with a `notice` if opening it needed a repair. Entries are `standalone` if
+    they are unrelated to the ones before and after, as in a log of memories. Not locked: its owner
+    lets one thread at a time use it."""
 
     def __init__(
-        self, path: str = database.MEMORY, *, copy_of: str = "", apart: bool = False
+        self, path: str = database.MEMORY, *, copy_of: str = "", standalone: bool = False
     ) -> None:
-        self.path, self.apart = path, apart
+        self.path, self.standalone = path, standalone
         self.notice: database.Notice | None = None
         if copy_of:
             self.connection = database.copy(copy_of)
         else:
             self.connection, self.notice = database.connect(path)
         self.connection.register_fts5_function("occurrences", _occurrences)
-        self._tokenizer = _tokenizer(self.connection)
+        name, *options = words.TOKENIZER
+        self._tokenizer = self.connection.fts5_tokenizer(name, options)
 
     @property
     def remedy(self) -> str:
-        """The command that makes it complete."""
-        return "refold memory reindex" if self.apart else "refold index"
+        """The command that completes the index."""
+        return "refold memory reindex" if self.standalone else "refold index"
 
     @property
     def is_writable(self) -> bool:
@@ -118,11 +121,11 @@ class Index:
         self.connection.close()
 
     def stems(self, text: str) -> list[str]:
-        """The terms that SQLite makes of a text."""
+        """The terms of a text, by SQLite's tokenizer."""
         return [token for _, _, token in self.tokens(text)]
 
     def tokens(self, text: str) -> list[tuple[int, int, str]]:
-        """The terms with their places in the UTF-8 of the text."""
+        """The terms with their byte positions in the UTF-8 text."""
         encoded = text.encode("utf-8", "replace")
         found: Any = self._tokenizer(encoded, apsw.FTS5_TOKENIZE_DOCUMENT, None)
         return found  # type: ignore[no-any-return]
@@ -137,12 +140,11 @@ class Index:
         return Mark(*row[1:]) if row else None
 
     def marks(self) -> dict[str, Mark]:
-        """How far every conversation is."""
+        """The marks of all conversations."""
         return {row[0]: Mark(*row[1:]) for row in self.connection.execute(_MARK)}
 
     def enter(self, about: Conversation) -> None:
-        """Makes a conversation known, with nothing of it indexed; a fork begins where it left
-        its parent."""
+        """Registers a conversation without any entries; a fork starts where it left its parent."""
         row = (about.id, about.parent, about.parent_seq, about.parent_seq, about.chain)
         self.connection.execute(_ENTER, row)
 
@@ -155,8 +157,8 @@ class Index:
         head: int,
         chain: bytes,
     ) -> bool:
-        """Adds what the events after `after` and up to `head` gave. False if somebody else did so
-        in the meantime."""
+        """Adds the documents of the events after `after` up to `head`. False if another process
+        already did."""
         with database.transaction(self.connection):
             mark = self.mark(conversation)
             if mark is None or mark.head != after:
@@ -172,42 +174,33 @@ class Index:
         lane = lane_of(number, kind)
         rows, sum_words, context_words = self._lane(lane)
         first = (lane << POSITION_BITS) + rows
-        sizes = [_length(one) for one in documents]
-        sum_words += sum(sizes)
+        sizes = [document_words(one) for one in documents]
         context_words = self._context_words(first, sizes, context_words)
-        self._insert(first, documents, sizes)
-        self._count_authors(number, documents)
-        updated = documents[-1].at_ms
-        grown = (lane, rows + len(documents), sum_words, context_words, updated)
+        ids = range(first, first + len(documents))
+        texts = ((id, *words.columns(one.text)) for id, one in zip(ids, documents))
+        self.connection.executemany(_INSERT_ENTRY, map(entry_row, ids, documents, sizes))
+        self.connection.executemany(_INSERT_TEXT, texts)
+        authors = Tally(one.author for one in documents if one.author)
+        self.connection.executemany(_AUTHOR_SEEN, [(number, *item) for item in authors.items()])
+        count, updated = rows + len(documents), documents[-1].at_ms
+        grown = (lane, count, sum_words + sum(sizes), context_words, updated)
         self.connection.execute(_LANE_GREW, grown)
 
     def _lane(self, lane: int) -> tuple[int, int, float]:
-        """How many rows a lane has, their words, and their words with what they borrow."""
+        """The number of rows in a lane, their words, and their words including borrowed ones."""
         query = "SELECT rows, words, near FROM lanes WHERE number = ?"
         row = self.connection.execute(query, (lane,)).fetchone()
         return row or (0, 0, 0.0)
 
     def _context_words(self, first: int, sizes: Sequence[int], total: float) -> float:
-        """The sum of all context lengths with entries of these sizes added, from `first` on."""
-        if self.apart:
+        """The sum of all context lengths after adding entries of these sizes from id `first` on."""
+        if self.standalone:
             return total + sum(sizes)
         before = [size for (size,) in self.connection.execute(_WORDS_BEFORE, (first - 2, first))]
         for size in sizes:
             total += rank.added_context_words(before[-2:], size)
             before.append(size)
         return total
-
-    def _insert(self, first: int, documents: Sequence[Document], sizes: Sequence[int]) -> None:
-        ids = range(first, first + len(documents))
-        entries = map(_entry_row, ids, documents, sizes)
-        texts = ((id, *words.columns(one.text)) for id, one in zip(ids, documents))
-        self.connection.executemany(_INSERT_ENTRY, entries)
-        self.connection.executemany(_INSERT_TEXT, texts)
-
-    def _count_authors(self, number: int, documents: Sequence[Document]) -> None:
-        authors = Tally(one.author for one in documents if one.author)
-        rows = [(number, *item) for item in authors.items()]
-        self.connection.executemany(_AUTHOR_SEEN, rows)
 
     # --- removing ---
 
@@ -218,16 +211,13 @@ class Index:
             return
         with database.transaction(self.connection):
             for mark in marks:
-                self._forget_number(mark.number)
+                self._delete_rows(*range_of(mark.number))
+                for delete in _FORGET:
+                    self.connection.execute(delete, (mark.number,))
         self._scrub()
 
-    def _forget_number(self, number: int) -> None:
-        self._delete_rows(*range_of(number))
-        for delete in _FORGET:
-            self.connection.execute(delete, (number,))
-
     def erase(self, conversation: str, seqs: Iterable[int]) -> None:
-        """Removes what these events said, the terms included. Their places stay empty."""
+        """Removes the entries of these events with their terms. Their ids stay unused."""
         ids = self.ids_of(conversation, seqs)
         if not ids:
             return
@@ -239,10 +229,19 @@ class Index:
     def ids_of(self, conversation: str, seqs: Iterable[int]) -> list[int]:
         """The entries of these events."""
         mark = self.mark(conversation)
-        return [id for seq in seqs for id in self._ids(mark.number, seq)] if mark else []
+        if mark is None:
+            return []
+        found: list[int] = []
+        query = "SELECT id FROM entries WHERE id >= ? AND id < ? AND seq = ?"
+        for seq in seqs:
+            for kind in KINDS:  # at most a few pieces of each
+                first = first_id(mark.number, kind)
+                low, high = self._position(first, seq - 1), self._position(first, seq)
+                found += [id for (id,) in self.connection.execute(query, (low, high, seq))]
+        return found
 
     def messages_of(self, conversation: str, seqs: Iterable[int]) -> dict[int, int]:
-        """The entry of each of these events that is a message, by seq."""
+        """The message entries of these events, by seq."""
         mark = self.mark(conversation)
         if mark is None:
             return {}
@@ -253,19 +252,9 @@ class Index:
         )
         return {seq: id for id, seq in ids.items() if there.get(id) == seq}
 
-    def _ids(self, number: int, seq: int) -> list[int]:
-        """The entries of one event: at most a few pieces of each kind."""
-        found: list[int] = []
-        query = "SELECT id FROM entries WHERE id >= ? AND id < ? AND seq = ?"
-        for kind in KINDS:
-            first = first_id(number, kind)
-            low, high = self._position(first, seq - 1), self._position(first, seq)
-            found += [id for (id,) in self.connection.execute(query, (low, high, seq))]
-        return found
-
     def _position(self, first: int, seq: int) -> int:
-        """The id after the last entry of a lane whose seq is not above `seq`; entries of a lane
-        are in order."""
+        """The id after the last entry of a lane up to `seq`, by binary search: a lane is ordered
+        by seq."""
         low, high = first, first + self._lane(first >> POSITION_BITS)[0]
         query = "SELECT id, seq FROM entries WHERE id >= ? AND id < ? ORDER BY id LIMIT 1"
         while low < high:
@@ -284,15 +273,15 @@ class Index:
             self.connection.execute(delete, (first, last))
 
     def _scrub(self) -> None:
-        """FTS5 only marks a row as gone. Merging all of it leaves the terms out; secure_delete
-        clears their pages."""
+        """Removes deleted terms from the file. FTS5 only marks rows as deleted; a full merge drops
+        their terms, and secure_delete clears the pages."""
         self.connection.execute("INSERT INTO documents(documents) VALUES ('optimize')")
         self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     # --- looking up ---
 
     def upto(self, number: int, seq: int) -> Iterator[Range]:
-        """The ids of a conversation up to a seq: what a fork reads of its parent."""
+        """The ids of a conversation up to a seq: the events a fork shares with its parent."""
         for kind in KINDS:
             first = first_id(number, kind)
             after = self._position(first, seq)
@@ -300,8 +289,7 @@ class Index:
                 yield first, after - 1
 
     def size(self, ranges: Sequence[Range]) -> tuple[int, float]:
-        """How many entries there are in these ranges, and their mean length with what they
-        borrow."""
+        """The number of entries in these ranges, and their mean length including borrowed words."""
         query = "SELECT total(rows), total(near) FROM lanes WHERE number BETWEEN ? AND ?"
         count, context_words = 0, 0.0
         for first, last in ranges:
@@ -311,13 +299,19 @@ class Index:
         return count, (context_words / count if count else 0.0) or 1.0
 
     def sizes(self, ids: Iterable[int]) -> dict[int, int]:
-        """The lengths of those entries that there are, in words."""
+        """The lengths of the existing entries among these ids, in words."""
         query = "SELECT id, words FROM entries WHERE id IN carray(?)"
         return dict(self.connection.execute(query, (carried(ids),)))
 
     def entries(self, ids: Sequence[int]) -> dict[int, Entry]:
-        """Where these entries come from."""
-        return {row[0]: _entry(*row) for row in self.rows(_ENTRIES, (carried(ids),))}
+        """The sources of these entries."""
+        out: dict[int, Entry] = {}
+        rows = self.rows(_ENTRIES, (carried(ids),))
+        for id, conversation, seq, at_ms, start, role, tools in rows:
+            kind = KINDS[id >> POSITION_BITS & KIND_MASK]
+            names = tuple(tools.split("\n")[1:-1])
+            out[id] = Entry(id, conversation, kind, seq, at_ms, start, role, names)
+        return out
 
 
 # --- SQL ---
@@ -352,37 +346,23 @@ WHERE e.id IN carray(?)
 """
 
 
-def _tokenizer(connection: apsw.Connection) -> apsw.FTS5Tokenizer:
-    """What splits the texts of the full-text table, and queries in the same way."""
-    name, *options = words.TOKENIZER
-    return connection.fts5_tokenizer(name, options)
-
-
-def _entry_row(id: int, one: Document, size: int) -> tuple[int | str, ...]:
-    """An entry as it is stored."""
+def entry_row(id: int, one: Document, size: int) -> tuple[int | str, ...]:
+    """An entry in stored form."""
     tools = "\n".join(["", *one.tools, ""]) if one.tools else ""
     # A long text may contain a question, but it is not one.
     asks = size <= rank.SHORT_WORDS and words.is_question(one.text)
     return id, one.seq, one.at_ms, size, one.role, tools, one.author, one.start, asks
 
 
-def _entry(
-    id: int, conversation: str, seq: int, at_ms: int, start: int, role: str, tools: str
-) -> Entry:
-    kind = KINDS[id >> POSITION_BITS & KIND_MASK]
-    names = tuple(tools.split("\n")[1:-1])
-    return Entry(id, conversation, kind, seq, at_ms, start, role, names)
-
-
-def _length(document: Document) -> int:
-    """The words of a document. What has to do with tools is never short: it has nothing to do
-    with its neighbours."""
+def document_words(document: Document) -> int:
+    """The number of words. A tool call or result never counts as short, because it is unrelated to
+    its neighbours."""
     number = words.count(document.text)
     return max(number, rank.SHORT_WORDS + 1) if document.tools else number
 
 
 def carried(ids: Iterable[int]) -> Any:
-    """Numbers bound as one value. An empty array cannot be bound; no entry has the id -1."""
+    """Ids bound as one SQL value. An empty array cannot be bound; no entry has the id -1."""
     return apsw.carray(array("q", sorted(ids) or [-1]))
 
 
@@ -390,21 +370,11 @@ def _occurrences(api: apsw.FTS5ExtensionApi, *_: object) -> int:
     return api.inst_count
 
 
-PAGE_EVENTS = 200
-BATCH_CHARS = 4_000_000
-LOOK_BACK_EVENTS = 20
-ARTIFACT_BYTES_MAX = 16 * 1024 * 1024
-BINARY_SAMPLE_BYTES = 4_096
-NOT_TEXT = ("image/", "audio/", "video/")
-
-EventDocuments = tuple[Event, list[Document]]
-
-
 # --- conversations ---
 
 
 def family(store: Store, ids: Iterable[str]) -> list[Conversation]:
-    """These conversations and what they were forked from."""
+    """These conversations and their ancestors."""
     found: dict[str, Conversation] = {}
     for id in ids:
         while id and id not in found:
@@ -414,7 +384,7 @@ def family(store: Store, ids: Iterable[str]) -> list[Conversation]:
 
 
 def holder(store: Store, about: Conversation, seq: int) -> str:
-    """The conversation that holds an event: this one, or the ancestor it shares the event with."""
+    """The conversation that has an event in its own log: this one, or an ancestor."""
     while about.parent and seq <= about.parent_seq:
         about = store.conversation(about.parent)
     return about.id
@@ -424,8 +394,8 @@ def holder(store: Store, about: Conversation, seq: int) -> str:
 
 
 def events_of(store: Store, entries: Iterable[Entry]) -> dict[tuple[str, int], Event]:
-    """The events of entries by conversation and seq, near ones read together; those that are gone
-    or damaged are left out."""
+    """The events of entries by conversation and seq, nearby ones read together; missing or damaged
+    logs are left out."""
     found: dict[tuple[str, int], Event] = {}
     for conversation, seqs in _seqs_by_conversation(entries).items():
         for first, last in near_runs(seqs):
@@ -444,11 +414,11 @@ def _seqs_by_conversation(entries: Iterable[Entry]) -> dict[str, list[int]]:
     return seqs
 
 
-# --- what they say ---
+# --- documents ---
 
 
 def documents(store: Store, event: Event, calls: dict[str, str]) -> list[Document]:
-    """What an event gives the index, the text of its artifact included."""
+    """The documents of an event, including the text of its artifact."""
     content = artifact_text(store, event) if event.kind == "artifact" else ""
     return documents_of(event, calls, content)
 
@@ -456,7 +426,7 @@ def documents(store: Store, event: Event, calls: dict[str, str]) -> list[Documen
 def next_batch(
     store: Store, about: Conversation, after: int, most: int, calls: dict[str, str]
 ) -> list[EventDocuments]:
-    """The next events with what they say: bounded in number and in size."""
+    """The next events with their documents, bounded in number and size."""
     batch: list[EventDocuments] = []
     chars = 0
     while len(batch) < most and chars < BATCH_CHARS:
@@ -471,7 +441,7 @@ def next_batch(
 
 
 def calls_before(store: Store, conversation: str, seq: int) -> dict[str, str]:
-    """The tool of each call shortly before a message."""
+    """The tools of the calls shortly before a message, by call id."""
     calls: dict[str, str] = {}
     if seq <= 1:
         return calls
@@ -482,43 +452,31 @@ def calls_before(store: Store, conversation: str, seq: int) -> dict[str, str]:
 
 
 def texts_of(store: Store, entries: Mapping[int, Entry]) -> dict[int, str]:
-    """What these entries say, by id, read again from the log."""
+    """The texts of these entries by id, read again from the log."""
     ids = {(one.conversation, one.kind, one.seq, one.start): id for id, one in entries.items()}
     texts: dict[int, str] = {}
     for conversation, seqs in _seqs_by_conversation(entries.values()).items():
-        for one in _documents_at(store, conversation, set(seqs)):
-            id = ids.get((conversation, one.kind, one.seq, one.start))
-            if id is not None:
-                texts[id] = one.text
+        for page in pages_of(store, conversation, after=min(seqs) - 1, last=max(seqs)):
+            for event in page:
+                for one in documents(store, event, {}) if event.seq in seqs else ():
+                    id = ids.get((conversation, one.kind, one.seq, one.start))
+                    if id is not None:
+                        texts[id] = one.text
     return texts
 
 
-def _documents_at(store: Store, conversation: str, seqs: set[int]) -> Iterator[Document]:
-    for page in pages_of(store, conversation, after=min(seqs) - 1, last=max(seqs)):
-        for event in page:
-            if event.seq in seqs:
-                yield from documents(store, event, {})
-
-
 def artifact_text(store: Store, event: Event) -> str:
-    """The text of the artifact that an event names; nothing if it is not text, or not there."""
+    """The text of an event's artifact; empty if the artifact is missing, damaged or not text."""
     artifact = None if event.erased else decode(event)
     if not isinstance(artifact, Artifact) or artifact.mime.startswith(NOT_TEXT):
         return ""
+    content = bytearray()
     try:
-        content = _first_bytes(store, artifact.digest)
+        for chunk in store.get(artifact.digest):
+            content += chunk
+            if len(content) > ARTIFACT_BYTES_MAX:
+                break
     except (NotFound, Corrupt):
         return ""
-    if b"\0" in content[:BINARY_SAMPLE_BYTES]:
-        return ""
-    return content.decode("utf-8", "replace")
-
-
-def _first_bytes(store: Store, digest: str) -> bytes:
-    """A content, up to the chunk that passes the limit."""
-    content = bytearray()
-    for chunk in store.get(digest):
-        content += chunk
-        if len(content) > ARTIFACT_BYTES_MAX:
-            break
-    return bytes(content)
+    is_binary = b"\0" in content[:BINARY_SAMPLE_BYTES]
+    return "" if is_binary else content.decode("utf-8", "replace")

@@ -1,32 +1,29 @@
-"""The arithmetic of vectors: by numpy where it is installed, else in plain Python.
+"""The arithmetic of vectors, in numpy. Imported late, because only vectors need numpy.
 
-Both keep the same bytes, so an index made by one is read by the other. Plain Python compares fewer
-entries, because it is slower. Neighbour: `vectors` says what is compared with what.
+A stored vector has length one and half precision; an entry has one for each piece of its text.
+`Pieces` compares entries that lend words to their neighbours, `StandalonePieces` those of a memory,
+which grow while they are in use. Neighbour: `vectors` decides what is compared with what.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable, Sequence
-from heapq import nlargest
-from math import fsum, isfinite, sqrt
-from operator import mul
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
 
+import numpy
 from msgspec import Struct
 
 from refold.errors import Invalid
+from refold.search.embedders import Vector
 from refold.search.rank import NEIGHBOURS
 
-Vector = Sequence[float]
-Rows = Sequence[Vector]
-
 LENGTH_MIN = 1e-9
+GROWTH_DIVISOR = 4  # arrays grow by a quarter
 
 
 class Nearness(Struct, frozen=True):
-    """How near each entry is to what was asked, and how these numbers are spread. `own` are the
-    cosines of the entries themselves where the values are something else."""
+    """Nearness of each entry to the query, with mean and deviation. `own` has the cosines of the
+    entries themselves where `values` are something else."""
 
     values: list[float]
     mean: float
@@ -34,182 +31,164 @@ class Nearness(Struct, frozen=True):
     own: Nearness | None = None
 
 
-class Loaded(Protocol):
-    """The vectors of some entries."""
-
-    ids: list[int]
-
-    def nearness(self, asked: Vector) -> Nearness: ...
-
-
 class Nearest(Struct, frozen=True):
-    """How entries that are apart stand to what was asked: the spread over all of them, and the
-    cosines of those that were looked at."""
+    """Cosines of some entries, with mean and deviation over all entries."""
 
     mean: float
     deviation: float
     cosines: dict[int, float]
 
 
-class Apart(Protocol):
-    """The vectors of entries that have nothing to do with their neighbours, by rising ids. They
-    are kept while entries are added: only what is new is read."""
+class Loaded(Protocol):
+    """The vectors of some entries."""
 
-    last: int  # the highest id; -1 if there is none
+    ids: list[int]
 
-    def add(self, ids: list[int], blobs: list[bytes]) -> None:
-        """Takes the stored vectors of entries with higher ids."""
-
-    def nearest(self, asked: Vector, among: Iterable[int], most: int) -> Nearest | None:
-        """The cosines of these entries and of the nearest others; None if there is no entry."""
+    def nearness(self, query: Vector) -> Nearness: ...
 
 
-class Numbers(Protocol):
-    """What is done with vectors. `whole_max`: up to so many entries are all compared; of more, only
-    those that the full text found; `apart_max` is the same for entries that are apart."""
+class Numbers:
+    """The operations on vectors, behind one name that `vectors` can import late."""
 
-    whole_max: int
-    apart_max: int
-
-    def rows(self, given: object, count: int) -> Rows:
-        """What an embedder gave for so many texts; Invalid if it is not a vector for each."""
-
-    def blobs(self, rows: Rows, counts: Sequence[int]) -> list[bytes]:
-        """The vectors, each of length one, as they are stored: so many in each blob."""
-
-    def unit_sum(self, rows: Rows, weights: Sequence[float]) -> Vector | None:
-        """The weighted sum of the vectors, of length one; None if it has no length."""
-
-    def loaded(
-        self, ids: list[int], blobs: list[bytes], dimension: int, short: list[bool]
-    ) -> Loaded:
-        """Entries by their stored vectors; `short` ones share with their short neighbours."""
-
-    def apart(self, dimension: int) -> Apart:
-        """No entries yet."""
-
-    def whole(self, blob: bytes, dimension: int) -> list[float]:
-        """The stored vectors of one entry as one of length one: their mean."""
-
-
-def numbers() -> Numbers:
-    """The fastest that is installed."""
-    try:
-        from refold.search.numpy_numbers import NumpyNumbers
-    except ImportError:
-        return PlainNumbers()
-    return NumpyNumbers()
-
-
-def not_vectors(about: str, count: int) -> Invalid:
-    """The error for what an embedder should not give."""
-    return Invalid(
-        f"the embedder gave {about} for {count} texts", hint="one finite vector for each text"
-    )
-
-
-class PlainNumbers:
-    """Vectors as lists of floats."""
-
-    whole_max = apart_max = 5_000
-
-    def rows(self, given: object, count: int) -> Rows:
-        rows = [list(map(float, one)) for one in given]  # type: ignore[attr-defined]
-        sizes = {len(row) for row in rows}
-        if len(rows) != count or len(sizes) != 1 or 0 in sizes:
-            raise not_vectors(f"{len(rows)} vectors of sizes {sorted(sizes)[:5]}", count)
-        if not all(map(isfinite, (number for row in rows for number in row))):
-            raise not_vectors("numbers that are not finite", count)
+    def rows(self, given: object, count: int) -> Any:
+        """An embedder's result as a matrix; Invalid unless it has one finite vector per text."""
+        rows = numpy.asarray(given, dtype=numpy.float32)
+        is_matrix = rows.ndim == 2 and len(rows) == count and rows.shape[1] > 0
+        if not is_matrix or not numpy.isfinite(rows).all():
+            raise Invalid(
+                f"the embedder gave {rows.shape} for {count} texts",
+                hint="one finite vector for each text",
+            )
         return rows
 
-    def blobs(self, rows: Rows, counts: Sequence[int]) -> list[bytes]:
-        packed = [struct.pack(f"<{len(row)}e", *_unit(row)) for row in rows]
-        blobs: list[bytes] = []
-        at = 0
-        for count in counts:
-            blobs.append(b"".join(packed[at : at + count]))
-            at += count
-        return blobs
+    def blobs(self, rows: Any, counts: Sequence[int]) -> list[bytes]:
+        """The vectors in stored form, `counts[n]` of them in blob n."""
+        halves = units(rows).astype("<f2")
+        ends = numpy.cumsum(counts)
+        return [part.tobytes() for part in numpy.split(halves, ends[:-1])]
 
-    def unit_sum(self, rows: Rows, weights: Sequence[float]) -> Vector | None:
-        if not rows:
+    def unit_sum(self, rows: Any, weights: Sequence[float]) -> Any | None:
+        """The weighted sum of the vectors, scaled to length one; None if the sum is zero."""
+        if not len(rows):
             return None
-        summed = [sum(map(mul, column, weights)) for column in zip(*rows)]
-        return _unit(summed) if any(summed) else None
+        summed: Any = numpy.asarray(weights, dtype=numpy.float32) @ rows
+        length = float(numpy.linalg.norm(summed))
+        return summed / length if length else None
 
-    def loaded(
+    def mean(self, blob: bytes, dimension: int) -> list[float]:
+        """The mean of one entry's stored vectors, scaled to length one."""
+        pieces = numpy.frombuffer(blob, dtype="<f2").reshape(-1, dimension)
+        summed = pieces.astype(numpy.float32).sum(axis=0, keepdims=True)
+        mean: list[float] = units(summed)[0].tolist()
+        return mean
+
+    def pieces(
         self, ids: list[int], blobs: list[bytes], dimension: int, short: list[bool]
     ) -> Loaded:
-        form = struct.Struct(f"<{dimension}e")
-        pieces = [[list(piece) for piece in form.iter_unpack(blob)] for blob in blobs]
-        firsts = [of_one[0] for of_one in pieces]
-        places = {id: at for at, id in enumerate(ids)}
-        for at, id in enumerate(ids):
-            if short[at]:
-                near = [(places.get(id + step), share) for step, share in NEIGHBOURS]
-                beside = [(firsts[there], share) for there, share in near
-                          if there is not None and short[there]]  # fmt: skip
-                pieces[at].append(_among(firsts[at], beside))
-        return _PlainLoaded(ids, pieces)
+        """The stored vectors of entries; `short` entries lend to their short neighbours."""
+        return Pieces(ids, blobs, dimension, short)
 
-    def apart(self, dimension: int) -> Apart:
-        return _PlainApart(dimension)
-
-    def whole(self, blob: bytes, dimension: int) -> list[float]:
-        pieces = struct.iter_unpack(f"<{dimension}e", blob)
-        return _unit([fsum(column) for column in zip(*pieces)])
+    def standalone_pieces(self, dimension: int) -> StandalonePieces:
+        return StandalonePieces(dimension)
 
 
-class _PlainLoaded:
-    """The pieces of each entry, the last of them the entry among its neighbours if it is short."""
+class Pieces:
+    """The pieces of all entries, and each entry blended with its short neighbours."""
 
-    def __init__(self, ids: list[int], pieces: list[list[list[float]]]) -> None:
-        self.ids, self._pieces = ids, pieces
+    def __init__(
+        self, ids: list[int], blobs: list[bytes], dimension: int, short: list[bool]
+    ) -> None:
+        self.ids = ids
+        counts = numpy.array([len(blob) // (2 * dimension) for blob in blobs])
+        self._starts = numpy.concatenate([[0], numpy.cumsum(counts)[:-1]])
+        flat = numpy.frombuffer(b"".join(blobs), dtype="<f2")
+        self._pieces = flat.reshape(-1, dimension).astype(numpy.float32)
+        firsts, is_short = self._pieces[self._starts], numpy.array(short)
+        blended = firsts.copy()
+        places = numpy.array(ids, dtype=numpy.int64)
+        for share, here, there, lends in lending_pairs(places, is_short, NEIGHBOURS):
+            blended[here] += share * lends[:, None] * firsts[there]
+        self._blended = units(blended)
 
-    def nearness(self, asked: Vector) -> Nearness:
-        values = [max(sum(map(mul, piece, asked)) for piece in of_one) for of_one in self._pieces]
-        mean = fsum(values) / len(values)
-        square = fsum((value - mean) ** 2 for value in values) / len(values)
-        return Nearness(values, mean, sqrt(square))
+    def nearness(self, query: Vector) -> Nearness:
+        """The cosine of each entry with the query: the best of its pieces and its blend."""
+        best = numpy.maximum.reduceat(self._pieces @ query, self._starts)
+        near = numpy.maximum(best, self._blended @ query)
+        return Nearness(near.tolist(), float(near.mean()), float(near.std()))
 
 
-class _PlainApart:
-    """The pieces of each entry."""
+def lending_pairs(
+    ids: Any, short: Any, steps: Sequence[tuple[int, float]]
+) -> Iterator[tuple[float, slice, slice, Any]]:
+    """For each step and its factor: the entries, the entries that many places away, and which of
+    these pairs are short and direct neighbours by id."""
+    for step, factor in steps:
+        here, there = slice(None, -step), slice(step, None)
+        if step < 0:
+            here, there = slice(-step, None), slice(None, step)
+        lends = short[here] & short[there] & (ids[there] - ids[here] == step)
+        yield factor, here, there, lends
+
+
+class StandalonePieces:
+    """The pieces of entries without neighbours, added by rising id."""
 
     def __init__(self, dimension: int) -> None:
-        self.last = -1
-        self._form = struct.Struct(f"<{dimension}e")
-        self._pieces: dict[int, list[Vector]] = {}
+        self.last_id = -1
+        self._dimension = dimension
+        self._pieces = _GrowingArray(numpy.empty((0, dimension), dtype=numpy.float32))
+        self._starts = _GrowingArray(numpy.empty(0, dtype=numpy.int64))
+        self._ids = _GrowingArray(numpy.empty(0, dtype=numpy.int64))
 
-    def add(self, ids: list[int], blobs: list[bytes]) -> None:
-        for id, blob in zip(ids, blobs):
-            self._pieces[id] = list(self._form.iter_unpack(blob))
-            self.last = id
+    def add(self, rows: Sequence[tuple[int, bytes]]) -> None:
+        """Adds entries with their stored vectors; their ids are higher than all before."""
+        if not rows:
+            return
+        counts = numpy.array([len(blob) // (2 * self._dimension) for _, blob in rows])
+        before = len(self._pieces.rows)
+        self._starts.extend(before + numpy.concatenate([[0], numpy.cumsum(counts)[:-1]]))
+        flat = numpy.frombuffer(b"".join(blob for _, blob in rows), dtype="<f2")
+        self._pieces.extend(flat.reshape(-1, self._dimension))
+        self._ids.extend(numpy.array([id for id, _ in rows], dtype=numpy.int64))
+        self.last_id = rows[-1][0]
 
-    def nearest(self, asked: Vector, among: Iterable[int], most: int) -> Nearest | None:
-        if not self._pieces:
+    def nearest(self, query: Vector, wanted: Iterable[int], most: int) -> Nearest | None:
+        """The cosines of the wanted entries and of the `most` nearest; None without entries."""
+        ids = self._ids.rows
+        if not len(ids):
             return None
-        values = {
-            id: max(sum(map(mul, piece, asked)) for piece in of_one)
-            for id, of_one in self._pieces.items()
-        }
-        mean = fsum(values.values()) / len(values)
-        square = fsum((value - mean) ** 2 for value in values.values()) / len(values)
-        looked_at = {*among, *nlargest(most, values, key=values.__getitem__)} & values.keys()
-        return Nearest(mean, sqrt(square), {id: values[id] for id in looked_at})
+        # On one thread: memory is the bottleneck, and threads waiting for the next product cost
+        # as much as they save.
+        values = numpy.einsum("ij,j->i", self._pieces.rows, query)
+        if len(values) > len(ids):
+            values = numpy.maximum.reduceat(values, self._starts.rows)
+        wanted_ids = numpy.fromiter(wanted, dtype=numpy.int64)
+        places = numpy.searchsorted(ids, wanted_ids)
+        places = places[ids[numpy.minimum(places, len(ids) - 1)] == wanted_ids]
+        first = max(0, len(ids) - most)
+        chosen = numpy.concatenate([places, numpy.argpartition(values, first)[first:]])
+        cosines = dict(zip(ids[chosen].tolist(), values[chosen].tolist()))
+        return Nearest(float(values.mean()), float(values.std()), cosines)
 
 
-EMPTY: Loaded = _PlainLoaded([], [])
+class _GrowingArray:
+    """`rows` of an array with spare room, so that adding a few does not copy all."""
+
+    def __init__(self, rows: Any) -> None:
+        self._buffer, self.rows = rows, rows
+
+    def extend(self, more: Any) -> None:
+        size, wanted = len(self.rows), len(self.rows) + len(more)
+        if wanted > len(self._buffer):
+            room = max(wanted, len(self._buffer) + len(self._buffer) // GROWTH_DIVISOR)
+            grown = numpy.empty((room, *self._buffer.shape[1:]), dtype=self._buffer.dtype)
+            grown[:size] = self.rows
+            self._buffer = grown
+        self._buffer[size:wanted] = more
+        self.rows = self._buffer[:wanted]
 
 
-def _among(own: list[float], beside: list[tuple[list[float], float]]) -> list[float]:
-    """A vector with a share of those beside it, of length one."""
-    summed = own
-    for other, share in beside:
-        summed = [one + share * two for one, two in zip(summed, other)]
-    return _unit(summed)
-
-
-def _unit(row: Vector) -> list[float]:
-    length = max(sqrt(fsum(map(mul, row, row))), LENGTH_MIN)
-    return [number / length for number in row]
+def units(vectors: Any) -> Any:
+    """The vectors, each scaled to length one."""
+    lengths = numpy.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / numpy.maximum(lengths, LENGTH_MIN)

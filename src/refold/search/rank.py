@@ -1,20 +1,12 @@
-"""How matches become an order: BM25 in which a short message borrows the words of its neighbours.
+"""The order of matches: BM25 in which a short message borrows words from its neighbours.
 
-In talk an answer is elliptic: "3 years now" holds the answer, the message before it the question's
-words. So the occurrences of a term in the two messages before and after count in part for a message
-as well, but only between short messages: in code and tool output a neighbour says nothing. What
-follows a question answers it, so it takes the words of the question whole; the question itself,
-which says nothing yet, counts a little less. Mixing happens inside the saturation, so a term that
-all neighbours hold is not counted many times over. Shares and factors raise recall@10 in both
-halves of `bench/locomo.py`; around these values it hardly changes. Neighbours: `bm25` has the
-formula, `finding` asks.
-
-BM25: how well a text matches the terms of a query.
-
-A rare term says more than a common one (`rarity`), each further occurrence says less than the one
-before (`saturation`), and an occurrence in a long text says less than in a short one
-(`length_share`). Talk and tool output need different parameters, so each caller has a formula of
-its own. Neighbours: `rank` scores messages with it, `artifacts.word_ranking` artifacts.
+A rare term says more than a common one (`inverse_document_frequency`), further occurrences say less
+(`saturation`), and an occurrence in a long text says less (`length_share`). In talk an answer is
+elliptic: "3 years now" has the answer, the message before it the words of the question. So between
+short messages, occurrences in the two messages before and after count in part; a message after a
+question takes its words in full, and the question itself counts a little less. Shares and factors
+were tuned on both halves of `bench/locomo.py`, where results are flat around them. Neighbours:
+`finding` asks, `artifacts` ranks artifacts with the same formula.
 """
 
 from __future__ import annotations
@@ -36,16 +28,16 @@ class Formula(Struct, frozen=True):
     length_share: float
 
     def norm(self, length: float, mean: float) -> float:
-        """How many occurrences give half of the most, in a text of this length."""
+        """The number of occurrences worth half of the maximum, in a text of this length."""
         return self.saturation * (1 - self.length_share + self.length_share * length / mean)
 
     def most(self, weight: float) -> float:
-        """What a term of this weight adds to a score at most, however often it occurs."""
+        """The most that a term of this weight can add to a score."""
         return weight * (self.saturation + 1)
 
 
 def inverse_document_frequency(texts: int, total: int) -> float:
-    """What a term says that occurs in so many of all texts."""
+    """The weight of a term that occurs in `texts` of `total` texts."""
     return log(1 + (max(total, texts) - texts + 0.5) / (texts + 0.5))
 
 
@@ -55,7 +47,7 @@ def add_term(
     norms: Mapping[Key, float],
     most: float,
 ) -> None:
-    """Adds what one term is worth to the score of every text in which it occurs."""
+    """Adds the worth of one term to the score of every text in which it occurs."""
     for key, count in counts.items():
         scores[key] += most * count / (count + norms[key])
 
@@ -64,57 +56,51 @@ BM25 = Formula(saturation=0.9, length_share=0.3)
 SHORT_WORDS = 100
 NEIGHBOURS = ((-2, 0.4), (-1, 0.4), (1, 0.2), (2, 0.2))
 _SHARES = dict(NEIGHBOURS)
-# An answer leaves out the words of the question, so what comes right after it takes them whole.
+# An answer omits the words of the question, so the message right after it takes them in full.
 ANSWER_SHARE = 1.0
 _OF_QUESTIONS = tuple((step, ANSWER_SHARE if step == -1 else share) for step, share in NEIGHBOURS)
-# Who asks something looks for the answer, not for somebody who asked the same.
+# A question looks for the answer, not for another person's question.
 QUESTION_FACTOR = 0.9
-AUTHOR_FACTOR = 1.25  # more would hide what others say of them
+AUTHOR_FACTOR = 1.25  # more would hide what other people say about the author
 VECTOR_WEIGHT = 0.5
-APART_WEIGHT = 0.8  # where no neighbour lends its words; `bench/memory_locomo.py`, `memory_life.py`
-# For vectors of word groups: where all entries are long, and where all are short. In talk meaning
-# finds more than words do, in the work of an agent names decide.
+STANDALONE_WEIGHT = 0.8  # neighbours lend nothing; `bench/memory_locomo.py`, `memory_life.py`
+# For vectors of word groups, among long entries and among short ones: in talk, meaning finds more
+# than words; in an agent's work, names decide.
 GROUP_WEIGHT_WORK, GROUP_WEIGHT_TALK = 0.3, 1.8
-GROUP_WEIGHT_APART = 6.0  # of a sentence that stands apart, `bench/memory_life.py`
-# A neighbour's groups count less by so many deviations; an entry said by whom the query names
-# counts more by so many, and a question less.
+GROUP_WEIGHT_STANDALONE = 6.0  # for a standalone sentence, `bench/memory_life.py`
+# In deviations: the handicap of a neighbour's groups, the bonus of an author whom the query names,
+# and the penalty of a question.
 GROUP_HANDICAPS = ((-2, 1.2), (-1, 1.2), (1, 1.5), (2, 1.5))
 AUTHOR_LEANING, QUESTION_LEANING = 0.6, -0.4
 
 
 class Matches(Struct, frozen=True):
-    """One term's occurrences by entry, in how many entries it occurs, and how much it counts."""
+    """One term's occurrences by entry, the number of entries with it, and its weight."""
 
     occurrences: Mapping[int, int]
     entries: int
     weight: float = 1.0
 
     def worth(self, total: int) -> float:
-        """What the term says among so many entries."""
+        """The weight of the term among `total` entries."""
         return self.weight * inverse_document_frequency(self.entries, total)
 
 
 def seeds(
     found: Sequence[Matches], total: int, most: int, among: set[int] | None = None
 ) -> set[int]:
-    """The entries that match best by a rough count, the newest of equal ones: no more than are
-    worth ranking."""
-    rough = _rough_scores(found, total)
-    if among is not None:
-        rough = {id: score for id, score in rough.items() if id in among}
-    if len(rough) <= most:
-        return set(rough)
-    return {id for id, _ in best(rough, most)}
-
-
-def _rough_scores(found: Sequence[Matches], total: int) -> dict[int, float]:
-    """Scores without lengths and neighbours, which cost a look at the rows."""
+    """At most `most` entries worth ranking: the best by a rough score without lengths and
+    neighbours, which would cost a lookup of the rows; of equal ones the newest."""
     rough: dict[int, float] = {}
     for one in found:
         worth = one.worth(total)
         for id, times in one.occurrences.items():
             rough[id] = rough.get(id, 0.0) + worth * times / (times + BM25.saturation)
-    return rough
+    if among is not None:
+        rough = {id: score for id, score in rough.items() if id in among}
+    if len(rough) <= most:
+        return set(rough)
+    return {id for id, _ in best(rough, most)}
 
 
 def around(ids: set[int], reach: int) -> set[int]:
@@ -130,8 +116,8 @@ def scores(
     total: int,
     mean: float,
 ) -> dict[int, float]:
-    """The score of every entry that matches, itself or by a neighbour. `words` are lengths, also
-    of neighbours; `asking` are those that are questions."""
+    """The score of every entry that matches, directly or through a neighbour. `words` are lengths,
+    including neighbours; `asking` are the questions."""
     out: defaultdict[int, float] = defaultdict(float)
     norms: dict[int, float] = {}
     for one in found:
@@ -143,10 +129,10 @@ def scores(
     return dict(out)
 
 
-def scores_apart(
+def standalone_scores(
     found: Sequence[Matches], words: Mapping[int, int], total: int, mean: float
 ) -> dict[int, float]:
-    """The same for entries that take nothing from their neighbours."""
+    """The same for entries that borrow nothing from their neighbours."""
     out: defaultdict[int, float] = defaultdict(float)
     norms = {id: BM25.norm(size, mean) for id, size in words.items()}
     for one in found:
@@ -158,8 +144,7 @@ def scores_apart(
 def borrowed(
     occurrences: Mapping[int, int], kept: set[int], words: Mapping[int, int], asking: Set[int]
 ) -> dict[int, float]:
-    """Occurrences by entry, with what short entries take from short neighbours, and answers from
-    their questions."""
+    """Occurrences by entry, including those borrowed from short neighbours and from questions."""
     out: dict[int, float] = {}
     for id, times in occurrences.items():
         if id not in kept:
@@ -173,7 +158,7 @@ def borrowed(
 
 
 def context_words(id: int, words: Mapping[int, int]) -> float:
-    """The length of an entry with what it takes from its neighbours."""
+    """The length of an entry including words borrowed from its neighbours."""
     own: float = words[id]
     if own > SHORT_WORDS:
         return own
@@ -185,14 +170,14 @@ def context_words(id: int, words: Mapping[int, int]) -> float:
 
 
 def added_context_words(before: Sequence[int], words: int) -> float:
-    """By how much the sum of all context lengths grows when an entry of so many words comes
-    after those of `before`."""
+    """The growth of the sum of all context lengths when an entry with this number of words follows
+    entries of the lengths `before`."""
     own = float(words)
     if words > SHORT_WORDS:
         return own
     for distance, near in enumerate(reversed(before), 1):
         if near <= SHORT_WORDS:
-            # What the new entry takes from those before it, and what they take from it.
+            # The new entry borrows from earlier ones, and they borrow from it.
             own += _SHARES[-distance] * near + _SHARES[distance] * words
     return own
 
@@ -203,7 +188,7 @@ def best(scored: Mapping[int, float], most: int) -> list[tuple[int, float]]:
 
 
 def spread(scored: Mapping[int, float], total: int) -> tuple[float, float]:
-    """Mean and deviation over all entries, those without a match counted as 0."""
+    """Mean and deviation over all entries; entries without a match count as 0."""
     count = max(1, total)
     mean = sum(scored.values()) / count
     square = sum(value * value for value in scored.values()) / count

@@ -1,14 +1,14 @@
-"""Searching a store: the index is asked, and what its hits say is read from the logs.
+"""Searching a store: the index finds entries, and the text of the hits is read from the logs.
 
-Full text and, where there is an embedder, vectors find messages and artifacts of all conversations,
-also those that no page shows any more. What a user should know (an index that had to be rebuilt or
-is behind, an embedder that fails) is told, and the answer is the best there is. Neighbours:
-`upkeep` hands out the index, `finding` looks into it, the engine and the command line ask.
+Full text and, with an embedder, vectors find messages and artifacts of all conversations, including
+those that no page shows any more. Problems that a user should know of (an index that is behind or
+had to be rebuilt, a failing embedder) are reported, and the answer is the best available.
+Neighbours: `upkeep` hands out the index, `finding` queries it, the engine and the command line ask.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import TypedDict, Unpack
 
@@ -20,7 +20,6 @@ from refold.core.model import Event
 from refold.errors import Corrupt, Invalid, NotFound, Unavailable
 from refold.search import database, finding, served, words
 from refold.search import index as sources
-from refold.search.documents import Document
 from refold.search.embedders import Embedder, chosen
 from refold.search.finding import newest_matches
 from refold.search.index import EVERYWHERE, Entry, Index, Range, range_of
@@ -52,16 +51,16 @@ from refold.system.disk import Moment, ms_of
 
 CLOSE_EVENTS = 2_000
 SEARCH_WAIT_S = 5.0
-# More are looked for than are asked for: some may be gone by now, an artifact has several pieces.
+# Spare candidates: some hits may be gone by now, and an artifact has several pieces.
 SPARE = 10
 
-IDS_TYPES = (list, tuple, set, frozenset, dict)  # a text is a collection as well
+IDS_TYPES = (list, tuple, set, frozenset, dict)  # a str is a collection as well
 
 Scored = tuple[int, float]  # the id of an entry, and its score
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """What is asked. `conversations` are those to look in; None means all."""
+    """A checked search request. `conversations` limits it to some; None means all."""
 
     text: str
     limit: int
@@ -71,7 +70,7 @@ class Question(Struct, frozen=True, kw_only=True):
 
 
 class Asking(TypedDict, total=False):
-    """What a search takes besides its words; times are ms or datetimes."""
+    """The options of a search; times are ms or datetimes."""
 
     limit: int
     newest: bool
@@ -85,7 +84,7 @@ class Asking(TypedDict, total=False):
 
 
 def question_of(query: str, **asked: Unpack[Asking]) -> Question:
-    """What is asked, or Invalid if it is no question."""
+    """The checked request; Invalid for an empty query or a bad option."""
     newest = asked.get("newest", False)
     if not isinstance(newest, bool):
         raise Invalid(f"newest={quoted(newest)} is neither True nor False", hint="newest=True")
@@ -108,9 +107,8 @@ def question_of(query: str, **asked: Unpack[Asking]) -> Question:
 
 
 class Searcher:
-    """Search over one store. `embedder=None` takes the best extra that is installed, False
-    none at all. `tell(name, reason)` is called with what a user should know; `said` keeps
-    it as well."""
+    """Search over one store. `embedder=None` takes the best installed extra, False none.
+    `tell(name, reason)` receives the notices for the user; `said` collects them."""
 
     def __init__(
         self,
@@ -123,9 +121,15 @@ class Searcher:
         self.store = store
         self.said: list[tuple[str, str]] = []
         self._listener = tell
-        self._upkeep = self._chosen_upkeep(path)
-        # What was given is checked here; looking for one takes longer than all else that is done
-        # where nobody searches.
+        terms = terms_of(store) if path is None else None
+        self._upkeep: Upkeep
+        if terms is not None:
+            self._upkeep = ServedUpkeep(store, terms, tell=self._tell)
+        else:
+            place = index_path(store) if path is None else path
+            self._upkeep = Upkeep(store, place, tell=self._tell)
+        # A given embedder is checked now; looking for an installed one is slow, and waits for the
+        # first search.
         self._embedder = embedder
         if embedder is not None and not isinstance(embedder, bool):
             self._embedder = chosen(embedder) or False
@@ -136,17 +140,9 @@ class Searcher:
     def _vectors(self) -> VectorUpkeep:
         return VectorUpkeep(self.store, chosen(self._embedder), tell=self._tell)
 
-    def _chosen_upkeep(self, path: str | None) -> Upkeep:
-        """The index that the store keeps itself, if it does; else a file, or memory."""
-        terms = terms_of(self.store) if path is None else None
-        if terms is not None:
-            return ServedUpkeep(self.store, terms, tell=self._tell)
-        place = index_path(self.store) if path is None else path
-        return Upkeep(self.store, place, tell=self._tell)
-
     @property
     def path(self) -> str:
-        """The index's file, `:memory:`, or the store that keeps it."""
+        """The index's file, `:memory:`, or the URL of the store that keeps the index itself."""
         return self.store.url if isinstance(self._upkeep, ServedUpkeep) else self._upkeep.path
 
     def _tell(self, name: str, reason: str) -> None:
@@ -157,9 +153,9 @@ class Searcher:
     # --- asking ---
 
     def search(self, query: str, **asked: Unpack[Asking]) -> list[Hit]:
-        """The places that answer the query best, or the newest that hold all its words. `"double
-        quotes"` make a phrase that must be there. Looks in all conversations unless some are
-        named. Answers of refold's own tools are found only by `tool`."""
+        """The best hits for a query, or with `newest` the newest that contain all its words.
+        `"double quotes"` make a required phrase. Searches all conversations unless some are named.
+        Results of refold's own tools are found only with `tool`."""
         return self._answer(question_of(query, **asked))
 
     @retried
@@ -174,7 +170,10 @@ class Searcher:
 
     def _found(self, index: Index, query: Query, question: Question) -> list[Scored]:
         if isinstance(index, ServedIndex):
-            self._tell_of_missing_vectors()
+            if self._embedder_asked:
+                self._embedder_asked = False
+                reason = f"{self.store.url} keeps no vectors: answers are by full text alone"
+                self._tell("embedder-failed", reason)
             scope = served.scope_of(index, question.conversations)
             search = served.Search(index, query, scope, question.filters)
             if question.newest:
@@ -187,67 +186,50 @@ class Searcher:
             most = question.limit + SPARE
             return newest_matches(index, query, ranges, question.filters, most)
 
-    def _tell_of_missing_vectors(self) -> None:
-        """Tells once that an embedder which was asked for has nothing to do here."""
-        if self._embedder_asked:
-            self._embedder_asked = False
-            reason = f"{self.store.url} keeps no vectors: answers are by full text alone"
-            self._tell("embedder-failed", reason)
-
     def _ranked(
         self, index: Index, query: Query, ranges: Sequence[Range], question: Question
     ) -> list[Scored]:
-        """The best entries, by full text and by vectors where there are any."""
+        """The best entries, by full text and any vectors."""
         filters = question.filters
         with database.limited(index.connection, SEARCH_WAIT_S):
             found = finding.matches(index, query, ranges, filters)
             scored = finding.scored(index, query, found, ranges, filters)
-        # Vectors that are missing are made first, however long that takes.
+        # Missing vectors are made first, which has a time limit of its own.
         fused = self._vectors.fused(index, query, found, scored, ranges)
         with database.limited(index.connection, SEARCH_WAIT_S):
             most = 2 * question.limit + SPARE
             return finding.best(index, query, fused, ranges, filters, most)
 
-    # --- what a hit says ---
+    # --- hits ---
 
     def _hits(
         self, index: Index, wanted: Wanted, found: Sequence[Scored], question: Question
     ) -> list[Hit]:
         hits: dict[tuple[str, int], Hit] = {}
         at = 0
-        # As many are read as are still needed; usually that is all.
+        # Only as many are read as are still needed; usually one round is enough.
         while at < len(found) and len(hits) < question.limit:
-            taken = found[at : at + question.limit - len(hits)]
-            at += len(taken)
-            self._add_hits(hits, index, wanted, taken)
+            batch = found[at : at + question.limit - len(hits)]
+            at += len(batch)
+            entries = index.entries([id for id, _ in batch])
+            events = sources.events_of(self.store, entries.values())
+            for id, score in batch:
+                entry = entries.get(id)
+                place = (entry.conversation, entry.seq) if entry else None
+                if entry is None or place not in events or place in hits:
+                    continue
+                hit = self._hit(index, wanted, entry, events[place], score)
+                if hit is not None:
+                    hits[place] = hit
         placed = [self._placed(hit, question.conversations) for hit in hits.values()]
-        # Whoever asked for one tool is not told of the others that were called beside it.
-        asked = question.filters.tool
-        return placed if asked is None else [replace(hit, tool=asked) for hit in placed]
-
-    def _add_hits(
-        self,
-        hits: dict[tuple[str, int], Hit],
-        index: Index,
-        wanted: Wanted,
-        taken: Sequence[Scored],
-    ) -> None:
-        """Adds what these entries say; a place that is among the hits already is left out."""
-        entries = index.entries([id for id, _ in taken])
-        events = sources.events_of(self.store, entries.values())
-        for id, score in taken:
-            entry = entries.get(id)
-            place = (entry.conversation, entry.seq) if entry else None
-            if entry is None or place not in events or place in hits:
-                continue
-            hit = self._hit(index, wanted, entry, events[place], score)
-            if hit is not None:
-                hits[place] = hit
+        # With a tool filter, other tools called in the same message are not shown.
+        tool = question.filters.tool
+        return placed if tool is None else [replace(hit, tool=tool) for hit in placed]
 
     def _hit(
         self, index: Index, wanted: Wanted, entry: Entry, event: Event, score: float
     ) -> Hit | None:
-        """The hit, with what its event says; None if that was erased."""
+        """The hit with the text of its event; None if the event was erased."""
         if event.erased:
             self._upkeep.erase(index, entry.conversation, entry.seq)
             return None
@@ -255,9 +237,12 @@ class Searcher:
         document = next((one for one in documents if one.start == entry.start), None)
         if document is None:
             return None
-        text = _own_text(document)
+        # Without the lines that name the artifact, which every piece repeats.
+        text = document.text.split("\n", document.head_lines)[-1] or document.text
         snippet, marks, start = snippet_of(text, wanted, index.tokens)
-        lines_before = _lines_before(documents, document) + text.count("\n", 0, start)
+        before = [one for one in documents if one.start < document.start]
+        lines_before = sum(one.text.count("\n") - one.head_lines for one in before)
+        lines_before += text.count("\n", 0, start)
         return Hit(
             conversation=entry.conversation,
             seq=entry.seq,
@@ -273,50 +258,47 @@ class Searcher:
         )
 
     def _placed(self, hit: Hit, wanted: list[str] | None) -> Hit:
-        """The hit, in the conversation that was asked for where it shares the event, and whether
-        the page shows it."""
-        home = self._home(hit, wanted)
+        """The hit, moved to a wanted fork that shares its event, with its visibility on the
+        page."""
+        home = hit.conversation
+        if wanted is not None and home not in wanted:
+            for fork in wanted:
+                about = self.store.conversation(fork)
+                if sources.holder(self.store, about, hit.seq) == hit.conversation:
+                    home = fork
+                    break
         if hit.kind == "message":
             hidden = self._shown.is_hidden(self._upkeep.conversation(home), hit.seq)
         else:
             hidden = hit.kind == "artifact"
         return replace(hit, conversation=home, hidden=hidden)
 
-    def _home(self, hit: Hit, wanted: list[str] | None) -> str:
-        """The hit's own conversation, or the one asked for that reads the event from there."""
-        if wanted is None or hit.conversation in wanted:
-            return hit.conversation
-        for fork in wanted:
-            about = self.store.conversation(fork)
-            if sources.holder(self.store, about, hit.seq) == hit.conversation:
-                return fork
-        return hit.conversation
-
-    # --- keeping up ---
+    # --- upkeep ---
 
     def catch_up(self, budget: int = SEARCH_EVENTS) -> int:
-        """Indexes what was appended, at most `budget` events; gives how many are left."""
+        """Indexes new events, at most `budget`; returns the number left."""
         return self._upkeep.catch_up(budget)
 
     def complete(self, progress: Progress | None = None) -> int:
-        """Indexes everything that is not in the index yet, vectors included; gives the number of
-        events. `progress(done, all)` is called between batches."""
-        return self._complete(progress or _no_progress, rebuild=False)
+        """Indexes all new events, and makes all missing vectors; returns the number of events.
+        `progress(done, all)` is called between batches."""
+        return self._complete(progress, rebuild=False)
 
     def rebuild(self, progress: Progress | None = None) -> int:
-        """Throws the index away and makes it again; gives the number of events."""
-        return self._complete(progress or _no_progress, rebuild=True)
+        """Discards the index and makes it again; returns the number of events."""
+        return self._complete(progress, rebuild=True)
 
     @retried
-    def _complete(self, progress: Progress, *, rebuild: bool) -> int:
+    def _complete(self, progress: Progress | None, *, rebuild: bool) -> int:
+        report = progress or (lambda done, total: None)
         with self._upkeep.index(rebuild=rebuild) as index:
-            done = self._upkeep.complete(index, progress)
-            self._vectors.complete(index, progress, done)
+            done = self._upkeep.complete(index, report)
+            self._vectors.complete(index, report, done)
             return done
 
     def close(self, *, conversation: str | None = None) -> None:
-        """Catches up a little, with one conversation or with all, and closes the index. Where
-        nobody has ever searched there is none, and none is made."""
+        """Catches up a little, with one conversation or all, and closes the index. An index that
+        does not exist yet is not created."""
         wanted = None if conversation is None else [conversation]
         try:
             if self._upkeep.has_file():
@@ -327,45 +309,26 @@ class Searcher:
             self._upkeep.close()
 
 
-def _no_progress(done: int, total: int) -> None:
-    """Nobody wants to know."""
-
-
-def _own_text(document: Document) -> str:
-    """The text of a document without the lines that name its artifact, which every piece repeats:
-    a snippet shows the piece itself."""
-    return document.text.split("\n", document.head_lines)[-1] or document.text
-
-
-def _lines_before(documents: Sequence[Document], document: Document) -> int:
-    """How many lines of an artifact come before one of its pieces."""
-    before = [one for one in documents if one.start < document.start]
-    return sum(one.text.count("\n") - one.head_lines for one in before)
-
-
 def _ranges(index: Index, wanted: list[str] | None) -> tuple[Range, ...]:
-    """The ids in which to look."""
+    """The ids to search: the conversations, and the events they share with ancestors."""
     if wanted is None:
         return EVERYWHERE
-    ranges = [one for id in wanted for one in _own_ranges(index, id)]
-    return tuple(dict.fromkeys(ranges))
-
-
-def _own_ranges(index: Index, conversation: str) -> Iterator[Range]:
-    """The ids of a conversation and of what it shares with its ancestors."""
-    mark = index.mark(conversation)
-    if mark:
-        yield range_of(mark.number)
-    while mark and mark.parent:
-        seq, mark = mark.parent_seq, index.mark(mark.parent)
+    ranges: list[Range] = []
+    for id in wanted:
+        mark = index.mark(id)
         if mark:
-            yield from index.upto(mark.number, seq)
+            ranges.append(range_of(mark.number))
+        while mark and mark.parent:
+            seq, mark = mark.parent_seq, index.mark(mark.parent)
+            if mark:
+                ranges += index.upto(mark.number, seq)
+    return tuple(dict.fromkeys(ranges))
 
 
 def _conversation_ids(
     conversation: str | None, conversations: Collection[str] | None
 ) -> list[str] | None:
-    """The conversations that were asked for, each once; None for all."""
+    """The requested conversations, without duplicates; None for all."""
     if conversations is not None and not isinstance(conversations, IDS_TYPES):
         raise Invalid(
             f"conversations={quoted(conversations)} is not a list",

@@ -1,15 +1,10 @@
 """An index that the store keeps itself (`stores.protocol.Terms`): for stores on a server.
 
-Whoever searches brings it up to date, for all: no machine indexes a team's conversations again.
-Terms, lengths and neighbours are those of a local index, so the order is by the same arithmetic.
-There are no vectors here. Neighbours: `served_finding` asks it, `upkeep` brings the events,
-`searcher` takes it where a store has one.
-
-Which entries match in an index that the store keeps: the same steps as in `finding`.
-
-The store says where terms occur and how often, and gives the rows around the best; everything else
-is arithmetic here. So a search asks once per term and twice more. Neighbours: `served` has the
-index, `rank` and `dates` the arithmetic, `finding` the limits and the same for a local index.
+Every search brings it up to date for all users: no machine indexes a team's conversations again.
+The store says where terms occur and returns the rows around the best; ranking happens here, with
+the terms, lengths and neighbours of a local index, so a search needs one query per term and two
+more. There are no vectors. Neighbours: `finding` does the same for a local index, `upkeep` brings
+the events, `searcher` uses it.
 """
 
 from __future__ import annotations
@@ -32,8 +27,8 @@ from refold.search.index import (
     Entry,
     Index,
     Mark,
-    _entry_row,
-    _length,
+    document_words,
+    entry_row,
 )
 from refold.search.snippets import KINDS, OWN_PREFIX, Filters
 from refold.search.upkeep import Tell, Upkeep
@@ -51,12 +46,16 @@ from refold.stores.protocol import (
     Terms,
 )
 
-# Between the words of a text and the parts of its names: no phrase reaches over it.
+# Positions between the words of a text and the parts of its names, so that no phrase spans both.
 GAP = 8
+
+_PHRASE = re.compile(r'"([^"]*)"( \*)?')
+
+Scored = tuple[int, float]
 
 
 class ServedUpkeep(Upkeep):
-    """The upkeep of an index that the store keeps."""
+    """The upkeep of an index inside the store."""
 
     def __init__(self, store: Store, terms: Terms, *, tell: Tell) -> None:
         super().__init__(store, ":memory:", tell=tell)
@@ -74,8 +73,8 @@ class ServedUpkeep(Upkeep):
 
 
 class ServedIndex(Index):
-    """An index behind `Terms`. Ids are made as in a local one, of numbers that hold for as long as
-    it is open."""
+    """An index behind `Terms`. Ids are built as in a local one; conversation numbers are valid
+    while it is open."""
 
     def __init__(self, terms: Terms, *, is_writable: bool) -> None:
         super().__init__()  # in memory: for its tokenizer
@@ -98,20 +97,32 @@ class ServedIndex(Index):
         return number << CONVERSATION_BITS | lane << POSITION_BITS | position
 
     def place_of(self, id: int) -> TermPlace:
-        """Where an entry stands."""
+        """The place of an entry."""
         conversation = self._names[id >> CONVERSATION_BITS]
         return conversation, id >> POSITION_BITS & KIND_MASK, id & POSITION_MASK
 
     def found(self, ids: Iterable[int]) -> dict[int, TermEntry]:
-        """Those entries that there are, by id."""
+        """The existing entries among these ids."""
         known = [id for id in ids if 0 <= id >> CONVERSATION_BITS < len(self._names)]
         entries = self.terms.entries([self.place_of(id) for id in known])
         return {self.id_of((one.conversation, one.lane, one.position)): one for one in entries}
 
     def entries(self, ids: Sequence[int]) -> dict[int, Entry]:
-        return {id: _entry_of(id, one) for id, one in self.found(ids).items()}
+        return {
+            id: Entry(
+                id,
+                one.conversation,
+                KINDS[one.lane],
+                one.seq,
+                one.at_ms,
+                one.start,
+                one.role,
+                tuple(one.tools.split("\n")[1:-1]),
+            )
+            for id, one in self.found(ids).items()
+        }
 
-    # --- how far it is ---
+    # --- marks ---
 
     def mark(self, conversation: str) -> Mark | None:
         found = self.terms.marks([conversation]).get(conversation)
@@ -125,9 +136,11 @@ class ServedIndex(Index):
         return Mark(number, mark.head, mark.chain, mark.parent, mark.parent_seq)
 
     def enter(self, about: Conversation) -> None:
-        head = about.parent_seq
         mark = TermMark(
-            head=head, chain=about.chain, parent=about.parent, parent_seq=about.parent_seq
+            head=about.parent_seq,
+            chain=about.chain,
+            parent=about.parent,
+            parent_seq=about.parent_seq,
         )
         self.terms.enter(about.id, mark)
 
@@ -156,12 +169,12 @@ class ServedIndex(Index):
     def _grown(
         self, conversation: str, lane: int, before: TermLane, documents: Sequence[Document]
     ) -> tuple[TermLane, list[TermEntry]]:
-        """A lane with these documents on top, and their entries."""
+        """A lane after adding these documents, and their entries."""
         sizes = list(before.last_words)
         context_words = before.context_words
         entries: list[TermEntry] = []
         for position, document in enumerate(documents, before.entries):
-            size = _length(document)
+            size = document_words(document)
             context_words += rank.added_context_words(sizes[-2:], size)
             sizes.append(size)
             entries.append(self._entry(conversation, lane, position, document, size))
@@ -171,8 +184,16 @@ class ServedIndex(Index):
     def _entry(
         self, conversation: str, lane: int, position: int, document: Document, size: int
     ) -> TermEntry:
-        tools, asks = itemgetter(5, 8)(_entry_row(0, document, size))
+        tools, asks = itemgetter(5, 8)(entry_row(0, document, size))
         is_own = document.role == "tool" and bool(document.tools)
+        # Terms with their positions, the parts of names after all others.
+        positions: dict[str, list[int]] = {}
+        at = 0
+        for column in dates.columns(document.text):
+            for term in self.stems(column):
+                at += 1
+                positions.setdefault(term, []).append(at)
+            at += GAP
         return TermEntry(
             conversation=conversation,
             lane=lane,
@@ -186,19 +207,8 @@ class ServedIndex(Index):
             start=document.start,
             asks=bool(asks),
             is_own=is_own and all(tool.startswith(OWN_PREFIX) for tool in document.tools),
-            terms=self._terms_in(document.text),
+            terms=positions,
         )
-
-    def _terms_in(self, text: str) -> Mapping[str, list[int]]:
-        """The terms of a text with their places, the parts of names after all others."""
-        places: dict[str, list[int]] = {}
-        at = 0
-        for column in dates.columns(text):
-            for term in self.stems(column):
-                at += 1
-                places.setdefault(term, []).append(at)
-            at += GAP
-        return places
 
     def forget(self, conversations: Iterable[str]) -> None:
         self.terms.forget(list(conversations))
@@ -207,19 +217,8 @@ class ServedIndex(Index):
         self.terms.erase(conversation, list(seqs))
 
 
-def _entry_of(id: int, one: TermEntry) -> Entry:
-    names = tuple(one.tools.split("\n")[1:-1])
-    kind = KINDS[one.lane]
-    return Entry(id, one.conversation, kind, one.seq, one.at_ms, one.start, one.role, names)
-
-
-_PHRASE = re.compile(r'"([^"]*)"( \*)?')
-
-Scored = tuple[int, float]
-
-
 class Search(Struct, frozen=True):
-    """One search: where it looks, and what passes."""
+    """One search: its index, query, scope and filters."""
 
     index: ServedIndex
     query: Query
@@ -229,8 +228,8 @@ class Search(Struct, frozen=True):
     def postings(
         self, terms: Sequence[Term], most: int, *, filters: Filters | None = None
     ) -> list[tuple[int, int]]:
-        """The newest entries that have all of these terms, and how often; `filters` are those of
-        the search unless others are given."""
+        """The newest entries that contain all of these terms, with their numbers of occurrences;
+        `filters` replace those of the search."""
         asked = self.filters if filters is None else filters
         all_of = tuple(phrases_of(term, self.index) for term in terms)
         if not all(one.phrases for one in all_of):
@@ -249,7 +248,7 @@ class Search(Struct, frozen=True):
 
 
 def phrases_of(term: Term, index: ServedIndex) -> Phrases:
-    """A term of a query, which is written for FTS5: `"a b"`, `"a" *`, or `("a" OR "b")`."""
+    """The phrases of a query term in FTS5 syntax: `"a b"`, `"a" *`, or `("a" OR "b")`."""
     found = _PHRASE.findall(term.match)
     phrases = tuple(tuple(index.stems(text)) for text, _ in found)
     is_prefix = any(star for _, star in found)
@@ -257,7 +256,7 @@ def phrases_of(term: Term, index: ServedIndex) -> Phrases:
 
 
 def newest_matches(search: Search, most: int) -> list[Scored]:
-    """The newest entries that hold all terms and phrases, with their time as score."""
+    """The newest entries that contain all terms and phrases, with their time as score."""
     rows = search.postings(search.query.all_terms, most)
     entries = search.index.found(id for id, _ in rows)
     return rank.best({id: float(one.at_ms) for id, one in entries.items()}, most)
@@ -272,23 +271,23 @@ def best_matches(search: Search, most: int) -> list[Scored]:
     kept = rank.seeds(found, total, finding.SEEDS_MAX, _passing_if_many(search, found))
     near = search.index.found(rank.around(kept, finding.NEIGHBOURS_READ))
     scored = _scored(search, found, kept & near.keys(), near, total, context_words / total or 1.0)
-    left = _allowed(search, near, scored)
+    left = {id for id in scored if _passes(near[id], search.filters, search.scope)}
+    for phrase in search.query.required:
+        left &= {id for id, _ in search.postings([phrase], 4 * finding.POSTINGS_MAX)}
     return rank.best({id: scored[id] for id in left}, most)
 
 
 def _matches(search: Search, total: int) -> list[rank.Matches]:
-    """Where each term of the query occurs. Of a very common one only the newest places are looked
-    at."""
-    share = finding.POSTINGS_ALL // max(1, len(search.query.terms))
-    most = max(finding.POSTINGS_MIN, min(finding.POSTINGS_MAX, share))
+    """The occurrences of each term of the query. Of a very common term only the newest are read."""
+    most = finding.postings_max(search.query)
     kinds = Filters(kinds=search.filters.kinds)
     found: list[rank.Matches] = []
     for term in search.query.terms:
         rows = search.postings([term], most, filters=kinds)
         entries = len(rows)
         if entries >= most:
-            part = entries / finding._spanned([id for id, _ in rows])
-            entries = max(entries, min(total, round(part * total)))
+            share = entries / finding.spanned_entries([id for id, _ in rows])
+            entries = max(entries, min(total, round(share * total)))
             if search.filters.needs_entries:
                 rows = search.postings([term], most, filters=search.filters)
         found.append(rank.Matches(dict(rows), entries, term.weight))
@@ -296,8 +295,8 @@ def _matches(search: Search, total: int) -> list[rank.Matches]:
 
 
 def _passing_if_many(search: Search, found: Sequence[rank.Matches]) -> set[int] | None:
-    """Of more than can be weighed, those that pass the filters: the best of all may all fail
-    them."""
+    """The matches that pass the filters, if there are too many to weigh; None if not. Otherwise
+    all of the best could fail the filters."""
     ids = {id for one in found for id in one.occurrences}
     required = search.query.required
     if len(ids) <= finding.SEEDS_MAX or not (search.filters.needs_entries or required):
@@ -323,11 +322,11 @@ def _scored(
     sizes = {id: one.words for id, one in near.items()}
     asking = {id for id, one in near.items() if one.asks}
     out = rank.scores(found, kept, sizes, asking, total, mean)
-    if not finding._is_question(search.query):
+    if not finding.is_question_query(search.query):
         out = {id: score for id, score in out.items() if id in kept}
     else:
         out.update((id, rank.QUESTION_FACTOR * out[id]) for id in asking & out.keys())
-    author = _author_named(search)
+    author = finding.author_named(search.query, search.index.terms.authors(search.scope))
     days = dates.dates_in(search.query.text)
     for id in out:
         if author and near[id].author == author:
@@ -335,27 +334,6 @@ def _scored(
         if days:
             out[id] *= 1 + dates.DATE_WORTH * dates.nearness(near[id].at_ms, days)
     return out
-
-
-def _author_named(search: Search) -> str:
-    """Who speaks here and is named by the query, if it is one alone."""
-    named = {term.text.lower() for term in search.query.terms}
-    speaking = search.index.terms.authors(search.scope).items()
-    least = finding.AUTHOR_ROWS_MIN
-    authors = [one for one, count in speaking if count >= least and one.lower() in named]
-    return authors[0] if len(authors) == 1 else ""
-
-
-def _allowed(
-    search: Search, near: Mapping[int, TermEntry], scored: Mapping[int, float]
-) -> set[int]:
-    """Those of the entries that pass the filters, lie in the scope and hold every required
-    phrase."""
-    left = {id for id in scored if _passes(near[id], search.filters, search.scope)}
-    for phrase in search.query.required:
-        most = 4 * finding.POSTINGS_MAX
-        left &= {id for id, _ in search.postings([phrase], most)}
-    return left
 
 
 def _passes(one: TermEntry, filters: Filters, scope: Scope) -> bool:
@@ -371,8 +349,8 @@ def _passes(one: TermEntry, filters: Filters, scope: Scope) -> bool:
 
 
 def scope_of(index: ServedIndex, wanted: Sequence[str] | None) -> Scope:
-    """The conversations in which to look, and up to which seq: those that are wanted, and what they
-    share with their ancestors."""
+    """The last seq to search in each conversation: the wanted ones, and the events they share with
+    their ancestors."""
     if wanted is None:
         return None
     scope: dict[str, int] = {}

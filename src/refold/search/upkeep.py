@@ -1,15 +1,11 @@
-"""The index of a store, kept in order: which file it is, opened, repaired, and caught up.
+"""The index of a store and its vectors, kept in order: opened, repaired, and caught up.
 
 Nothing here is on the way of an append, and nothing runs in the background: catching up reads a
-bounded number of events from the mark that each conversation has in the index. An index that is
-missing, damaged, locked or read-only is reported and never loses anything, because the log is the
-truth. Neighbours: `index` has the rows, `sources` reads the logs, `searcher` asks.
-
-The vectors of an index, kept up to date by an embedder that may fail.
-
-An embedder is the caller's code, or a server elsewhere. When it fails, that is reported, the answer
-is by full text alone, and it is not asked again for a while. Neighbours: `vectors` keeps and
-compares them, `sources` reads the texts, `searcher` asks.
+bounded number of events from the mark that each conversation has in the index. A missing, damaged,
+locked or read-only index is reported and loses nothing, because the log is the truth. An embedder
+is the caller's code: its failure is reported, the answer is by full text alone, and it rests for
+a while.
+Neighbours: `index` has the rows and reads the logs, `vectors` compares, `searcher` asks.
 """
 
 from __future__ import annotations
@@ -29,12 +25,10 @@ from refold.errors import Corrupt, Denied, Invalid, Unavailable, sentence
 from refold.log.trace import conversations
 from refold.search import database
 from refold.search import index as sources
-from refold.search.embedder import Transformer
-from refold.search.embedders import Embedder
+from refold.search.embedders import Embedder, Transformer, Vector
 from refold.search.index import EventDocuments, Index, Mark, Range
-from refold.search.numbers import Vector
 from refold.search.rank import Matches
-from refold.search.vectors import ApartVectors, Compared, DimensionChanged, Vectors
+from refold.search.vectors import Compared, DimensionChanged, StandaloneVectors, Vectors
 from refold.search.words import Query
 from refold.stores import is_read_only
 from refold.stores.protocol import Store
@@ -42,25 +36,28 @@ from refold.system import process_fork
 
 SEARCH_EVENTS, BATCH_EVENTS = 20_000, 5_000
 
-_LEFT = "{} not in the index yet: search again, or run {}"
-_LEFT_OUT = "{} not searched: they come into the index when whoever may write there runs {}"
+_BEHIND = "{} not in the index yet: search again, or run {}"
+_BEHIND_READ_ONLY = (
+    "{} not searched: they come into the index when a user with write access runs {}"
+)
+_VECTORS_BEHIND = "{:,} entries have no vectors yet: search again, or run {}"
 
 Tell = Callable[[str, str], None]
 Progress = Callable[[int, int], None]
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
-# Connections of a parent process. Closing them here would touch the parent's files, so they are
-# kept, unused.
-_OF_PARENTS: list[Index] = []
+# Connections inherited from a parent process. Closing them would touch the parent's files, so they
+# stay open, unused.
+_INHERITED: list[Index] = []
 
 
 class IndexLost(Corrupt):
-    """The index was damaged and has been removed; whoever asks again gets a new one."""
+    """The damaged index was removed; the next caller gets a new one."""
 
 
 def retried(work: Callable[Given, Result]) -> Callable[Given, Result]:
-    """The function, started again if the index is lost under it: damage costs a new index, nothing
+    """The function, run again if the index is lost under it: damage costs a new index, nothing
     else."""
 
     @wraps(work)
@@ -74,26 +71,26 @@ def retried(work: Callable[Given, Result]) -> Callable[Given, Result]:
 
 
 class Upkeep:
-    """The index of one store, with entries `apart` or not (`Index`). `tell(name, reason)` is called
-    with what a user should know."""
+    """The index of one store. `tell(name, reason)` receives the notices for the user; `standalone`
+    is explained at `Index`."""
 
-    def __init__(self, store: Store, path: str, *, tell: Tell, apart: bool = False) -> None:
-        # Whoever only reads a store works on a copy of its index, in memory.
-        is_copied = is_read_only(store) and path != database.MEMORY
-        self._copied = path if is_copied else ""
-        self.path = database.MEMORY if is_copied else path
-        self._store, self._tell, self._apart = store, tell, apart
+    def __init__(self, store: Store, path: str, *, tell: Tell, standalone: bool = False) -> None:
+        # A reader of a read-only store works on a copy of its index, in memory.
+        is_copy = is_read_only(store) and path != database.MEMORY
+        self._copy_of = path if is_copy else ""
+        self.path = database.MEMORY if is_copy else path
+        self._store, self._tell, self._standalone = store, tell, standalone
         self._lock = threading.RLock()
         self._index: Index | None = None
-        self._known: dict[str, Conversation] = {}  # as they were at the last catching up
+        self._known: dict[str, Conversation] = {}  # as of the last catch-up
         process_fork.watch(self)
 
     # --- the file ---
 
     @contextmanager
     def index(self, *, rebuild: bool = False) -> Iterator[Index]:
-        """The index, for this thread alone. One that turns out to be damaged is removed, and
-        IndexLost raised: see `retried`."""
+        """The index, for this thread alone. A damaged one is removed and raises IndexLost: see
+        `retried`."""
         with self._lock:
             if rebuild:
                 self._remove()
@@ -110,20 +107,20 @@ class Upkeep:
                 raise IndexLost(error.message, hint=error.hint) from error
 
     def before_fork(self) -> None:
-        """Nothing: the parent goes on with its connection."""
+        """Does nothing: the parent keeps its connection."""
 
     def after_fork(self, *, in_child: bool) -> None:
-        """Leaves the connection to the parent, whose locks it holds; the child opens its own."""
+        """Leaves the connection, with its locks, to the parent; the child opens its own."""
         if in_child and self._index is not None and self.path != database.MEMORY:
-            _OF_PARENTS.append(self._index)
+            _INHERITED.append(self._index)
             self._index = None
 
     def _open(self) -> Index:
         if self._index is None:
-            # A store that was never written to has no folder yet, and nothing to search either.
-            is_possible = self.path == database.MEMORY or os.path.isdir(os.path.dirname(self.path))
-            path = self.path if is_possible else database.MEMORY
-            self._index = Index(path, copy_of=self._copied, apart=self._apart)
+            # A store without any event has no folder yet, and nothing to search either.
+            has_folder = self.path == database.MEMORY or os.path.isdir(os.path.dirname(self.path))
+            path = self.path if has_folder else database.MEMORY
+            self._index = Index(path, copy_of=self._copy_of, standalone=self._standalone)
             if self._index.notice:
                 self._tell(*self._index.notice)
         return self._index
@@ -159,14 +156,13 @@ class Upkeep:
     # --- catching up ---
 
     def conversation(self, id: str) -> Conversation:
-        """A conversation as it was at the last catching up, or as it is now."""
+        """A conversation as of the last catch-up, or as of now."""
         return self._known.get(id) or self._store.conversation(id)
 
     def freshen(
         self, index: Index, wanted: Sequence[str] | None, budget: int | None = None
     ) -> None:
-        """Catches up before a search. What cannot be written now is reported; the search goes on
-        with what is there."""
+        """Catches up before a search. An unwritable index is reported, and searched as it is."""
         try:
             with database.translated(self.path):
                 left = self._catch_up(index, budget or SEARCH_EVENTS, wanted)
@@ -174,17 +170,17 @@ class Upkeep:
             self._tell("index-behind", f"{error.message}; the newest messages may be missing")
             return
         if left:
-            said = _LEFT_OUT if self._copied else _LEFT
-            self._tell("index-behind", said.format(number(left, "event"), index.remedy))
+            notice = _BEHIND_READ_ONLY if self._copy_of else _BEHIND
+            self._tell("index-behind", notice.format(number(left, "event"), index.remedy))
 
     @retried
     def catch_up(self, budget: int, wanted: Sequence[str] | None = None) -> int:
-        """Indexes what was appended, at most `budget` events; gives how many are left."""
+        """Indexes new events, at most `budget`; returns the number left."""
         with self.index() as index:
             return self._catch_up(index, budget, wanted)
 
     def complete(self, index: Index, progress: Progress) -> int:
-        """Indexes everything that was appended; gives the number of events."""
+        """Indexes all new events; returns their number."""
         total = left = self._catch_up(index, 0, None)
         while left:
             less = self._catch_up(index, BATCH_EVENTS, None)
@@ -198,7 +194,8 @@ class Upkeep:
         left = 0
         marks = index.marks() if wanted is None else {}
         self._known = {}
-        for about in self._conversations(wanted):
+        some = sources.family(self._store, wanted) if wanted is not None else None
+        for about in conversations(self._store) if some is None else some:
             self._known[about.id] = about
             mark = marks.get(about.id) if wanted is None else index.mark(about.id)
             if mark is None or (mark.head, mark.chain) != (about.head, about.chain):
@@ -210,16 +207,11 @@ class Upkeep:
             self._writable(index).forget(deleted)
         return left
 
-    def _conversations(self, wanted: Sequence[str] | None) -> Iterable[Conversation]:
-        if wanted is None:
-            return conversations(self._store)
-        return sources.family(self._store, wanted)
-
     def _index_readable(
         self, index: Index, about: Conversation, mark: Mark | None, budget: int
     ) -> tuple[int, int]:
-        """The same as `_index_conversation`, but a damaged log is reported and left out: the
-        others must be found."""
+        """`_index_conversation`, except that a damaged log is reported and left out: the others
+        must be found."""
         try:
             return self._index_conversation(self._writable(index), about, mark, budget)
         except Corrupt as error:
@@ -229,7 +221,7 @@ class Upkeep:
     def _index_conversation(
         self, index: Index, about: Conversation, mark: Mark | None, budget: int
     ) -> tuple[int, int]:
-        """Indexes a conversation from its mark on: how many events were read, how many are left."""
+        """Indexes a conversation from its mark on; returns the numbers of events read and left."""
         after = self._start(index, about, mark)
         calls = sources.calls_before(self._store, about.id, after + 1)
         done = 0
@@ -243,7 +235,7 @@ class Upkeep:
         return done, about.head - after
 
     def _start(self, index: Index, about: Conversation, mark: Mark | None) -> int:
-        """The seq after which a conversation is not in the index yet."""
+        """The seq up to which a conversation is in the index."""
         if mark is not None:
             if self._fits(about, mark):
                 return mark.head
@@ -252,7 +244,7 @@ class Upkeep:
         return about.parent_seq
 
     def _fits(self, about: Conversation, mark: Mark) -> bool:
-        """Whether the log still has, at the mark, the event that the mark names."""
+        """Whether the log still has the event of the mark."""
         is_same_fork = (mark.parent, mark.parent_seq) == (about.parent, about.parent_seq)
         if not is_same_fork or mark.head > about.head:
             return False
@@ -276,22 +268,22 @@ class Upkeep:
                 index.erase(holder, [erasure.seq])
         return True
 
-    # --- what must leave ---
+    # --- removing ---
 
     @retried
     def forget(self, ids: Iterable[str]) -> None:
-        """Removes conversations from the index, if it can be written now; tells if not."""
+        """Removes conversations from the index; reports if it cannot be written now."""
         with self.index() as index, self.told_if_unavailable():
             self._writable(index).forget(ids)
 
     def erase(self, index: Index, conversation: str, seq: int) -> None:
-        """Removes an event from the index, if it can be written now; tells if not."""
+        """Removes an event from the index; reports if it cannot be written now."""
         with self.told_if_unavailable():
             self._writable(index).erase(conversation, [seq])
 
     @contextmanager
     def told_if_unavailable(self) -> Iterator[None]:
-        """For what may be left undone: if the index cannot be written now, that is told."""
+        """Reports an index that cannot be written now, and leaves the block undone."""
         try:
             with database.translated(self.path):
                 yield
@@ -305,22 +297,21 @@ class Upkeep:
 
 
 def index_path(store: Store) -> str:
-    """Where the index of a store is kept: with its files, or in memory for a store that has no
-    place on this disk."""
+    """The path of a store's index: beside its files, or `:memory:` for a store that is not on this
+    disk."""
     return store.derived_path("index.db") or database.MEMORY
 
 
 SEARCH_VECTORS, SEARCH_VECTORS_S = 10_000, 10.0
 INDEX_VECTORS = 200
 EMBEDDER_PAUSE_S = 60.0
-_VECTOR_UPKEEP_LEFT = "{:,} entries have no vectors yet: search again, or run {}"
 MakeVectors = Callable[[Index, Embedder], Vectors]
 FAILURES = (Unavailable, Invalid, Denied)
 
 
 class VectorUpkeep:
-    """The vectors of one store's index by one embedder; none at all without an embedder.
-    `tell(name, reason)` is called with what a user should know."""
+    """The vectors of one store's index by one embedder; none without an embedder.
+    `tell(name, reason)` receives the notices for the user."""
 
     def __init__(
         self,
@@ -343,7 +334,7 @@ class VectorUpkeep:
         scored: dict[int, float],
         ranges: Sequence[Range],
     ) -> Mapping[int, float]:
-        """The scores, with the nearness of vectors in them where there are vectors."""
+        """The scores, combined with nearness where there are vectors."""
         return self.compared(index, query, found, scored, ranges).scores or scored
 
     def compared(
@@ -355,7 +346,7 @@ class VectorUpkeep:
         ranges: Sequence[Range],
         least: float | None = None,
     ) -> Compared:
-        """The same, with the cosines."""
+        """The combined scores and the cosines."""
         if not self.is_ready():
             return Compared(scored, {})
         try:
@@ -363,7 +354,7 @@ class VectorUpkeep:
                 vectors = self._caught_up(index, SEARCH_VECTORS)
                 left = vectors.missing_count() if index.is_writable else 0
                 if left:
-                    self._tell("index-behind", _VECTOR_UPKEEP_LEFT.format(left, index.remedy))
+                    self._tell("index-behind", _VECTORS_BEHIND.format(left, index.remedy))
                 try:
                     return vectors.compared(query, found, scored, ranges, least=least)
                 except DimensionChanged as error:
@@ -374,15 +365,15 @@ class VectorUpkeep:
             self.pause(error)
             return Compared(scored, {})
 
-    def wholes(self, index: Index, ids: Sequence[int]) -> dict[int, Vector]:
+    def means(self, index: Index, ids: Sequence[int]) -> dict[int, Vector]:
         """One vector for each of these entries that has one."""
         if not self.is_ready():
             return {}
         with database.translated(index.path):
-            return self._vectors_of(index).wholes(ids)
+            return self._vectors_of(index).means(ids)
 
     def complete(self, index: Index, progress: Progress, done: int) -> None:
-        """Makes all vectors that are missing. Progress counts on from the events that are done."""
+        """Makes all missing vectors. Progress counts on from the indexed events."""
         left = None
         while self.is_ready():
             try:
@@ -397,24 +388,23 @@ class VectorUpkeep:
             progress(done, done + left)
 
     def remove(self, index: Index, ids: Sequence[int]) -> None:
-        """Removes the vectors of entries that are kept elsewhere; those of the index go with
-        their rows."""
+        """Removes externally stored vectors; the index drops its own with the rows."""
         if ids and self._embedder is not None:
             self._vectors_of(index).remove(ids)
 
     def is_ready(self) -> bool:
-        """Whether there is an embedder, and it has not failed just now."""
+        """Whether there is an embedder that has not failed in the last minute."""
         if self._embedder is None:
             return False
         return time.monotonic() - self._failed_s >= EMBEDDER_PAUSE_S
 
     def pause(self, error: Exception) -> None:
-        """Leaves the embedder alone for a while, and tells why."""
+        """Reports a failure, and leaves the embedder alone for a while."""
         self._failed_s = time.monotonic()
         self._tell("embedder-failed", f"{sentence(error)}; this answer is by full text alone")
 
     def _caught_up(self, index: Index, budget: int) -> Vectors:
-        """The vectors, up to date except for what exceeds the budget or takes too long."""
+        """The vectors, up to date within the budget and the time limit."""
         vectors = self._vectors_of(index)
         try:
             return self._added(vectors, index, budget)
@@ -433,8 +423,7 @@ class VectorUpkeep:
         return vectors
 
     def _vectors_of(self, index: Index) -> Vectors:
-        """The vectors of this index. Those of another embedder are removed first, which is
-        reported."""
+        """The vectors of this index, after removing and reporting those by another embedder."""
         if self._vectors is not None and self._vectors.index is index:
             return self._vectors
         assert self._embedder is not None
@@ -447,8 +436,8 @@ class VectorUpkeep:
 
 def _vectors(index: Index, embedder: Embedder) -> Vectors:
     if not isinstance(embedder, Transformer):
-        return ApartVectors(index, embedder) if index.apart else Vectors(index, embedder)
+        return (StandaloneVectors if index.standalone else Vectors)(index, embedder)
     embedder.check()
-    from refold.search.numpy_groups import GroupVectors
+    from refold.search.group_vectors import GroupVectors
 
     return GroupVectors(index, embedder)

@@ -1,79 +1,92 @@
-"""Vectors beside the full text: what was said in other words.
+"""Vectors beside the full text: they find what was said in other words.
 
-A message is cut into pieces of 1,000 characters; each has a vector of length one, kept in half
-precision. How near a message is to a query is the best of its pieces and of itself among its
-neighbours (as in `rank`, only between short messages). The words of the query weigh by how rare
-they are: a name that every message carries would swamp the rest. Neighbours: `vector_upkeep` brings
-the texts, `embedders` says what an embedder is, `numbers` does the arithmetic.
-
-Vectors of entries that have nothing to do with their neighbours: those of a memory.
-
-They are compared all at once, and kept in memory while the index grows: only new rows are read.
-What is near is looked at closely for the nearest alone, so the price hardly grows with what is far.
-Neighbours: `vectors` keeps the rows and puts words and nearness together, `numbers` does the
-arithmetic.
+A message is cut into pieces of 1,000 characters, each with a vector. Its nearness to a query is the
+best of its pieces and of itself blended with its neighbours (as in `rank`, only between short
+messages). The words of a query count by their rarity: a name in every message would swamp the rest.
+Entries of a memory are standalone: their vectors stay in memory while the index grows, and only the
+nearest are looked at closely. Neighbours: `upkeep` brings the texts, `numbers` is the arithmetic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from math import log, sqrt
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from refold.display import failure
-from refold.errors import RefoldError, Unavailable
+from refold.errors import RefoldError, Unavailable, install_hint
 from refold.search import database, rank
-from refold.search.embedders import Embedder, is_additive, name_of
+from refold.search.embedders import Embedder, Vector, is_additive, name_of
 from refold.search.index import KIND_MASK, POSITION_BITS, POSITION_MASK, Index, Range, carried
-from refold.search.numbers import EMPTY, Apart, Loaded, Nearness, Rows, Vector, numbers
 from refold.search.rank import inverse_document_frequency
 from refold.search.snippets import KINDS
 from refold.search.words import Query
 
+if TYPE_CHECKING:
+    from refold.search.numbers import Loaded, Nearness, Numbers, StandalonePieces
+
 PIECE_CHARS, PIECES_MAX = 1_000, 8
 COMMON_SHARE = 0.15
-NOISE_MARGIN = 0.7  # deviations above what the nearest of so many reaches by chance
-QUIET_RARITY = 1.5  # what a stop word says of a message, about
+NOISE_MARGIN = 0.7  # deviations above the nearest entry that chance alone would bring
+QUIET_RARITY = 1.5  # about what a stop word says of a message
+NEAREST_MAX = 1_000
 EMBEDDED_KINDS = ("message", "artifact")
 _CODES = ",".join(str(KINDS.index(kind)) for kind in EMBEDDED_KINDS)
 _MISSING = f" FROM lanes WHERE embedded < rows AND number & {KIND_MASK} IN ({_CODES})"
 _AMONG = "SELECT id, pieces FROM vectors WHERE id IN carray(?) ORDER BY id"
 _BETWEEN = "SELECT id, pieces FROM vectors WHERE id BETWEEN ? AND ? ORDER BY id"
-# Whoever holds vectors in memory sees by `made` that there are others now.
+# `made` tells other processes that the vectors they hold in memory are outdated.
 _FORGET = """
 DELETE FROM vectors; UPDATE lanes SET embedded = 0; DELETE FROM facts WHERE name = 'dimension';
 INSERT OR REPLACE INTO facts VALUES ('made', hex(randomblob(8)))
 """
+_MADE = "SELECT name, value FROM facts WHERE name IN ('made', 'embedder', 'dimension')"
 
 
 class DimensionChanged(Unavailable):
-    """The embedder gives vectors of another size than before; those that there were are gone."""
+    """The embedder's vectors have a new length; all earlier ones were removed."""
 
 
 class Compared(Struct, frozen=True):
-    """The scores of full text and vectors together, and the cosine of each that was compared."""
+    """The combined scores of full text and vectors, and the cosine of each compared entry."""
 
     scores: dict[int, float]
     cosines: dict[int, float]
 
 
+def numbers() -> Numbers:
+    """The arithmetic of vectors. Unavailable without numpy, which nothing but vectors needs."""
+    try:
+        from refold.search.numbers import Numbers
+    except ImportError as error:
+        needed = "vectors need numpy: install the extra semantic"
+        raise Unavailable(needed, hint=install_hint("semantic")) from error
+    return Numbers()
+
+
 class Vectors:
-    """The vectors of an index by one embedder, made for `batch` entries at a time."""
+    """The vectors of an index by one embedder, made for `batch` entries at a time. All entries are
+    compared up to `compared_max`; of more, only the matches of the full text."""
 
     batch = 200
+    compared_max = 50_000
 
     def __init__(self, index: Index, embedder: Embedder) -> None:
         self.index, self.embedder = index, embedder
-        self._numbers = numbers()
-        self.whole_max = self._numbers.whole_max
-        self._cached: tuple[object, Loaded] | None = None
+        self._cached: tuple[object, Loaded | None] | None = None
+
+    @cached_property
+    def _numbers(self) -> Numbers:
+        return numbers()
 
     # --- adding ---
 
     def missing(self, most: int) -> list[int]:
-        """Entries that have no vector yet."""
+        """Entries without a vector."""
         ids: list[int] = []
         lanes = self.index.connection.execute(f"SELECT number, embedded, rows{_MISSING}")
         for lane, embedded, rows in lanes:
@@ -85,22 +98,26 @@ class Vectors:
         return ids
 
     def missing_count(self) -> int:
-        """How many entries have no vector yet."""
+        """The number of entries without a vector."""
         return int(self.index.connection.execute(f"SELECT total(rows - embedded){_MISSING}").get)
 
     def add(self, ids: Sequence[int], texts: Mapping[int, str]) -> None:
-        """Stores the vectors of these entries, which are the next of their lanes; one without a
-        text has none."""
+        """Stores the vectors of these entries, which are the next of their lanes; an entry without
+        text gets none."""
         rows = self._rows({id: texts[id] for id in ids if texts.get(id, "").strip()})
-        lasts = {id >> POSITION_BITS: id for id in ids}
-        grown = [((id & POSITION_MASK) + 1, lane) for lane, id in lasts.items()]
         connection = self.index.connection
         with database.transaction(connection):
             connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?,?)", rows)
-            connection.executemany("UPDATE lanes SET embedded = ? WHERE number = ?", grown)
+            self._mark_embedded(ids)
+
+    def _mark_embedded(self, ids: Sequence[int]) -> None:
+        lasts = {id >> POSITION_BITS: id for id in ids}
+        grown = [((id & POSITION_MASK) + 1, lane) for lane, id in lasts.items()]
+        update = "UPDATE lanes SET embedded = ? WHERE number = ?"
+        self.index.connection.executemany(update, grown)
 
     def _rows(self, texts: Mapping[int, str]) -> list[tuple[int, bytes]]:
-        """The vectors of these texts as they are stored, the pieces of each one after another."""
+        """The vectors of these texts in stored form, the pieces of each in one blob."""
         if not texts:
             return []
         pieces = {id: pieces_of(text) for id, text in texts.items()}
@@ -109,22 +126,26 @@ class Vectors:
         counts = [len(of_one) for of_one in pieces.values()]
         return list(zip(pieces, self._numbers.blobs(vectors, counts)))
 
-    def _embed(self, texts: list[str]) -> Rows:
-        """Vectors as they come."""
-        with asking():
-            return self._numbers.rows(self.embedder(texts), len(texts))
+    def _embed(self, texts: list[str]) -> Any:
+        """The embedder's vectors, of any length, as rows of a matrix."""
+        arithmetic = self._numbers
+        with guarded():
+            return arithmetic.rows(self.embedder(texts), len(texts))
 
     def remove(self, ids: Sequence[int]) -> None:
-        """Nothing to do: the rows of these entries go with them."""
+        """Does nothing: the rows of these entries go with them."""
 
     def adopt_embedder(self) -> str:
-        """Removes the vectors of another embedder. Gives a notice if there were any."""
-        known, name = self._fact("embedder"), name_of(self.embedder)
+        """Removes the vectors of another embedder. Returns a notice if there were any."""
+        known, name = self._fact("embedder"), self._embedder_name()
         if known == name:
             return ""
         self._forget()
         self._set_fact("embedder", name)
         return f"vectors of {known} are made again by {name}" if known else ""
+
+    def _embedder_name(self) -> str:
+        return name_of(self.embedder)
 
     def _forget(self) -> None:
         self._cached = None
@@ -141,6 +162,11 @@ class Vectors:
                 hint="they are made again",
             )
 
+    @property
+    def _dimension(self) -> int:
+        """The length of the stored vectors; 0 if there are none."""
+        return int(self._fact("dimension") or 0)
+
     def _fact(self, name: str) -> str:
         value = self.index.connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).get
         return str(value or "")
@@ -148,16 +174,16 @@ class Vectors:
     def _set_fact(self, name: str, value: str) -> None:
         self.index.connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
 
-    # --- finding ---
+    # --- comparing ---
 
-    def wholes(self, ids: Sequence[int]) -> dict[int, Vector]:
-        """What each of these entries says as a whole: one vector of length one, if it has any."""
-        dimension = int(self._fact("dimension") or 0)
+    def means(self, ids: Sequence[int]) -> dict[int, Vector]:
+        """One vector of length one for each of these entries that has any: their mean."""
+        dimension = self._dimension
         rows = self.index.rows(_AMONG, (carried(ids),)) if dimension else []
-        return {id: self._whole(blob, dimension) for id, blob in rows}
+        return {id: self._mean(blob, dimension) for id, blob in rows}
 
-    def _whole(self, blob: bytes, dimension: int) -> Vector:
-        return self._numbers.whole(blob, dimension)
+    def _mean(self, blob: bytes, dimension: int) -> Vector:
+        return self._numbers.mean(blob, dimension)
 
     def compared(
         self,
@@ -168,12 +194,12 @@ class Vectors:
         *,
         least: float | None = None,
     ) -> Compared:
-        """The scores of the full text and the nearness of vectors, put together by how far each
-        stands out. What has none of the words must have the cosine `least`, if that is given."""
+        """The scores of the full text combined with nearness, each in deviations. An entry without
+        any word of the query needs at least the cosine `least`, if given."""
         total, _ = self.index.size(ranges)
         loaded = self._load(ranges, total, scored)
-        near = self._nearness(loaded, query, found, total) if len(loaded.ids) else None
-        if near is None:
+        near = self._nearness(loaded, query, found, total) if loaded is not None else None
+        if loaded is None or near is None:
             return Compared(dict(scored), {})
         own = near.own or near
         if least is None:
@@ -189,21 +215,18 @@ class Vectors:
     def _nearness(
         self, loaded: Loaded, query: Query, found: Sequence[rank.Matches], total: int
     ) -> Nearness | None:
-        """How near each entry is to the query; None if the query has no vector."""
-        asked = self._query_vector(query, found, total)
-        if asked is None:
-            return None
-        self._check_dimension(len(asked))
-        return loaded.nearness(asked)
+        """Nearness of each entry to the query; None if the query has no vector."""
+        vector = self._query_vector(query, found, total)
+        return None if vector is None else loaded.nearness(vector)
 
     def _weight(self, loaded: Loaded) -> float:
-        """How much nearness counts against the full text."""
+        """The weight of nearness against the full text."""
         return rank.VECTOR_WEIGHT
 
     def _leanings(
         self, query: Query, ranges: Sequence[Range], ids: Sequence[int]
     ) -> Mapping[int, float]:
-        """By how much entries count more or less than their nearness says."""
+        """Corrections to the nearness of entries."""
         return {}
 
     def _query_vector(
@@ -221,44 +244,105 @@ class Vectors:
             weights = {" ".join(rare) or query.text: 1.0}
         if not weights:
             return None
-        return self._numbers.unit_sum(self._embed(list(weights)), list(weights.values()))
+        rows = self._embed(list(weights))
+        vector: Vector | None = self._numbers.unit_sum(rows, list(weights.values()))
+        if vector is not None:
+            self._check_dimension(len(vector))
+        return vector
 
-    def _load(self, ranges: Sequence[Range], total: int, scored: Mapping[int, float]) -> Loaded:
-        """The vectors to compare with: all in these ranges, or those of what the full text
-        found."""
-        execute = self.index.connection.execute
-        if total > self.whole_max:
+    def _load(
+        self, ranges: Sequence[Range], total: int, scored: Mapping[int, float]
+    ) -> Loaded | None:
+        """The vectors to compare with: all in these ranges, or only the matches of the full text;
+        None if there are none."""
+        if total > self.compared_max:
             ids = rank.around(set(scored), 2)
-            return self._arranged(self.index.rows(_AMONG, (carried(ids),)))
-        key = (tuple(ranges), execute("SELECT sum(embedded) FROM lanes").get)
+            return self._loaded(self.index.rows(_AMONG, (carried(ids),)))
+        embedded = self.index.connection.execute("SELECT sum(embedded) FROM lanes").get
+        key = (tuple(ranges), embedded)
         if self._cached is None or self._cached[0] != key:
             rows: list[tuple[int, bytes]] = []
             for span in ranges:
                 rows += self.index.rows(_BETWEEN, span)
-            self._cached = key, self._arranged(sorted(rows))
+            self._cached = key, self._loaded(sorted(rows))
         return self._cached[1]
 
-    def _arranged(self, rows: list[tuple[int, bytes]]) -> Loaded:
-        ids = [id for id, _ in rows]
-        dimension = int(self._fact("dimension") or 0)
+    def _loaded(self, rows: list[tuple[int, bytes]]) -> Loaded | None:
+        dimension = self._dimension
         if not rows or not dimension:
-            return EMPTY
-        blobs = [blob for _, blob in rows]
-        return self._numbers.loaded(ids, blobs, dimension, self._are_short_messages(ids))
-
-    def _are_short_messages(self, ids: list[int]) -> list[bool]:
+            return None
+        ids = [id for id, _ in rows]
         sizes = self.index.sizes(ids)
         message = KINDS.index("message")
-        return [
+        are_short_messages = [
             id >> POSITION_BITS & KIND_MASK == message
             and sizes.get(id, rank.SHORT_WORDS + 1) <= rank.SHORT_WORDS
             for id in ids
         ]
+        return self._arranged(ids, [blob for _, blob in rows], dimension, are_short_messages)
+
+    def _arranged(
+        self, ids: list[int], blobs: list[bytes], dimension: int, short: list[bool]
+    ) -> Loaded:
+        return self._numbers.pieces(ids, blobs, dimension, short)
+
+
+class StandaloneVectors(Vectors):
+    """The vectors of an index with standalone entries."""
+
+    compared_max = 200_000
+
+    def __init__(self, index: Index, embedder: Embedder) -> None:
+        super().__init__(index, embedder)
+        # The vectors of each range, with the facts of the index for which they are valid.
+        self._kept: dict[Range, tuple[object, StandalonePieces]] = {}
+
+    def compared(
+        self,
+        query: Query,
+        found: Sequence[rank.Matches],
+        scored: Mapping[int, float],
+        ranges: Sequence[Range],
+        *,
+        least: float | None = None,
+    ) -> Compared:
+        total, _ = self.index.size(ranges)
+        vector = self._query_vector(query, found, total)
+        if vector is None:
+            return Compared(dict(scored), {})
+        near = self._pieces(ranges[0], total, scored).nearest(vector, scored, NEAREST_MAX)
+        if near is None:
+            return Compared(dict(scored), {})
+        if least is None:
+            least = least_near(self.embedder, total, near.mean, near.deviation)
+        weight = rank.STANDALONE_WEIGHT / (near.deviation or 1.0)
+        rows = ((id, cosine, weight * (cosine - near.mean)) for id, cosine in near.cosines.items())
+        return fused(scored, total, rows, least)
+
+    def _pieces(self, span: Range, total: int, scored: Mapping[int, float]) -> StandalonePieces:
+        """All vectors of a range, or only the matches of the full text if there are too many."""
+        if total > self.compared_max:
+            self._kept.pop(span, None)
+            matches = self._numbers.standalone_pieces(self._dimension)
+            matches.add(self.index.rows(_AMONG, (carried(scored),)))
+            return matches
+        made = dict(self.index.rows(_MADE))
+        known, pieces = self._kept.get(span, (None, None))
+        if pieces is None or known != made:
+            pieces = self._numbers.standalone_pieces(self._dimension)
+            self._kept[span] = made, pieces
+        first, last = span
+        pieces.add(self.index.rows(_BETWEEN, (max(first, pieces.last_id + 1), last)))
+        return pieces
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._kept.clear()
 
 
 @contextmanager
-def asking() -> Iterator[None]:
-    """Unavailable if an embedder, which is the caller's code, fails in here."""
+def guarded() -> Iterator[None]:
+    """Turns any failure of an embedder, which is the caller's code, into Unavailable."""
     try:
         yield
     except RefoldError:
@@ -268,9 +352,9 @@ def asking() -> Iterator[None]:
 
 
 def entries_by_word(query: Query, found: Sequence[rank.Matches]) -> dict[str, int]:
-    """In how many entries each single word of the query occurs."""
+    """The number of entries in which each single word of the query occurs."""
     pairs = zip(query.terms, found)
-    return {term.text: one.entries for term, one in pairs if " " not in term.text}
+    return {term.text: matches.entries for term, matches in pairs if " " not in term.text}
 
 
 def fused(
@@ -279,9 +363,9 @@ def fused(
     rows: Iterable[tuple[int, float, float]],
     least: float,
 ) -> Compared:
-    """The scores of the full text, as deviations, with what nearness adds to them: `rows` have an
-    id, its cosine, and what that is worth. What has none of the words must be near on its own:
-    something is always nearest, also to nonsense."""
+    """The scores of the full text, in deviations, plus nearness: `rows` have an id, its cosine, and
+    its worth. An entry without any word of the query needs the cosine `least`, because something is
+    always nearest, even to nonsense."""
     mean, deviation = rank.spread(scored, max(total, len(scored)))
     out = {id: (score - mean) / deviation for id, score in scored.items()}
     without_words = -mean / deviation
@@ -294,89 +378,17 @@ def fused(
 
 
 def least_near(embedder: Embedder, count: int, mean: float, deviation: float) -> float:
-    """How near something must be that has none of the words. The nearest of n that mean nothing
-    stands about √(2 ln n) deviations above their mean; with the margin, 19 of 20 queries of
-    nonsense find nothing, measured in talks of 30 to 3,000 messages. An embedder that knows its
-    least cosine finds more at the same price."""
-    known = getattr(embedder, "threshold", None)
-    if known is not None:
-        return float(known)
+    """The least cosine of an entry without any word of the query. The nearest of n unrelated
+    entries is about √(2 ln n) deviations above their mean; with the margin, 19 of 20 nonsense
+    queries find nothing, measured in talks of 30 to 3,000 messages. An embedder with a threshold of
+    its own finds more at the same rate of errors."""
+    threshold = getattr(embedder, "threshold", None)
+    if threshold is not None:
+        return float(threshold)
     return mean + (sqrt(2 * log(count)) + NOISE_MARGIN) * deviation
 
 
 def pieces_of(text: str) -> list[str]:
-    """What of a text gets vectors of its own."""
+    """The pieces of a text that get vectors of their own."""
     end = min(len(text), PIECE_CHARS * PIECES_MAX)
     return [text[at : at + PIECE_CHARS] for at in range(0, end, PIECE_CHARS)]
-
-
-NEAREST_MAX = 1_000
-_MADE = "SELECT name, value FROM facts WHERE name IN ('made', 'embedder', 'dimension')"
-_APART_VECTORS_AMONG = "SELECT id, pieces FROM vectors WHERE id IN carray(?) ORDER BY id"
-_AFTER = "SELECT id, pieces FROM vectors WHERE id > ? AND id <= ? ORDER BY id"
-
-
-class _Kept(Struct):
-    """The vectors of a range, and by which facts of the index they are still valid."""
-
-    made: object
-    rows: Apart
-
-
-class ApartVectors(Vectors):
-    """The vectors of an index whose entries are apart."""
-
-    def __init__(self, index: Index, embedder: Embedder) -> None:
-        super().__init__(index, embedder)
-        self.whole_max = self._numbers.apart_max
-        self._kept: dict[Range, _Kept] = {}
-
-    def compared(
-        self,
-        query: Query,
-        found: Sequence[rank.Matches],
-        scored: Mapping[int, float],
-        ranges: Sequence[Range],
-        *,
-        least: float | None = None,
-    ) -> Compared:
-        total, _ = self.index.size(ranges)
-        asked = self._query_vector(query, found, total)
-        if asked is None:
-            return Compared(dict(scored), {})
-        self._check_dimension(len(asked))
-        near = self._rows_of(ranges[0], total, scored).nearest(asked, scored, NEAREST_MAX)
-        if near is None:
-            return Compared(dict(scored), {})
-        if least is None:
-            least = least_near(self.embedder, total, near.mean, near.deviation)
-        weight = rank.APART_WEIGHT / (near.deviation or 1.0)
-        rows = ((id, cosine, weight * (cosine - near.mean)) for id, cosine in near.cosines.items())
-        return fused(scored, total, rows, least)
-
-    def _rows_of(self, span: Range, total: int, scored: Mapping[int, float]) -> Apart:
-        """All vectors of a range, or those of what the full text found where there are too
-        many."""
-        if total > self.whole_max:
-            self._kept.pop(span, None)
-            some = self._empty()
-            _add(some, self.index.rows(_APART_VECTORS_AMONG, (carried(scored),)))
-            return some
-        made = dict(self.index.rows(_MADE))
-        kept = self._kept.get(span)
-        if kept is None or kept.made != made:
-            kept = self._kept[span] = _Kept(made, self._empty())
-        first, last = span
-        _add(kept.rows, self.index.rows(_AFTER, (max(first - 1, kept.rows.last), last)))
-        return kept.rows
-
-    def _empty(self) -> Apart:
-        return self._numbers.apart(int(self._fact("dimension") or 0))
-
-    def _forget(self) -> None:
-        super()._forget()
-        self._kept.clear()
-
-
-def _add(rows: Apart, found: Sequence[tuple[int, bytes]]) -> None:
-    rows.add([id for id, _ in found], [blob for _, blob in found])

@@ -13,7 +13,8 @@ import pytest
 import refold
 from refold.memory.semantic import SemanticMemory
 from refold.search import embedders
-from refold.search.embedder import Transformer, units
+from refold.search.embedders import Transformer
+from refold.search.numbers import units
 from refold.stores.memory import MemoryStore
 from tests.real.guides import run_guide
 
