@@ -418,7 +418,7 @@ def test_the_copy_of_an_older_log_shows_no_part_of_a_secret(kind, first, size, b
     with refold.open("old", store=store, config=config_from({"redact": False})) as context:
         context.append({"role": "user", "content": f"use {text} for it"})
         context.append({"role": "assistant", "content": "I do"})
-        context.compact(span=(1, 2), summary=f"Earlier: {part}", by="other")
+        context.compact(span=(1, 2), summary=f"Earlier: {part}", author="other")
         context.note("state", {"line": part})
         context.checkpoint(f"at {part}"[:60])
         context.update(title=part, names=[f"n {part}"])

@@ -240,7 +240,7 @@ def test_a_compaction_made_elsewhere_stands_and_can_be_undone(context):
     last = talked(context)
     before = context.view.slots
     receipt = context.compact(
-        span=(1, last), summary="They talked about six questions.", by="claude-code"
+        span=(1, last), summary="They talked about six questions.", author="claude-code"
     )
     assert receipt.strategy == "claude-code"
     assert receipt.tokens_after < receipt.tokens_before
@@ -260,7 +260,7 @@ def test_pins_outlive_a_compaction_made_elsewhere(context):
     last = talked(context)
     pinned = context.view.slots[4].seq
     context.pin(pinned)
-    context.compact(span=(1, last), summary="Six questions.", by="codex")
+    context.compact(span=(1, last), summary="Six questions.", author="codex")
     assert pinned in [slot.seq for slot in context.view.slots]
 
 
@@ -269,7 +269,7 @@ def test_facts_go_on_after_a_compaction_made_elsewhere(context):
     context.append(user("write it"))
     context.append({"role": "assistant", "content": [call]})
     context.append_result("t1", "ok")
-    context.compact(span=(1, context.view.head), summary="Wrote a file.", by="codex")
+    context.compact(span=(1, context.view.head), summary="Wrote a file.", author="codex")
     assert any(fact.kind == "file" and "a/b.py" in fact.text for fact in context.view.facts)
 
 
@@ -279,9 +279,9 @@ def test_a_span_that_parts_a_pair_is_refused_with_the_whole_one(context):
     called = context.append({"role": "assistant", "content": [call]})[-1].seq
     answered = context.append_result("t1", "a.py")[-1].seq
     with pytest.raises(Invalid) as refused:
-        context.compact(span=(first, called), summary="text", by="x")
+        context.compact(span=(first, called), summary="text", author="x")
     assert f"({first}, {answered})" in refused.value.hint
-    assert context.compact(span=(first, answered), summary="text", by="x")
+    assert context.compact(span=(first, answered), summary="text", author="x")
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_what_cannot_be_adopted_is_refused(context, span, text, by):
     talked(context, turns=1)
     head = context.view.head
     with pytest.raises(Invalid):
-        context.compact(span=span, summary=text, by=by)
+        context.compact(span=span, summary=text, author=by)
     assert context.view.head == head
 
 
@@ -380,7 +380,7 @@ def test_exports_carry_notes_and_redacted_ones_redact_them(context, tmp_path):
 def test_a_page_that_another_compacted_breaks_no_law(context):
     context.append(user("hello"))
     first = context.view.slots[0].seq
-    context.compact(span=(first, first), summary="They said hello.", by="x")
+    context.compact(span=(first, first), summary="They said hello.", author="x")
     assert context.view.request == 0
     assert broken(context.view) == []
 

@@ -102,7 +102,7 @@ WRITINGS: dict[str, Callable[[refold.Context], Any]] = {
     "note": lambda context: context.note("state", 1),
     "usage": lambda context: context.record(usage={"input_tokens": 5}),
     "adopt": lambda context: context.compact(
-        span=(context.view.slots[0].seq, context.view.slots[0].last), summary="text", by="x"
+        span=(context.view.slots[0].seq, context.view.slots[0].last), summary="text", author="x"
     ),
     "hide": lambda context: context.hide(context.view.slots[0].seq),
     "keyed": lambda context: context.append({"role": "user", "content": "x"}, key="k"),

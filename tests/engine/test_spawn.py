@@ -46,7 +46,7 @@ def test_a_child_is_told_the_ledger_the_task_and_no_message(url):
 
 def test_what_was_compacted_is_handed_over_as_well(url):
     with parent(url) as lead:
-        lead.compact(span=(1, lead.view.head), summary="They talked.", by="host")
+        lead.compact(span=(1, lead.view.head), summary="They talked.", author="host")
         lead.append({"role": "user", "content": "Go on."})
         with lead.spawn("scout", task="Find out why") as scout:
             assert "Never touch billing.py" in texts(scout)

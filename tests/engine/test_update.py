@@ -55,7 +55,7 @@ def test_a_handle_names_a_place_to_fork_from_and_a_span_to_adopt() -> None:
         context.append({"role": "user", "content": f"question {n}"})
         context.append({"role": "assistant", "content": f"answer {n}"})
     assert [slot.seq for slot in context.fork("d", at="#2").view.slots] == [1, 2]
-    assert context.compact(span=("#2", "#5"), summary="what was said", by="me").batch
+    assert context.compact(span=("#2", "#5"), summary="what was said", author="me").batch
 
 
 def test_what_is_printed_is_one_line() -> None:

@@ -229,7 +229,7 @@ def test_a_point_says_what_the_edits_after_it_were_for():
     for n in range(12):
         context.append({"role": "user", "content": f"message {n}"})
     context.hide(3, 4)
-    context.compact(span=(5, 6), summary="two messages", by="other")
+    context.compact(span=(5, 6), summary="two messages", author="other")
     context.clear()
     reasons = {point.reason for point in context.log.points(every=0)}
     assert reasons == {

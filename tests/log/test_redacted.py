@@ -257,7 +257,7 @@ def compacted(context: refold.Context) -> None:
 def adopted(context: refold.Context) -> None:
     events = [context.append({"role": "user", "content": f"words {n}"})[0] for n in range(4)]
     context.compact(
-        span=(events[0].seq, events[1].seq), summary=f"they said {LINE}", by="elsewhere"
+        span=(events[0].seq, events[1].seq), summary=f"they said {LINE}", author="elsewhere"
     )
 
 

@@ -72,7 +72,7 @@ def test_a_conversation_is_played_whole_whatever_was_compacted():
     context.append({"role": "user", "content": "Why?"})
     call = {"id": "c", "type": "function", "function": {"name": "ls", "arguments": '{"a": 1}'}}
     context.append({"role": "assistant", "content": None, "tool_calls": [call]})
-    context.compact(span=(2, 2), summary="Somebody asked why.", by="other")
+    context.compact(span=(2, 2), summary="Somebody asked why.", author="other")
     assert messages_of(context) == [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Why?"},
@@ -207,7 +207,7 @@ def test_what_a_person_took_back_at_the_end_is_played_until_the_session_goes_on(
     for at in range(3):
         context.append({"role": "user", "content": f"Ask {at}."})
         context.append({"role": "assistant", "content": f"Answer {at}."})
-    context.compact(span=(1, 2), summary="Somebody asked.", by="other")
+    context.compact(span=(1, 2), summary="Somebody asked.", author="other")
     whole = said_in(context)
     assert [one["content"] for one in whole.messages][-1] == "Somebody asked."
     context.undo()

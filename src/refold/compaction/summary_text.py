@@ -14,8 +14,8 @@ from refold.config import Config
 from refold.core.model import Quote, Replace, Summarize, View
 from refold.core.plan import Ask, Plan, Proposal
 from refold.core.shortened import summary_text
-from refold.strategies.brief import Count, text_tokens
-from refold.strategies.summarize import FRAME_TOKENS, PROSE_TOKENS_MIN
+from refold.strategies.brief import PROSE_TOKENS_MIN, Count, text_tokens
+from refold.strategies.summarize import FRAME_TOKENS
 from refold.writer.accept import Redact, use_lines
 from refold.writer.asker import Question, room_for
 

@@ -382,18 +382,18 @@ class Context:
         instructions: str = "",
         span: tuple[int | str, int | str] | None = None,
         summary: str = "",
-        by: str = "user",
+        author: str = "user",
         **settings: Any,
     ) -> Receipt:
         """Makes the page shorter, as one batch that `undo` takes back. Without names, runs the
-        ladder. `instructions` are for the writer, if there is one. A `summary` written elsewhere,
-        `by` another program, replaces the messages of `span` (41 or `#41`, first and last), the
+        ladder. `instructions` are for the writer, if there is one. A `summary` that another
+        `author` wrote replaces the messages of `span` (41 or `#41`, first and last), the
         latest request included; pins stay."""
         if (span is None) == bool(summary):
             raise Invalid("span and summary belong together", hint="give both or neither")
         if span is not None:
             first, last = map(undo.seq_of, span)
-            return self._compactor.take_over(Span(first, last), summary, by)
+            return self._compactor.take_over(Span(first, last), summary, author)
         with self._open.reading():
             self._open.check_writable()
             job = self._compactor.job(
@@ -582,13 +582,13 @@ class Context:
     @overload
     def on(self, name: str, listener: Listener) -> Callable[[], None]: ...
     @checked
-    def on(self, name: str, listener: Any) -> Callable[[], None]:
+    def on(self, name: str, listener: Listener | Hook) -> Callable[[], None]:
         """Calls the listener with every notice of that name (`*`: all). `before-compaction` calls
         it with the plan before each compaction: it may return instructions for the writer, or a
         `Veto`. Gives the function that ends it."""
         if name == BEFORE_COMPACTION:
-            return self._compactor.hook(listener)
-        return self._open.notices.on(name, listener)
+            return self._compactor.hook(cast(Hook, listener))
+        return self._open.notices.on(name, cast(Listener, listener))
 
     # --- other conversations ---
 

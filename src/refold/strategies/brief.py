@@ -32,6 +32,7 @@ from refold.core.model import (
     Message,
     Meta,
     Opaque,
+    Prose,
     Replace,
     Slot,
     Span,
@@ -454,3 +455,45 @@ def weight(count: int, total: int) -> float:
     """The weight of a word in `count` of `total` texts: rare words weigh more, absent ones
     nothing."""
     return log(1 + (total - count + 0.5) / (count + 0.5)) if count else 0.0
+
+
+# --- the size of a summary, and prose carried from an earlier one ---
+
+SUMMARY_TOKENS_MAX = 4_096
+SUMMARY_RATIO = 0.05  # of the window: the limit of a summary, its prose included
+PROSE_TOKENS_MIN = 48  # less room than this is worth neither a call nor a place on the page
+
+
+def cap_tokens(window: int) -> int:
+    """The limit of a summary on a page of this window."""
+    return min(SUMMARY_TOKENS_MAX, int(SUMMARY_RATIO * window))
+
+
+def prose_of(slot: Slot) -> Prose | None:
+    """The prose of a stand-in."""
+    return slot.summary.prose if slot.summary else None
+
+
+def carried(slots: Sequence[Slot], tokens_max: int, count: Callable[[str], int]) -> Prose | None:
+    """The prose of these slots together; each has its share of the room, and the oldest go if it
+    is small."""
+    all_prose = [prose for slot in slots if (prose := prose_of(slot))]
+    fitting = min(len(all_prose), tokens_max // PROSE_TOKENS_MIN)
+    if fitting <= 0:
+        return None
+    newest = all_prose[-fitting:]
+    words = "\n\n".join(capped(prose.words, tokens_max // fitting, count) for prose in newest)
+    return Prose(words=words, span=Span(newest[0].span.first, newest[-1].span.last))
+
+
+def capped(words: str, tokens_max: int, count: Callable[[str], int]) -> str:
+    """The words cut at a line, or inside the only line left, to keep to the cap: a tenth less at
+    each try."""
+    lines = words.split("\n")
+    while len(lines) > 1 and count("\n".join([*lines, "…"])) > tokens_max:
+        tenth = -(-len(lines) // 10)  # rounded up
+        lines = lines[:-tenth]
+    text = "\n".join(lines)
+    while count(text) > tokens_max and len(text) > 1:
+        text = text[: len(text) * 9 // 10]
+    return text if text == words else text.rstrip() + "\n…"

@@ -27,6 +27,7 @@ from refold.core.shortened import text_of
 from refold.errors import Invalid
 from refold.strategies.brief import (
     Brief,
+    cap_tokens,
     check_choice,
     check_needed,
     mentioning,
@@ -43,7 +44,7 @@ from refold.strategies.hide import (
     shown_notice_tokens,
     staying,
 )
-from refold.strategies.summarize import asks_for, cap_tokens
+from refold.strategies.summarize import asks_for
 
 THRESHOLD = 0.6
 DIGITS = 6  # of a score: differences after them come from adding floats

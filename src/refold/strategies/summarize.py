@@ -12,7 +12,7 @@ get new prose.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 
 from msgspec import Struct
 
@@ -30,7 +30,16 @@ from refold.ledger.ledger import (
     noted,
     tools_used,
 )
-from refold.strategies.brief import UNFOLD, Brief, last_seam, protected, tokens_of, unfolder
+from refold.strategies.brief import (
+    UNFOLD,
+    Brief,
+    cap_tokens,
+    carried,
+    last_seam,
+    protected,
+    tokens_of,
+    unfolder,
+)
 from refold.strategies.gist.draft import line_of
 from refold.strategies.gist.passages import per_char
 
@@ -45,10 +54,7 @@ LEDGER_TOKENS_MIN = 400
 RAW_MIN = 2  # messages without a summary: fewer are not worth one
 RAW_MIN_AGAIN = 3  # and fewer than this are not worth another one
 TOOLS_SHOWN = 12
-TOKENS_MAX = 4_096
-WINDOW_RATIO = 0.05  # of the window: the limit of a summary, its prose included
 SHARE_MAX = 0.7  # of the replaced messages: the limit of a summary with new prose
-PROSE_TOKENS_MIN = 48  # less room than this is worth neither a call nor a place on the page
 FRAME_TOKENS = 60  # the heading and the marks around prose
 
 
@@ -191,41 +197,3 @@ def _prose_and_text(
         least = min(LEDGER_TOKENS_MIN, LEDGER_SHARE * cap, shorter - own)
     alone = min(ledger.free_tokens, shorter) - own - prose_tokens
     return prose, "\n".join([heading, *ledger.lines(max(room, least, alone, 0))])
-
-
-def cap_tokens(window: int) -> int:
-    """The limit of a summary on a page of this window."""
-    return min(TOKENS_MAX, int(WINDOW_RATIO * window))
-
-
-def prose_of(slot: Slot) -> Prose | None:
-    """The prose of a stand-in."""
-    return slot.summary.prose if slot.summary else None
-
-
-# --- carried prose ---
-
-
-def carried(slots: Sequence[Slot], tokens_max: int, count: Callable[[str], int]) -> Prose | None:
-    """The prose of these slots together; each has its share of the room, and the oldest go if it
-    is small."""
-    all_prose = [prose for slot in slots if (prose := prose_of(slot))]
-    fitting = min(len(all_prose), tokens_max // PROSE_TOKENS_MIN)
-    if fitting <= 0:
-        return None
-    newest = all_prose[-fitting:]
-    words = "\n\n".join(capped(prose.words, tokens_max // fitting, count) for prose in newest)
-    return Prose(words=words, span=Span(newest[0].span.first, newest[-1].span.last))
-
-
-def capped(words: str, tokens_max: int, count: Callable[[str], int]) -> str:
-    """The words cut at a line, or inside the only line left, to keep to the cap: a tenth less at
-    each try."""
-    lines = words.split("\n")
-    while len(lines) > 1 and count("\n".join([*lines, "…"])) > tokens_max:
-        tenth = -(-len(lines) // 10)  # rounded up
-        lines = lines[:-tenth]
-    text = "\n".join(lines)
-    while count(text) > tokens_max and len(text) > 1:
-        text = text[: len(text) * 9 // 10]
-    return text if text == words else text.rstrip() + "\n…"

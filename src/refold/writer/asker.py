@@ -33,14 +33,8 @@ from refold.core.model import Fact, Prose, Slot, Summarize, Usage
 from refold.core.plan import Ask
 from refold.core.shortened import summary_text
 from refold.display import failure, fenced
-from refold.strategies.summarize import (
-    FRAME_TOKENS,
-    PROSE_TOKENS_MIN,
-    SHARE_MAX,
-    TOKENS_MAX,
-    cap_tokens,
-    capped,
-)
+from refold.strategies.brief import PROSE_TOKENS_MIN, SUMMARY_TOKENS_MAX, cap_tokens, capped
+from refold.strategies.summarize import FRAME_TOKENS, SHARE_MAX
 from refold.writer.accept import Redact, Rejected, additions, check, quoted, shortened, words_of
 
 __all__ = [
@@ -336,7 +330,7 @@ class Request(Struct, frozen=True, kw_only=True):
 
     prompt: str
     system: str = SYSTEM
-    max_tokens: int = TOKENS_MAX
+    max_tokens: int = SUMMARY_TOKENS_MAX
     wait_s: float = 30.0
 
 
@@ -362,7 +356,7 @@ class Question(Struct, frozen=True, kw_only=True):
     slots: tuple[Slot, ...]
     facts: tuple[Fact, ...] = ()
     covered: int = 0
-    tokens_max: int = TOKENS_MAX
+    tokens_max: int = SUMMARY_TOKENS_MAX
     instructions: str = ""
     checks: bool = False
 
@@ -412,7 +406,7 @@ class Exchange:
 
     def _notes(self, parts: Sequence[Sequence[str]]) -> list[str]:
         """Notes on each part, under a heading."""
-        size = max(16, min(TOKENS_MAX, self.room // NOTES_SHARE))
+        size = max(16, min(SUMMARY_TOKENS_MAX, self.room // NOTES_SHARE))
         notes = [self._ask(part, NOTES, size) for part in parts]
         return [f"Notes on part {number}:\n{note}" for number, note in enumerate(notes, 1)]
 

@@ -52,7 +52,9 @@ def test_the_agents_own_compactions_are_compared_on_the_same_sessions(
         (tmp_path / f"{name}.json").write_text(json.dumps(said))
     id = as_json("import", "a.json")["conversation"]
     windows = [as_json("replay", id)["sessions"][0]["replayed"]["window"]]
-    refold.open(id, store=url).compact(span=(3, 61), summary="It reads files. " * 50, by="other")
+    refold.open(id, store=url).compact(
+        span=(3, 61), summary="It reads files. " * 50, author="other"
+    )
     windows += [as_json("replay", id)["sessions"][0]["replayed"]["window"]]
     assert windows[0] == windows[1], "a summary is not part of what was said"
     rows = sent_by_policy(run("replay", "--all").stdout)

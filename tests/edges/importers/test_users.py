@@ -193,7 +193,7 @@ def _summarize(context: Context, at: int) -> None:
     slots = context.view.slots[: 1 + at % 4]
     if slots:
         said = " and ".join(texts(context._open.store, context.id)[: len(slots)])
-        context.compact(span=(slots[0].seq, slots[-1].last), summary=f"Said: {said}", by="me")
+        context.compact(span=(slots[0].seq, slots[-1].last), summary=f"Said: {said}", author="me")
 
 
 def _erase(context: Context, at: int) -> None:

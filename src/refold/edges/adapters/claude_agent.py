@@ -155,7 +155,7 @@ def _adopt(context: refold.Context, message: Mapping[str, Any]) -> None:
     parts = [{"text": content}] if isinstance(content, str) else content or []
     text = "\n".join(part.get("text", "") for part in parts if isinstance(part, dict))
     slots = context.view.slots
-    context.compact(span=(slots[0].seq, slots[-1].seq), summary=text, by=HOST)
+    context.compact(span=(slots[0].seq, slots[-1].seq), summary=text, author=HOST)
 
 
 def _moment(stamp: object) -> datetime | None:

@@ -20,13 +20,12 @@ from refold.core.plan import Ask
 from refold.core.shortened import prose_text
 from refold.ledger.facts import Cutter
 from refold.ledger.ledger import facts_of, files_in_work, is_cut, ledger_lines, merged, said
-from refold.strategies.brief import Brief, tokens_of
+from refold.strategies.brief import Brief, cap_tokens, carried, tokens_of
 from refold.strategies.fit import common_size, cuts_of, edits_of, pieces
 from refold.strategies.gist.choice import choose_lines
 from refold.strategies.gist.draft import Draft, chars_of, list_share, summary_tokens
 from refold.strategies.gist.layout import Layout, Material, excerpts, lay_out, runs
 from refold.strategies.gist.passages import Reader, is_starved, per_char
-from refold.strategies.summarize import cap_tokens, carried
 
 NEWEST = 0.6  # of the free room: the limit of the newest unit
 ALONE = 0.8  # the same if there is nothing else to fold
