@@ -1,1 +1,1 @@
-"""A page that is too full gets a plan, and the plan is carried out."""
+"""Compaction: when a page is too full, which plan shortens it, and how the plan is applied."""

@@ -1,17 +1,11 @@
-"""A compaction that the provider writes: its caller is asked with no lock held, and what comes back
-is an edit like any other.
+"""Native compaction: a summary written by the provider, which becomes an edit like any other.
 
-The request is the page as it is sent, up to the cut; what the provider wrote goes into the summary
-that code made of the same span, so every reader has a text, and undo brings the originals back.
-Whatever goes wrong (the provider refuses, is silent, writes more than it read) leaves the page as
-it is, and the rest of the ladder has its turn. Neighbours: `strategies.native` chooses the cut,
-`dialects.native` knows the wire, `compactor` asks and applies.
-
-A plan between the moment at which it is drawn up and the one at which it is carried out.
-
-Meanwhile a writer works, for seconds, or the caller goes on for turns (`Prepared`). What was
-appended since stays on the page; a plan whose page was edited since is of no use. Neighbours:
-`planning` draws plans up, `compactor` carries them out.
+The provider is called with no lock held, with the page as it is sent, up to the cut. Its answer is
+added to our own summary of the same span, so every reader has a text, and undo restores the
+originals. After any failure (a refusal, a timeout, more text than there was) the page is unchanged
+and the rest of the ladder runs. `PreparedPlan` and `Prepared` are plans that wait for a writer or
+for later turns; they are void once the page is edited. Neighbours: `strategies.native` chooses the
+cut, `dialects.native` knows the wire, `compactor` asks and applies.
 """
 
 from __future__ import annotations
@@ -28,7 +22,6 @@ from refold import dialects
 from refold.compaction import planning
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.planning import Job
-from refold.core.budget import Budget
 from refold.core.fold import Fold
 from refold.core.model import NATIVE, Native, Span, Summarize, Usage, View
 from refold.core.plan import Plan, Proposal, Receipt
@@ -39,15 +32,19 @@ from refold.display import failure
 from refold.log.draft import Draft
 from refold.log.notices import Notice
 from refold.log.open_log import OpenLog
-from refold.strategies.brief import Count, text_tokens
+from refold.strategies.brief import text_tokens
 from refold.writer.accept import Rejected
 from refold.writer.asker import Outcome, Question, timed
 
+REST_S = 300.0  # pause of automatic calls after a failure
+EDITED = "another writer has edited the page"
+NO_CALLER = "nothing calls the provider: pass native= where the conversation is opened"
+
 
 class PreparedPlan(Struct, frozen=True, kw_only=True):
-    """A plan, the pages before and after it, and what must not have changed when it is carried
-    out. `measured` is False where the page that it leaves is another than `after`; `beside` is
-    what is written with it."""
+    """A plan, the pages before and after it, and a check that it still fits (`fresh`). `measured`
+    is False if its numbers must be taken again after applying it; `beside` are drafts to append
+    with it."""
 
     plan: Plan
     before: View
@@ -58,7 +55,7 @@ class PreparedPlan(Struct, frozen=True, kw_only=True):
 
 
 class Prepared(Struct, frozen=True, kw_only=True):
-    """A plan that was drawn up ahead, and what a writer said to it."""
+    """A plan drawn up ahead of time, with the writer's answers."""
 
     drawn: PreparedPlan
     job: Job
@@ -66,38 +63,30 @@ class Prepared(Struct, frozen=True, kw_only=True):
     outcomes: Sequence[Outcome] = ()
 
     def serves(self, job: Job, state: Fold, current: int) -> bool:
-        """Whether it does what the job asks for, for the page as it is now, and is enough."""
-        alike = _limits(self.job) == _limits(job)
+        """Whether it fits the job and the current page, and saves enough. The factor of the budget
+        changes with every reply and does not count."""
+        mine, budget = self.job, replace(self.job.budget, factor=job.budget.factor)
+        is_same = (mine.ladder, mine.target, budget) == (job.ladder, job.target, job.budget)
         left = current - self.drawn.plan.saved_tokens
-        return alike and left < job.budget.warn_at and self.drawn.fresh(state)
-
-
-def _limits(job: Job) -> tuple[Sequence[str], int | None, Budget]:
-    """What must be the same of two jobs; the factor of the budget moves with every reply."""
-    return job.ladder, job.target, replace(job.budget, factor=1.0)
+        return is_same and left < job.budget.warn_at and self.drawn.fresh(state)
 
 
 def unedited(state: Fold, plan: Plan) -> Callable[[Fold], bool]:
-    """Whether a plan for this page still fits a later one."""
-    return partial(_untouched, list(state.undoable), set(state.pins), plan)
+    """The check whether a plan for this page still fits a later one: no edit since, and no answer
+    to a call that the plan removes."""
+    undoable, pins = list(state.undoable), set(state.pins)
 
+    def fits(later: Fold) -> bool:
+        is_same = later.undoable == undoable and later.pins == pins
+        return is_same and planning.still_fits(plan, later)
 
-def _untouched(undoable: list[tuple[int, str]], pins: set[int], plan: Plan, state: Fold) -> bool:
-    """Whether what came since did not edit the page, nor answer a call that the plan takes
-    away."""
-    same = state.undoable == undoable and state.pins == pins
-    return same and planning.still_fits(plan, state)
-
-
-REST_S = 300.0  # a provider that failed is not asked automatically for so long
-EDITED = "another writer has edited the page"
-NO_CALLER = "nothing calls the provider: pass native= where the conversation is opened"
+    return fits
 
 
 class NativeRequest(Struct, frozen=True, kw_only=True):
-    """What the caller of a provider is asked: the keyword arguments of the call that compacts
-    (`client.beta.messages.create` of Anthropic, `client.responses.compact` of OpenAI), for the
-    messages of the span. It has `wait_s` seconds."""
+    """The request to a native caller: keyword arguments of the call that compacts the messages of
+    the span (`client.beta.messages.create` of Anthropic, `client.responses.compact` of OpenAI).
+    Must return within `wait_s` seconds."""
 
     dialect: str
     model: str
@@ -106,22 +95,22 @@ class NativeRequest(Struct, frozen=True, kw_only=True):
     wait_s: float
 
 
-# Gives the provider's response, an SDK's object or plain JSON.
+# Returns the provider's response, as an SDK object or plain JSON.
 NativeCaller = Callable[[NativeRequest], Any]
 DrawUp = Callable[[Job], PreparedPlan]
 Apply = Callable[[PreparedPlan, Job], Receipt | None]
 
 
 class Provider:
-    """Asks the provider of the active model, by its caller."""
+    """Calls the provider of the active model."""
 
     def __init__(self, log: OpenLog, model: ActiveModel, caller: NativeCaller | None) -> None:
         self._log, self._model, self._caller = log, model, caller
         self._rests_until = 0.0
 
     def compact(self, job: Job, draw_up: DrawUp, apply: Apply, *, auto: bool) -> Receipt:
-        """The receipt of what the provider wrote; one without a batch, and a notice that says why,
-        if nothing came of it."""
+        """The receipt of a native compaction; after a failure one without a batch, and a notice
+        with the reason."""
         job = replace(job, ladder=(NATIVE,), purpose=NATIVE)
         try:
             self._check(auto=auto)
@@ -135,8 +124,8 @@ class Provider:
             return Receipt(reason=self._report(error, job))
 
     def prepare(self, job: Job, draw_up: DrawUp) -> PreparedPlan | None:
-        """A plan with what the provider wrote, to be carried out later; None, and a notice that
-        says why, if nothing came of it."""
+        """A plan with a native summary, to apply later; after a failure None, and a notice with the
+        reason."""
         if time.monotonic() < self._rests_until:
             return None
         job = replace(job, ladder=(NATIVE,), purpose=NATIVE)
@@ -149,7 +138,7 @@ class Provider:
 
     @property
     def is_offered(self) -> bool:
-        """Whether there is a provider to ask, and it writes compactions for this model."""
+        """Whether the provider can be called and supports compaction for this model."""
         try:
             self._check(auto=False)
         except Rejected:
@@ -164,7 +153,7 @@ class Provider:
         return reason
 
     def _check(self, *, auto: bool) -> None:
-        """Rejected if the provider is not to be asked now."""
+        """Raises Rejected if the provider must not be called now."""
         dialect, model = self._dialect, self._model.info.name
         wire = native_wire(dialect)
         if self._caller is None:
@@ -178,7 +167,7 @@ class Provider:
 
     @property
     def _dialect(self) -> str:
-        """The format that the conversation goes on in: as configured, or that of the last reply."""
+        """The format of the next call: the configured one, or the last reply's."""
         if self._log.config.dialect:
             return self._model.dialect()
         replies = (
@@ -189,7 +178,7 @@ class Provider:
         return next(replies, "") or self._model.dialect()
 
     def _drawn(self, job: Job, draw_up: DrawUp) -> PreparedPlan:
-        """The plan with what the provider wrote, which is written down as spent."""
+        """The plan with the native summary; appends the usage of the call."""
         with self._log.guard:
             drawn = draw_up(job)
             request = self._request(drawn, job)
@@ -201,22 +190,22 @@ class Provider:
             plan = _with_written(drawn.plan, request, written, job)
             view = self._log.state.view()
             billed = self._billed(drawn.before, request, written.usage)
-            self._log.append([Draft(body=one, by="model") for one in billed])
+            self._log.append([Draft(body=usage, by="model") for usage in billed])
             return replace(drawn, plan=plan, before=view, measured=False)
 
     def _request(self, drawn: PreparedPlan, job: Job) -> NativeRequest:
-        """What the caller is asked for a plan of one summary. Rejected where there is none."""
+        """The request for a plan of one summary. Raises Rejected for a plan without one."""
         plan = drawn.plan
         if not plan.proposals:
             raise Rejected(plan.reason or "the provider would accept no cut of the page")
         if plan.tokens_after >= job.budget.input_max:
             raise Rejected("what would stay is too large on its own")
-        span, dialect = _draft(plan).span, self._dialect
+        span, dialect = _summary_edit(plan).span, self._dialect
         usual = self._model.request(dialect, drawn.before)
         prefix = _upto(self._model.page(dialect), drawn.before, span.last)
         if "messages" in usual:
-            # How a message is said may follow from those behind it: as they are sent, not as these
-            # alone would be.
+            # Later messages may change how earlier ones are rendered: cut the page as it is sent,
+            # do not render its beginning alone.
             usual["messages"] = usual["messages"][: len(prefix)]
         else:
             usual["input"] = prefix
@@ -229,7 +218,7 @@ class Provider:
         )
 
     def _written(self, request: NativeRequest) -> Written:
-        """What the provider wrote. Rejected, with the reason, if nothing of use came in time."""
+        """The provider's answer. Raises Rejected if no usable one came in time."""
         caller = self._caller
         assert caller is not None
         self._rests_until = time.monotonic() + REST_S
@@ -238,14 +227,14 @@ class Provider:
             written = _wire(request.dialect).written(response)
         except Rejected:
             raise
-        except Exception as error:  # a caller is anybody's code, and a provider may refuse
+        except Exception as error:  # the caller is foreign code, and the provider may refuse
             raise Rejected(failure(error)) from error
         self._rests_until = 0.0
         return written
 
     def _billed(self, view: View, request: NativeRequest, usage: Usage | None) -> list[Usage]:
-        """What the call took, as it is written down: its size belongs to our own count of what it
-        showed."""
+        """The usage of the call in the form written to the log, with our own count of its
+        messages."""
         if usage is None:
             return []
         beyond = sum(slot.tokens for slot in view.slots if slot.seq > request.span.last)
@@ -260,15 +249,15 @@ def _wire(dialect: str) -> NativeWire:
     return wire
 
 
-def _draft(plan: Plan) -> Summarize:
+def _summary_edit(plan: Plan) -> Summarize:
     [proposal] = plan.proposals
     assert isinstance(proposal.edit, Summarize)
     return proposal.edit
 
 
 def _upto(page: Page, view: View, last: int) -> list[Any]:
-    """The messages of the page up to one of the log, without what is put behind an answer so that a
-    user speaks last."""
+    """The rendered messages of the page up to a seq, without the user message that is added after a
+    trailing answer."""
     slots = tuple(slot for slot in view.slots if slot.last <= last)
     request = page.render(replace(view, slots=slots)).request
     messages: list[Any] = request.get("messages") or request["input"]
@@ -277,25 +266,22 @@ def _upto(page: Page, view: View, last: int) -> list[Any]:
 
 
 def _with_written(plan: Plan, request: NativeRequest, written: Written, job: Job) -> Plan:
-    """The plan with what the provider wrote in its summary. Rejected if that is no gain, or holds a
-    secret: it cannot be taken out of what must go back unaltered."""
-    draft = _draft(plan)
+    """The plan with the native summary added. Raises Rejected if it saves nothing, or contains a
+    secret: it cannot be redacted, because it must go back unaltered."""
+    draft = _summary_edit(plan)
     if job.redact(written.text) != written.text:
         raise Rejected("what the provider wrote contains what looks like a secret")
     native = Native(dialect=request.dialect, model=request.model, messages=written.messages)
-    text = text_tokens(job.count, summary_text(draft))
-    tokens = max(_tokens(native, written, job.count), text)
+    if written.sealed_tokens:
+        # The provider gives the size of sealed messages only.
+        spoken = dialects.dialect(native.dialect)
+        unsealed = [wire for wire in native.messages if wire.get("type") != "compaction"]
+        messages = [message for wire in unsealed for message in spoken.parse(wire)]
+        tokens = written.sealed_tokens + sum(map(job.count, messages))
+    else:
+        tokens = text_tokens(job.count, written.text)
+    tokens = max(tokens, text_tokens(job.count, summary_text(draft)))
     [item] = plan.items
     if tokens >= item.tokens_before:
         raise Rejected(f"what the provider wrote has {tokens:,} tokens: no fewer than the messages")
     return replace(plan, proposals=(Proposal(replace(draft, native=native), tokens),))
-
-
-def _tokens(native: Native, written: Written, count: Count) -> int:
-    """What the provider's messages take on the page; of a sealed one, what the provider said."""
-    if not written.sealed_tokens:
-        return text_tokens(count, written.text)
-    spoken = dialects.dialect(native.dialect)
-    open_ones = [one for one in native.messages if one.get("type") != "compaction"]
-    messages = [message for one in open_ones for message in spoken.parse(one)]
-    return written.sealed_tokens + sum(map(count, messages))

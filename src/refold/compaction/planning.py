@@ -1,20 +1,11 @@
-"""A page that is too full gets a plan: which edits, why, what they cost. The engine applies it.
+"""The plan for a page that is too full: which edits, why, and at what price.
 
-The fixed part (system, tools, pins, the latest request) is what no compaction can touch. The ladder
-climbs towards the target; if the page is still above the hard limit then, `fit` cuts the largest
-blocks, so that there is no dead end.
-
-What a compaction is to be drawn up from: the budget, settings and prices of this moment.
-
-A job by hand is what its caller says, one that is due follows from why it is, and one that makes
-room takes the oldest. Nothing is drawn up here. Neighbours: `compactor` carries jobs out, `trigger`
-says why one is due, `planning` has what a job is.
-
-A compaction that was made elsewhere, as a plan of ours: a text that stands for a span.
-
-Another agent's own summary, or a framework's, may cover the latest request, which no plan of
-refold's may; nothing is asked then until somebody asks again. The ledger reads the span, so its
-facts go on. Neighbours: the compactor applies the plan like any other, `core.fold` shows it.
+A `Job` holds the budget, settings and prices that a plan depends on; `Jobs` makes one by hand, from
+the cause that is due, or to make room. The fixed part (system, tools, pins, the latest request) is
+beyond any compaction. The ladder climbs towards the target; if the page is still above the hard
+limit then, `fit` cuts the largest blocks, so that there is no dead end. An external summary
+(`adopted`) becomes a plan too. Neighbours: `compactor` applies plans, `trigger` knows why one is
+due.
 """
 
 from __future__ import annotations
@@ -81,17 +72,18 @@ if TYPE_CHECKING:
     from refold.strategies.importance import Score
 
 SUMMARIZE, GIST = "summarize", "gist"
-# What a page far from full must have to be worth a summary, in tokens and as a share of the window;
-# the smaller of the two counts.
+# Minimum to summarize on a page far from full, in tokens and as a share of the window; the smaller
+# of the two counts.
 LITTLE_TOKENS, LITTLE_RATIO = 1_000, 0.01
-MAKE_ROOM = "make-room"  # the oldest leave, as few as will do; no other strategy may help
-BY_HAND = "hide"
-LOSSLESS_RATIO = 0.75  # of the trigger: a page that gets there without a loss is left at that
-ROOM_RATIO = 0.10  # how far below the limit that gets, as a share of the window
+MAKE_ROOM = "make-room"  # hides as few of the oldest messages as possible, with no other strategy
+LOSSLESS_RATIO = 0.75  # of the trigger: a page this small without a loss needs nothing more
+ROOM_RATIO = 0.10  # distance from the limit after making room, as a share of the window
+TASK_CHARS_MAX = 4_000
+LINE_CHARS_MAX = 160
 
 
 class Job(Struct, frozen=True, kw_only=True):
-    """Everything a plan is drawn up from, besides the fold."""
+    """Everything a plan depends on, besides the fold."""
 
     budget: Budget
     config: Config
@@ -110,31 +102,43 @@ class Job(Struct, frozen=True, kw_only=True):
     scratch: dict[str, Any] = {}
     instructions: str = ""
     redact: Callable[[str], str] = str
-    purpose: str = ""  # where this is no ordinary compaction
-    lesson: Lesson | None = None  # what a refusal taught, if that is why the page is made shorter
-    span: Span | None = None  # what a person chose to hide; then no size is aimed at
+    purpose: str = ""  # empty for an ordinary compaction
+    lesson: Lesson | None = None  # from the refusal that made this necessary, if any
+    span: Span | None = None  # hidden by a person's choice; then there is no target size
 
 
 def drawn_up(state: Fold, job: Job) -> tuple[Plan, View]:
-    """The plan, and the page that it would leave."""
+    """The plan, and the page it would leave."""
     before = state.view()
     current = current_tokens(before, job.budget.factor)
     target = aim(before, current, job)
     brief = _brief_of(before, current, target, job)
-    spared = _spared(before, current, job)
-    done = climb(state, brief, [] if spared else _rungs_of(job))
+    reason = _too_little(before, current, job)
+    done = climb(state, brief, [] if reason else _rungs_of(job))
     if job.span is None and job.purpose != NATIVE:
         done = _within_limit(done, brief)
     after = done.state.view()
     if job.span is not None or is_lossless_enough(brief, done, after):
         target = max(target, current_tokens(after, job.budget.factor))
-    plan = _plan(before, done, job, current, target)
-    return (replace(plan, reason=spared) if spared else plan), after
+    if done.proposals and not reason:
+        reason = why_missed(before, after, target, job)
+    plan = Plan(
+        head=before.head,
+        proposals=done.proposals,
+        asks=done.asks,
+        items=items_of(done.proposals, before),
+        steps=done.steps,
+        price=_price(before, after, job) if done.proposals else Price(),
+        tokens_before=current,
+        tokens_after=current_tokens(after, job.budget.factor),
+        target=target,
+        reason=reason if reason or done.proposals else why_nothing(done.steps, before, job),
+    )
+    return plan, after
 
 
 def scored(state: Fold, job: Job) -> list[Score]:
-    """What every message of the page is worth, and why, under the job's settings of
-    `importance`."""
+    """The score of every message on the page, under the job's settings of `importance`."""
     # A strategy is loaded when it is first used.
     from refold.strategies.importance import explain
 
@@ -144,28 +148,28 @@ def scored(state: Fold, job: Job) -> list[Score]:
     return explain(brief_for(brief, "importance", before))
 
 
-def _spared(view: View, current: int, job: Job) -> str:
-    """Why a page is left as it is although somebody asked: it is far from full, and what a gist
-    would stand for is hardly more than a gist. Empty if it is not left alone: a size, a span or a
-    strategy that was named is meant as it is."""
-    named = _asked(job) or job.settings or job.messages_max or job.purpose or job.span is not None
+def _too_little(view: View, current: int, job: Job) -> str:
+    """Why a page is left alone although a caller asked: it is far from full, and the span of a gist
+    would be hardly longer than the gist. Empty otherwise: a named size, span or strategy is always
+    obeyed."""
+    is_named = _has_size(job) or job.settings or job.messages_max or job.purpose or job.span
     is_usual = GIST in job.ladder and tuple(job.ladder) == job.config.ladder
-    if named or not is_usual or current >= job.budget.warn_at:
+    if is_named or not is_usual or current >= job.budget.warn_at:
         return ""
-    held = protected(view) | task_of(view, job.budget.window)
-    newest = {slot.seq for slot in newest_unit(view)}
-    old = sum(slot.tokens for slot in view.slots if slot.seq not in held | newest)
+    kept = protected(view) | task_of(view, job.budget.window)
+    kept |= {slot.seq for slot in newest_unit(view)}
+    old = sum(slot.tokens for slot in view.slots if slot.seq not in kept)
     if old >= min(LITTLE_TOKENS, LITTLE_RATIO * job.budget.window):
         return ""
     return f"too little to gain: what may be summarized has {old:,} tokens"
 
 
 def _brief_of(before: View, current: int, target: int, job: Job) -> Brief:
-    """What the strategies are given; sizes are in tokens of our own estimate."""
-    budget = job.budget
+    """The input of the strategies; its sizes are in our own estimate."""
+    budget, has_size = job.budget, _has_size(job)
     full = min(current, budget.compact_at)
-    enough = target if _asked(job) else target + max(0, full - target) * 9 // 10
-    lossless = 0 if _asked(job) or current < budget.compact_at else int(LOSSLESS_RATIO * full)
+    enough = target if has_size else target + max(0, full - target) * 9 // 10
+    lossless = 0 if has_size or current < budget.compact_at else int(LOSSLESS_RATIO * full)
     if job.span is not None:
         target, enough, lossless = 0, 0, 0
     sizes = (target, enough, full, lossless)
@@ -185,7 +189,7 @@ def _brief_of(before: View, current: int, target: int, job: Job) -> Brief:
         messages_max=job.messages_max,
         has_writer=job.has_writer,
         is_chosen=job.span is not None,
-        is_asked=_asked(job),
+        is_asked=has_size,
         task=job.task,
         redact=job.redact,
         settings=job.settings,
@@ -194,22 +198,27 @@ def _brief_of(before: View, current: int, target: int, job: Job) -> Brief:
 
 
 def _within_limit(done: Climb, brief: Brief) -> Climb:
-    """The climb, and the last rung if the page is still above the hard limit."""
+    """The climb, extended by the last rung if the page is still above the hard limit."""
     before, after = brief.view.tokens, done.state.tokens
     hard = page_tokens(brief.view, brief.budget.factor, brief.budget.input_max)
     if after <= hard:
         return done
-    # Rungs that freed less than half of what was wanted would have to run again at the next turn.
-    weak = 2 * (before - after) < before - brief.target
-    target = min(brief.target, hard) if weak else hard
-    return _forced(done, replace(brief, target=target, settings={}))
+    # Rungs that freed less than half of the goal would have to run again at the next turn.
+    is_weak = 2 * (before - after) < before - brief.target
+    target = min(brief.target, hard) if is_weak else hard
+    further = climb(done.state, replace(brief, target=target, settings={}), rungs([LAST_RUNG]))
+    return Climb(
+        state=further.state,
+        proposals=(*done.proposals, *further.proposals),
+        asks=done.asks,
+        steps=(*done.steps, *further.steps),
+    )
 
 
 def _rungs_of(job: Job) -> Sequence[tuple[str, Strategy]]:
-    """The strategies of a job. What the provider writes stands alone: nothing behind it may be
-    changed."""
+    """The strategies of a job. A native compaction runs alone: no later message may be changed."""
     if job.span is not None:
-        return [(BY_HAND, partial(hide_span, span=job.span))]
+        return [("hide", partial(hide_span, span=job.span))]
     if tuple(job.ladder) == (MAKE_ROOM,):
         return [(MAKE_ROOM, hide)]
     return rungs([name for name in job.ladder if (name == NATIVE) == (job.purpose == NATIVE)])
@@ -221,11 +230,10 @@ def room_target(budget: Budget) -> int:
 
 
 def aim(view: View, current: int, job: Job) -> int:
-    """The size to reach: well below the trigger, or below what there is if the page is smaller
-    than that."""
+    """The size to reach: well below the trigger, or below the current size of a smaller page."""
     if job.target is not None:
         return job.target
-    most: int | None = job.settings.get("max_tokens")  # of the messages, beside system and tools
+    most: int | None = job.settings.get("max_tokens")  # of the messages, without system and tools
     if most is not None:
         return round((most + view.system_tokens + view.tools_tokens) * job.budget.factor)
     full = min(current, job.budget.compact_at)
@@ -236,43 +244,15 @@ def aim(view: View, current: int, job: Job) -> int:
     return fixed + int(max(0, full - fixed) * job.budget.target_ratio)
 
 
-def _asked(job: Job) -> bool:
-    """Whether the caller named a size: then it is meant as it is."""
+def _has_size(job: Job) -> bool:
+    """Whether the caller named a size, which is then obeyed exactly."""
     return job.target is not None or "max_tokens" in job.settings
 
 
 def uncut_tokens(view: View) -> int:
-    """System, tools and pins: what not even the last rung cuts."""
+    """Tokens that not even the last rung cuts: system, tools and pins."""
     slots = sum(slot.tokens for slot in view.slots if slot.seq in view.pins)
     return view.system_tokens + view.tools_tokens + slots
-
-
-def _forced(done: Climb, brief: Brief) -> Climb:
-    further = climb(done.state, brief, rungs([LAST_RUNG]))
-    return Climb(
-        state=further.state,
-        proposals=(*done.proposals, *further.proposals),
-        asks=done.asks,
-        steps=(*done.steps, *further.steps),
-    )
-
-
-def _plan(before: View, done: Climb, job: Job, current: int, target: int) -> Plan:
-    after = done.state.view()
-    return Plan(
-        head=before.head,
-        proposals=done.proposals,
-        asks=done.asks,
-        items=items_of(done.proposals, before),
-        steps=done.steps,
-        price=_price(before, after, job) if done.proposals else Price(),
-        tokens_before=current,
-        tokens_after=current_tokens(after, job.budget.factor),
-        target=target,
-        reason=why_missed(before, after, target, job)
-        if done.proposals
-        else why_nothing(done.steps, before, job),
-    )
 
 
 def _price(before: View, after: View, job: Job) -> Price:
@@ -280,7 +260,7 @@ def _price(before: View, after: View, job: Job) -> Price:
 
 
 def items_of(proposals: Sequence[Proposal], before: View) -> tuple[Item, ...]:
-    """What each edit does to the page, for people."""
+    """The effect of each edit on the page, for display."""
     return tuple(_item(proposal, before) for proposal in proposals)
 
 
@@ -301,59 +281,54 @@ def _item(proposal: Proposal, before: View) -> Item:
 
 
 def _slots_in(view: View, span: Span) -> Sequence[Slot]:
-    """The slots that begin inside a span. Slots are in the order of their seq, so the page is not
-    walked for every edit."""
+    """The slots that begin inside a span, by bisection: slots are sorted by seq."""
     start = bisect_left(view.slots, span.first, key=attrgetter("seq"))
     return view.slots[start : bisect_right(view.slots, span.last, key=attrgetter("seq"))]
 
 
 def why_nothing(steps: Sequence[Step], before: View, job: Job) -> str:
-    """Why a plan is empty, in words."""
-    refused = [step.note for step in steps if step.note]
-    if refused:
-        return refused[0]
-    if steps and all(step.strategy == SUMMARIZE for step in steps):
-        return _why_no_summary(before, job)
-    return "nothing can be shortened" if steps else "the page is below its target already"
-
-
-def _why_no_summary(before: View, job: Job) -> str:
-    """Why there is nothing to summarize, and what would be."""
-    usual = job.config.strategy.get(SUMMARIZE, {})
-    keep = {"keep": job.config.keep_recent, **usual, **job.settings}["keep"]
-    summarized = any(slot.summary and slot.summary.counted for slot in before.slots)
-    why = "compacted recently" if summarized else "not enough messages"
-    found = f"{why}: before the last {number(keep, 'message')} there is too little to summarize"
+    """Why a plan is empty."""
+    refusals = [step.note for step in steps if step.note]
+    if refusals:
+        return refusals[0]
+    if not steps or any(step.strategy != SUMMARIZE for step in steps):
+        return "nothing can be shortened" if steps else "the page is below its target already"
+    configured = job.config.strategy.get(SUMMARIZE, {})
+    keep = {"keep": job.config.keep_recent, **configured, **job.settings}["keep"]
+    is_summarized = any(slot.summary and slot.summary.counted for slot in before.slots)
+    why = "compacted recently" if is_summarized else "not enough messages"
+    reason = f"{why}: before the last {number(keep, 'message')} there is too little to summarize"
     fewer = min(keep, len(before.slots)) // 2
-    return f"{found}; keep fewer, such as keep={fewer}" if fewer else found
+    return f"{reason}; keep fewer, such as keep={fewer}" if fewer else reason
 
 
 def why_missed(before: View, after: View, target: int, job: Job) -> str:
-    """Why the page is above its target, in words; empty if it is not."""
+    """Why the page is above its target; empty if it is not."""
     factor = job.budget.factor
     missed = current_tokens(after, factor) - target
     if missed <= 0:
         return ""
     fixed = round(untouched_tokens(with_named_tail(after, job.settings)) * factor)
     if fixed > target:
-        return f"{missed:,} tokens too many: {_held(job)} alone have {fixed:,}"
-    known = {(slot.seq, slot.last) for slot in before.slots if slot.standin}
-    if not _asked(job) and any((slot.seq, slot.last) in known for slot in after.slots):
+        parts = "system, tools, pins and the latest request"
+        if count := job.settings.get(KEEP_RECENT):
+            tail = f"the last messages ({KEEP_RECENT} {count})"
+            parts = f"system, tools, pins, the latest request and {tail}"
+        return f"{missed:,} tokens too many: {parts} alone have {fixed:,}"
+    earlier = {(slot.seq, slot.last) for slot in before.slots if slot.standin}
+    if not _has_size(job) and any((slot.seq, slot.last) in earlier for slot in after.slots):
         return f"{missed:,} tokens too many: earlier summaries stay, and the cached page with them"
     tried = "+".join(job.ladder)
     return f"{missed:,} tokens too many: {tried} found nothing else that may go"
 
 
-def _held(job: Job) -> str:
-    """What no strategy of this job may touch, in words."""
-    count = job.settings.get(KEEP_RECENT)
-    if not count:
-        return "system, tools, pins and the latest request"
-    return f"system, tools, pins, the latest request and the last messages ({KEEP_RECENT} {count})"
-
-
 def receipt_of(plan: Plan, before: View, after: View, batch: str) -> Receipt:
-    """What the applied plan did."""
+    """The receipt of an applied plan, with all summary texts of its batch in the order of the
+    page."""
+    summaries = [slot for slot in after.slots if slot.summary and slot.summary.batch == batch]
+    texts = ("\n".join(map(text_of, slot.message.blocks)) for slot in summaries)
+    hidden = sum(not slot.standin for slot in before.slots)
+    hidden -= sum(not slot.standin for slot in after.slots)
     return Receipt(
         batch=batch,
         target=plan.target,
@@ -365,24 +340,13 @@ def receipt_of(plan: Plan, before: View, after: View, batch: str) -> Receipt:
         tokens_after=plan.tokens_after,
         messages_before=len(before.slots),
         messages_after=len(after.slots),
-        messages_hidden=_messages(before) - _messages(after),
-        summary=_summary(after, batch),
+        messages_hidden=hidden,
+        summary="\n\n".join(texts),
     )
 
 
-def _summary(after: View, batch: str) -> str:
-    """All texts that stand for messages because of the batch, in the order of the page."""
-    summaries = [slot for slot in after.slots if slot.summary and slot.summary.batch == batch]
-    return "\n\n".join("\n".join(map(text_of, slot.message.blocks)) for slot in summaries)
-
-
-def _messages(view: View) -> int:
-    """How many messages the page shows as themselves, whole or cut."""
-    return sum(not slot.standin for slot in view.slots)
-
-
 def measured(plan: Plan, before: View, after: View, job: Job) -> Plan:
-    """The plan with its numbers taken from the pages before and after it was carried out."""
+    """The plan with numbers measured on the pages before and after it was applied."""
     return replace(
         plan,
         reason=why_missed(before, after, plan.target, job),
@@ -394,9 +358,9 @@ def measured(plan: Plan, before: View, after: View, job: Job) -> Plan:
 
 
 def still_fits(plan: Plan, state: Fold) -> bool:
-    """Whether messages that came since leave the plan lawful: no result came whose call it would
-    take away."""
-    came = {
+    """Whether the plan is still lawful with the messages appended since: none of them answers a
+    call that it would remove."""
+    answered = {
         id
         for slot in reversed(state.slots)
         if slot.seq > plan.head
@@ -405,13 +369,10 @@ def still_fits(plan: Plan, state: Fold) -> bool:
     spans = [
         proposal.edit.span for proposal in plan.proposals if not isinstance(proposal.edit, Replace)
     ]
-    if not came or not spans:
+    if not answered or not spans:
         return True
-    taken = [slot for slot in state.slots if any(slot.seq in span for span in spans)]
-    return not any(came.intersection(calls_of(slot.message)) for slot in taken)
-
-
-TASK_CHARS_MAX = 4_000
+    removed = [slot for slot in state.slots if any(slot.seq in span for span in spans)]
+    return not any(answered.intersection(calls_of(slot.message)) for slot in removed)
 
 
 class Jobs:
@@ -433,22 +394,24 @@ class Jobs:
         settings: dict[str, Any] | None = None,
         instructions: str = "",
     ) -> Job:
-        """What a plan is to be drawn up from. Without names, the configured ladder."""
-        config = self._log.config  # for the model that reads the page now
+        """A job with the given ladder, or the configured one."""
+        config = self._log.config  # for the current model
         check_ladder(ladder)
-        given = settings or {}
-        check_settings(given, ladder or config.ladder)
+        own = settings or {}
+        check_settings(own, ladder or config.ladder)
         task = task or self._latest_request()
         if settings is not None:
             for name in ladder:
-                check_needed(name, {**config.strategy.get(name, {}), **given}, task)
-        if KEEP_RECENT in given:
-            config = replace(config, keep_recent=given[KEEP_RECENT])
-        self._check_instructions(instructions)
+                check_needed(name, {**config.strategy.get(name, {}), **own}, task)
+        if KEEP_RECENT in own:
+            config = replace(config, keep_recent=own[KEEP_RECENT])
+        if instructions and not self._has_writer():
+            hint = "give a writer where the conversation is opened, or with --writer"
+            raise Invalid("instructions are for a writer, but there is none", hint=hint)
         return Job(
             budget=self._model.budget,
             config=config,
-            count=self._count,
+            count=lambda message: count_message(message, self._log.counter),
             originals=self._log.log.originals,
             ages=self._log.log.ages,
             batch=secrets.token_hex(8),
@@ -456,19 +419,14 @@ class Jobs:
             task=task,
             target=target,
             has_writer=self._has_writer(),
-            settings=given,
+            settings=own,
             per_token=self._model.price,
             expired=self._model.moment().is_expired(self._log.state),
             scratch=self._scratch,
             instructions=instructions,
-            redact=cache(self._redact),  # the same lines are looked at again and again
+            redact=cache(self._redact),  # the same lines are searched again and again
             purpose=NATIVE if tuple(ladder) == (NATIVE,) else "",
         )
-
-    def _check_instructions(self, instructions: str) -> None:
-        if instructions and not self._has_writer():
-            hint = "give a writer where the conversation is opened, or with --writer"
-            raise Invalid("instructions are for a writer, but there is none", hint=hint)
 
     def _latest_request(self) -> str:
         state = self._log.state
@@ -477,11 +435,9 @@ class Jobs:
         texts = [block.text for block in blocks if isinstance(block, Text)]
         return "\n".join(texts)[:TASK_CHARS_MAX]
 
-    def _count(self, message: Message) -> int:
-        return count_message(message, self._log.counter)
-
     def due_job(self, budget: Budget) -> Job:
-        """The ladder, unless only a strategy's own trigger was passed, or messages are too many."""
+        """The job for the cause that is due: the ladder, except for a strategy past its own trigger
+        and for a crowded page."""
         state, config = self._log.state, self._log.config
         why = trigger.cause(state, budget, config, self._model.moment())
         if why == "asked" and self._has_writer():
@@ -495,23 +451,23 @@ class Jobs:
         return replace(job, messages_max=most)
 
     def room_job(self, budget: Budget) -> Job:
-        """Takes the oldest off a page that is too large."""
+        """The job that hides the oldest messages of a page that is too large."""
         target = room_target(budget)
-        ladder = (MAKE_ROOM,)
-        return replace(self.job(), ladder=ladder, purpose=MADE_ROOM, target=target)
+        return replace(self.job(), ladder=(MAKE_ROOM,), purpose=MADE_ROOM, target=target)
 
     def move(self) -> None:
-        """The log is another one now: what strategies found out was about the other."""
+        """Starts over for another log."""
         self._scratch.clear()
 
 
-LINE_CHARS_MAX = 160
-
-
 def adopted(state: Fold, job: Job, span: Span, text: str, by: str) -> Plan:
-    """The plan by which the text stands for the span. Invalid if it would part a call from its
-    result, or there is nothing to stand for."""
-    _check_words(text, by)
+    """The plan that replaces the span by an external text. Unlike our own plans, it may cover the
+    latest request. Raises Invalid if it would separate a call from its result, or if the page has
+    no such messages."""
+    if not text.strip():
+        raise Invalid("text is empty", hint="clear takes messages off the page without a text")
+    if not by:
+        raise Invalid("by is empty", hint="say who made the compaction: by='claude-code'")
     covered = _covered(state, span)
     tokens = job.count(Message(role="user", blocks=(Text(text),)))
     edit = Summarize(
@@ -527,15 +483,8 @@ def adopted(state: Fold, job: Job, span: Span, text: str, by: str) -> Plan:
     return Plan(head=state.head, proposals=(Proposal(edit, tokens),), steps=(step,))
 
 
-def _check_words(text: str, by: str) -> None:
-    if not text.strip():
-        raise Invalid("text is empty", hint="clear takes messages off the page without a text")
-    if not by:
-        raise Invalid("by is empty", hint="say who made the compaction: by='claude-code'")
-
-
 def _covered(state: Fold, span: Span) -> list[Slot]:
-    """The slots that the text is to stand for: whole pairs of calls and results."""
+    """The slots of a span: complete messages, and complete pairs of calls and results."""
     slots = state.slots
     inside = [index for index, slot in enumerate(slots) if slot.seq in span]
     if not inside or slots[inside[-1]].last > span.last:
@@ -543,11 +492,11 @@ def _covered(state: Fold, span: Span) -> list[Slot]:
         hint = f"give the first and the last seq of whole messages; the page shows {shown}"
         raise Invalid(f"the page has no messages from #{span.first} to #{span.last}", hint=hint)
     legal = seams(slots)
-    first = max(place for place in legal if place <= inside[0])
-    last = min(place for place in legal if place > inside[-1])
+    first = max(seam for seam in legal if seam <= inside[0])
+    last = min(seam for seam in legal if seam > inside[-1])
     if (first, last) != (inside[0], inside[-1] + 1):
-        whole = f"({slots[first].seq}, {slots[last - 1].last})"
-        hint = f"a call and its result go together: give the span {whole}"
+        complete = f"({slots[first].seq}, {slots[last - 1].last})"
+        hint = f"a call and its result go together: give the span {complete}"
         raise Invalid(
             f"#{span.first} to #{span.last} separates a tool call from its result", hint=hint
         )

@@ -1,8 +1,8 @@
-"""What of a plan may be put in words by a writer, and what of its own words must not hold a secret.
+"""The text of a plan's summaries: questions to the writer, and redaction.
 
-A plan comes with drafts that stand by themselves. A writer is asked for prose beside them as far as
-there is room; what it gives takes the draft's place. Neighbours: `compaction` draws plans up,
-`asking` asks, `compactor` carries them out.
+Every draft in a plan is complete without a writer. A writer is asked for prose beside the drafts,
+as far as there is room, and an accepted answer replaces the draft. Neighbours: `planning` draws
+plans up, `writer.asker` asks, `compactor` applies them.
 """
 
 from __future__ import annotations
@@ -19,17 +19,13 @@ from refold.strategies.summarize import FRAME_TOKENS
 from refold.writer.accept import Redact, use_lines
 from refold.writer.asker import Question, room_for
 
-PROSE_WORTH_TOKENS = (
-    400  # a span smaller than this may go without prose, and nobody needs to hear of it
-)
-
-
-# --- asking a writer ---
+PROSE_WORTH_TOKENS = 400  # a smaller span may go without prose, and without a notice
 
 
 def asks_of(plan: Plan, config: Config) -> list[Ask]:
-    """What a writer may put in words: what strategies asked for, and prose beside every gist."""
-    wanted = str(config.strategy.get("gist", {}).get("instructions", ""))
+    """The asks of the strategies, and one for prose beside every gist; without drafts that a later
+    rung of the same plan hides again."""
+    instructions = str(config.strategy.get("gist", {}).get("instructions", ""))
     drafts = {id(ask.draft) for ask in plan.asks}
     edits = [proposal.edit for proposal in plan.proposals]
     gists = [
@@ -37,45 +33,43 @@ def asks_of(plan: Plan, config: Config) -> list[Ask]:
         for edit in edits
         if isinstance(edit, Summarize) and edit.gist is not None and id(edit) not in drafts
     ]
-    asks = [*plan.asks, *(Ask(span=edit.span, draft=edit, instructions=wanted) for edit in gists)]
-    return [ask for ask in asks if _survives(ask.draft, plan)]
 
+    def survives(draft: Summarize) -> bool:
+        at = next((index for index, edit in enumerate(edits) if edit is draft), len(edits))
+        later = [edit.span for edit in edits[at + 1 :] if not isinstance(edit, Replace)]
+        first, last = draft.span.first, draft.span.last
+        return not any(span.first <= first and last <= span.last for span in later)
 
-def _survives(draft: Summarize, plan: Plan) -> bool:
-    """Whether no later rung of the same plan takes the draft off the page again."""
-    edits = [proposal.edit for proposal in plan.proposals]
-    at = next((index for index, edit in enumerate(edits) if edit is draft), len(edits))
-    later = [edit.span for edit in edits[at + 1 :] if not isinstance(edit, Replace)]
-    return not any(
-        span.first <= draft.span.first and draft.span.last <= span.last for span in later
-    )
+    asks = (Ask(span=edit.span, draft=edit, instructions=instructions) for edit in gists)
+    return [ask for ask in (*plan.asks, *asks) if survives(ask.draft)]
 
 
 def questions_of(plan: Plan, before: View, job: Job) -> list[Question]:
-    """What a writer is asked for this plan. All prose together leaves the page below the
-    trigger: a page that just fits without a writer must fit with one."""
+    """Questions to a writer for this plan. All prose together leaves the page below the trigger:
+    a page that just fits without a writer must fit with one."""
     left = round((job.budget.compact_at - plan.tokens_after) / job.budget.factor)
-    found: list[Question] = []
+    questions: list[Question] = []
     for ask in asks_of(plan, job.config):
         question = _question(ask, before, job, left)
         if question is not None:
-            found.append(question)
+            questions.append(question)
             left -= question.tokens_max + FRAME_TOKENS
-    return found
+    return questions
 
 
 def _question(ask: Ask, before: View, job: Job, left: int) -> Question | None:
-    """The ask with what it needs from the page. Without room for prose beside the draft it is
-    None, or, where prose is missed, a question that nobody is asked. New prose takes the place
-    of what the draft carries on."""
+    """The ask with its messages and facts. Without room for prose beside the draft it is None, or,
+    for a span worth prose, a question that is never sent. New prose replaces the prose that the
+    draft carries over."""
     inside = [
         slot for slot in before.slots if ask.span.first <= slot.seq and slot.last <= ask.span.last
     ]
     slots = tuple(slot for slot in inside if slot.seq not in before.pins)
     covered = sum(slot.tokens for slot in slots)
-    made = text_tokens(job.count, summary_text(replace(ask.draft, prose=None)))
-    left += text_tokens(job.count, summary_text(ask.draft)) - made
-    room = room_for(made, covered, job.budget.window, beside_gist=ask.draft.gist is not None)
+    without_prose = text_tokens(job.count, summary_text(replace(ask.draft, prose=None)))
+    left += text_tokens(job.count, summary_text(ask.draft)) - without_prose
+    beside_gist = ask.draft.gist is not None
+    room = room_for(without_prose, covered, job.budget.window, beside_gist=beside_gist)
     room = min(room, left - FRAME_TOKENS)
     if room < PROSE_TOKENS_MIN:
         if covered < PROSE_WORTH_TOKENS:
@@ -98,11 +92,11 @@ def _question(ask: Ask, before: View, job: Job, left: int) -> Question | None:
 
 
 def without_secrets(plan: Plan, redact: Redact, count: Count) -> Plan:
-    """The plan with secrets taken out of its summaries: they stand in the log, go on to the next
-    summary and to other agents, and to a writer."""
-    drafts = [one.edit for one in plan.proposals if isinstance(one.edit, Summarize)] + [
-        ask.draft for ask in plan.asks
-    ]
+    """The plan with redacted summaries: they are in the log, feed the next summary, and are read by
+    other agents and a writer."""
+    edits = (proposal.edit for proposal in plan.proposals)
+    drafts = [edit for edit in edits if isinstance(edit, Summarize)]
+    drafts += [ask.draft for ask in plan.asks]
     clean = {id(draft): new for draft in drafts if (new := _redacted(draft, redact)) is not draft}
     if not clean:
         return plan
@@ -111,19 +105,16 @@ def without_secrets(plan: Plan, redact: Redact, count: Count) -> Plan:
 
 
 def _redacted(draft: Summarize, redact: Redact) -> Summarize:
-    """The summary itself where it has no secret. One look at all of it together tells, which is
-    cheap. The uses of tools that it notes are cut to short lines here, because secrets must go
+    """The redacted summary; the draft itself if it has no secret, which one cheap search of the
+    joined text shows. Its notes on tool uses are cut to short lines here, because secrets must go
     first."""
     if draft.counted and draft.counted.uses:
         short = {tool: use_lines(some, redact) for tool, some in draft.counted.uses.items()}
         draft = replace(draft, counted=replace(draft.counted, uses=short))
     together = "\n".join([summary_text(draft), draft.line, *(fact.text for fact in draft.facts)])
     clean = redact(together)
-    return draft if clean == together else _parts_redacted(draft, redact, clean)
-
-
-def _parts_redacted(draft: Summarize, redact: Redact, clean: str) -> Summarize:
-    """The summary with every part redacted; `clean` is all of it without secrets."""
+    if clean == together:
+        return draft
     facts = tuple(
         fact if fact.text in clean else replace(fact, text=redact(fact.text))
         for fact in draft.facts
@@ -140,15 +131,15 @@ def _parts_redacted(draft: Summarize, redact: Redact, clean: str) -> Summarize:
 
 
 def _quote_redacted(quote: Quote, redact: Redact) -> Quote:
-    whole = "\n".join(quote.lines)
-    clean = redact(whole)
-    lines = quote.lines if clean == whole else tuple(clean.split("\n"))
+    text = "\n".join(quote.lines)
+    clean = redact(text)
+    lines = quote.lines if clean == text else tuple(clean.split("\n"))
     return replace(quote, lines=lines, source=redact(quote.source))
 
 
 def reworded(plan: Plan, edits: dict[int, Summarize], count: Count) -> Plan:
-    """The plan with some of its summaries in other words; `edits` are by the identity of the
-    draft."""
+    """The plan with some summaries replaced; `edits` maps the identity of a draft to its new
+    version."""
     proposals = tuple(
         Proposal(new, text_tokens(count, summary_text(new)))
         if (new := edits.get(id(old.edit))) is not None

@@ -1,1 +1,1 @@
-"""One conversation's log, open: read, appended to, gone back in."""
+"""One conversation's log: reading, appending, undoing, and the originals behind a handle."""

@@ -1,21 +1,10 @@
-"""A fact on its way into a log: encoded once, and read back before any store sees it.
+"""A draft is a future event: encoded once, and decoded again before any store sees it.
 
-What cannot be read again is never written. So there is no draft that could not be: what a caller
-gave is encoded when the draft is made, decoded from its own bytes, and refused with the name of the
-field where that fails. Neighbours: `core.codec` encodes and decodes, `log` seals drafts as events.
-
-Text that JSON cannot carry (lone surrogates) is kept as bytes in opaque blocks, and shown with
-U+FFFD.
-
-Only a message may hold such text: what users and tools say is data. Anything else with it is
-refused. Neighbours: `core.codec` encodes, `draft` is written, `unfold` gives the exact text back.
-
-What is kept is what was given: a value that JSON would change on the way is refused.
-
-JSON has no word for not-a-number and would make it null; a key that is a number would become a
-text, a set a list, bytes and times a text. Whoever reads the log could not tell. Only a tuple may
-become a list, which means the same. Neighbours: `draft` compares what it was given with what its
-bytes say; `artifacts.values` writes what a tool gave, whatever it is, as JSON that leads back.
+A body that could not be read back is refused when the draft is made, with the name of the field. So
+is a value that JSON would change silently: NaN, a key that is not text, a set, bytes, a time. Only
+a tuple may become a list. Text with lone surrogates, which JSON cannot carry, is allowed in
+messages: it is stored as bytes in opaque blocks, and shown with U+FFFD. Neighbours: `core.codec`
+encodes and decodes, `log` seals drafts as events, `unfold` returns the exact text.
 """
 
 from __future__ import annotations
@@ -45,18 +34,21 @@ from refold.core.model import (
 )
 from refold.errors import Invalid
 
-RUN_EVENTS_MAX, RUN_BYTES_MAX = 1_000, 4 << 20  # of what is appended together
+RUN_EVENTS_MAX, RUN_BYTES_MAX = 1_000, 4 << 20  # limits of one append
 _TOKENS_MAX = 1 << 53
 _Envelope = tuple[str, Annotated[int, msgspec.Meta(gt=-_TOKENS_MAX, lt=_TOKENS_MAX)], str]
-FORM_LEVELS = 2  # what a dialect may put around a message that it keeps as it came
+FORM_LEVELS = 2  # nesting that a dialect may add around an original message
+KEY_CHARS = 60
+HINT = "pass texts, finite numbers, truth values, None, and lists and dicts of those"
 _NESTED = (dict, list)
+_FREE_BLOCKS = (ToolCall, ToolResult, Opaque)
 _READ_ERRORS = (msgspec.MsgspecError, RecursionError, TypeError, ValueError)
 
 
 class Draft(Struct, frozen=True, kw_only=True):
-    """A fact that is to become an event. `encoded` are the bytes of what was given, and `body` is
-    what they say. `at_ms` is when it happened, if that is not when it is appended. Invalid if it
-    could not be read again."""
+    """A future event. `encoded` are the bytes of the given body, and `body` is decoded from them.
+    `at_ms` is the time of the fact, if not the time of the append. Raises Invalid if it could not
+    be read again."""
 
     body: Body
     by: str
@@ -68,7 +60,10 @@ class Draft(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         _check_envelope(self)
         kind = codec.kind_of(self.body)
-        content, is_exact = _encode(self.body)
+        try:
+            content, is_exact = codec.encode(self.body), True
+        except UnicodeEncodeError:
+            content, is_exact = encode_shielded(self.body), False
         try:
             body = codec.body_of(kind, content)
         except _READ_ERRORS as error:
@@ -76,7 +71,7 @@ class Draft(Struct, frozen=True, kw_only=True):
         if is_exact:
             check_unchanged(self.body, body, kind)
         free = [value for value in _free_values(body) if type(value) in _NESTED and value]
-        # What has so few brackets is not nested deeper; most bodies have.
+        # Most bodies have fewer brackets than allowed levels: those need no walk.
         if free and content.count(b"{") + content.count(b"[") > codec.DEPTH_MAX:
             for value in free:
                 check_depth(value, levels=codec.DEPTH_MAX + FORM_LEVELS)
@@ -84,35 +79,26 @@ class Draft(Struct, frozen=True, kw_only=True):
         force_setattr(self, "body", body)
 
 
-def _encode(body: Body) -> tuple[bytes, bool]:
-    """The bytes of a body, and whether they say all of it: texts that JSON cannot carry are
-    shielded."""
-    try:
-        return codec.encode(body), True
-    except UnicodeEncodeError:
-        return encode_shielded(body), False
-
-
 def _check_envelope(draft: Draft) -> None:
-    """Invalid unless the author, the tokens and the counter can stand in an event's envelope."""
+    """Raises Invalid unless author, tokens and counter fit an event's envelope. Plain values take a
+    short path."""
     if type(draft.by) is type(draft.counter) is str and type(draft.tokens) is int:
-        is_short = draft.by.isascii() and draft.counter.isascii()
-        if is_short and -_TOKENS_MAX < draft.tokens < _TOKENS_MAX:
+        is_ascii = draft.by.isascii() and draft.counter.isascii()
+        if is_ascii and -_TOKENS_MAX < draft.tokens < _TOKENS_MAX:
             return
     try:
         decoding.convert((draft.by, draft.tokens, draft.counter), _Envelope)
         draft.by.encode()
         draft.counter.encode()
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
-        said = str(error).replace("$[0]", "by").replace("$[1]", "tokens").replace("$[2]", "counter")
+        why = str(error).replace("$[0]", "by").replace("$[1]", "tokens").replace("$[2]", "counter")
         hint = "by and counter are texts, tokens a whole number"
-        raise Invalid(f"the event cannot be kept: {said}", hint=hint) from error
+        raise Invalid(f"the event cannot be kept: {why}", hint=hint) from error
 
 
 class Run:
-    """Drafts that go into a log together, as many as one write may have. With `is_single`, the
-    first fill it: where checkpoints are set every so many messages, each is to stand in its
-    place."""
+    """Drafts for one append, up to its limits. With `is_single`, the first drafts fill it, so that
+    regular checkpoints come at the right message."""
 
     def __init__(self, *, is_single: bool = False) -> None:
         self.drafts: list[Draft] = []
@@ -124,7 +110,7 @@ class Run:
         return len(self.drafts) >= self._events_max or self.size_bytes >= RUN_BYTES_MAX
 
     def take(self, drafts: Sequence[Draft]) -> bool:
-        """Takes drafts, all of them; False if they are too many to be written with the others."""
+        """Adds the drafts; returns False and adds none if they are too many for this append."""
         events = len(self.drafts) + len(drafts)
         size_bytes = self.size_bytes + sum([len(draft.encoded) for draft in drafts])
         if self.drafts and (events > RUN_EVENTS_MAX or size_bytes > RUN_BYTES_MAX):
@@ -135,7 +121,7 @@ class Run:
 
 
 def runs_of(drafts: Iterable[Draft]) -> Iterator[list[Draft]]:
-    """The drafts in runs that go into a log together."""
+    """The drafts, grouped into appends."""
     run = Run()
     for draft in drafts:
         if not run.take([draft]):
@@ -147,7 +133,7 @@ def runs_of(drafts: Iterable[Draft]) -> Iterator[list[Draft]]:
 
 
 def message_checked(message: Message) -> Message:
-    """The same message, if every field has its type; else Invalid, with the field."""
+    """The message itself; Invalid, with the field, if one has a wrong type."""
     try:
         return decoding.convert(msgspec.to_builtins(message), Message)
     except _READ_ERRORS as error:
@@ -161,29 +147,24 @@ def _wrong_field(kind: str, error: Exception) -> Invalid:
 
 
 def check_depth(value: Any, levels: int = codec.BODY_DEPTH_MAX) -> None:
-    """Invalid if plain JSON is nested deeper than so many levels. Walks without recursion."""
+    """Raises Invalid if plain JSON is nested deeper than `levels`. Walks without recursion."""
     level = [value] if isinstance(value, _NESTED) else []
     for _ in range(levels):
-        level = [child for item in level for child in _nested_in(item)]
+        children = (item.values() if isinstance(item, dict) else item for item in level)
+        level = [child for each in children for child in each if isinstance(child, _NESTED)]
         if not level:
             return
     hint = "pass deep structures as text"
     raise Invalid(f"nested more than {codec.DEPTH_MAX} levels deep", hint=hint)
 
 
-def _nested_in(item: Any) -> list[Any]:
-    """The objects and lists that stand directly in a value."""
-    children = item.values() if isinstance(item, dict) else item
-    return [child for child in children if isinstance(child, _NESTED)]
-
-
 def _free_values(body: Body) -> list[Any]:
-    """The values in a body whose shape is the caller's or the provider's."""
+    """The values in a body whose shape only the caller or the provider knows."""
     match body:
         case Message():
             values = [body.form, body.metadata]
             for block in body.blocks:
-                if type(block) in _FREE_BLOCKS:  # texts and thoughts are most
+                if type(block) in _FREE_BLOCKS:  # most blocks are text and thinking
                     values += _free_in(block)
             return values
         case Meta():
@@ -194,9 +175,6 @@ def _free_values(body: Body) -> list[Any]:
             return [body.metadata]
         case _:
             return []
-
-
-_FREE_BLOCKS = (ToolCall, ToolResult, Opaque)
 
 
 def _free_in(block: Block) -> list[Any]:
@@ -212,15 +190,14 @@ def _free_in(block: Block) -> list[Any]:
 
 
 def encode_shielded(body: Body) -> bytes:
-    """The bytes of a body that holds text which JSON cannot carry. Invalid unless it is a
-    message."""
+    """The bytes of a message with text that JSON cannot carry. Raises Invalid for other bodies."""
     if not isinstance(body, Message):
         hint = "decode the text with errors='replace'"
         raise Invalid(f"the {kind_of(body)} holds a lone surrogate", hint=hint)
     try:
         return encode(shielded(body))
     except (UnicodeEncodeError, AttributeError, TypeError, RecursionError) as error:
-        # A field has another type than it should, and text that JSON cannot carry besides.
+        # A field has a wrong type, in addition to text that JSON cannot carry.
         raise Invalid(f"the message is not JSON: {error}", hint="pass blocks and texts") from error
 
 
@@ -233,22 +210,18 @@ def shielded(message: Message) -> Message:
 
 
 def _shield(block: Block) -> Block:
-    """The block with its own text as bytes, and every other text it holds (ids, names, urls)
-    shown replaced."""
+    """The block with its own text as bytes, and surrogates in other fields (ids, names, urls)
+    replaced."""
     if isinstance(block, Text):
-        return _shield_text(block)
+        if not _has_surrogate(block.text):
+            return block
+        return Opaque(data=block.text.encode("utf-8", "surrogatepass"), text=_replaced(block.text))
     fields: dict[str, Any] = {
         name: _replaced(getattr(block, name)) for name in block.__struct_fields__
     }
     if isinstance(block, ToolResult):
         fields["content"] = tuple(_shield(part) for part in block.content)
     return msgspec.structs.replace(block, **fields)
-
-
-def _shield_text(block: Text) -> Text | Opaque:
-    if _has_surrogate(block.text):
-        return Opaque(data=block.text.encode("utf-8", "surrogatepass"), text=_replaced(block.text))
-    return block
 
 
 def _has_surrogate(text: str) -> bool:
@@ -272,40 +245,32 @@ def _replaced(value: Any) -> Any:
             return value
 
 
-KEY_CHARS = 60
-HINT = "pass texts, finite numbers, truth values, None, and lists and dicts of those"
-
-
-def check_unchanged(given: Any, kept: Any, place: str) -> None:
-    """Invalid, with the place, if what was kept is not what was given."""
+def check_unchanged(given: Any, kept: Any, path: str) -> None:
+    """Raises Invalid, with the path of the value, if encoding changed it."""
     if given == kept:
         return
     match given, kept:
         case Struct(), Struct():
             for name in given.__struct_fields__:
-                check_unchanged(getattr(given, name), getattr(kept, name), f"{place}.{name}")
+                check_unchanged(getattr(given, name), getattr(kept, name), f"{path}.{name}")
         case _, Struct():
-            return  # a plain form of it was given, and decoding has held it to its type
+            return  # it was given in plain form, and decoding has checked its type
         case dict(), dict():
-            _check_keys(given, kept, place)
+            for key, value in given.items():
+                if not isinstance(key, str):
+                    raise Invalid(f"{path}: the key {_describe_value(key)} is not text", hint=HINT)
+                # A long key may be a secret, and a part of one would not be recognized.
+                name = key if len(key) <= KEY_CHARS else "…"
+                check_unchanged(value, kept.get(key), f"{path}.{name}")
         case ((list() | tuple()), (list() | tuple())):
             for at, (one, other) in enumerate(zip(given, kept, strict=True)):
-                check_unchanged(one, other, f"{place}[{at}]")
+                check_unchanged(one, other, f"{path}[{at}]")
         case _:
-            raise Invalid(f"{place}: {_describe_value(given)} is not JSON", hint=HINT)
-
-
-def _check_keys(given: dict[Any, Any], kept: dict[str, Any], place: str) -> None:
-    for key, value in given.items():
-        if not isinstance(key, str):
-            raise Invalid(f"{place}: the key {_describe_value(key)} is not text", hint=HINT)
-        # A long one may be a secret, and half of it would not be known as one.
-        named = key if len(key) <= KEY_CHARS else "…"
-        check_unchanged(value, kept.get(key), f"{place}.{named}")
+            raise Invalid(f"{path}: {_describe_value(given)} is not JSON", hint=HINT)
 
 
 def _describe_value(value: object) -> str:
-    """A number, or the type: what a stranger's value says of itself may fail."""
+    """A number, or the type: the repr of a foreign value may fail."""
     if type(value) in (int, float):
         return str(value)
     return f"a {type(value).__name__}"

@@ -1,9 +1,8 @@
-"""One conversation's log, open for appending, with the fold of it always at hand.
+"""One conversation's log, open for appending, with its fold at the head.
 
-Opening reads a bookmark, the events after it and the visible bodies, not the log. Appending writes
-first and folds then; when another writer was faster, its events are read, folded, and ours go on
-top of them under the same ids. Neighbours: a store below, `engine` above. Not locked: the engine
-holds the lock.
+Opening reads a bookmark, the events after it and the visible bodies, not the whole log. An append
+writes first, then folds; if another writer was faster, its events are folded first, and ours go on
+top of them under the same ids. Neighbours: a store below, `open_log` above, which holds the lock.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ from refold.core.switches import REACHING, switches
 from refold.errors import Conflict, Corrupt, NotFound, RefoldError, sentence
 from refold.log.draft import Draft
 from refold.stores import refuse_encrypted, synced_of
-from refold.stores.protocol import Store, SyncedStore
+from refold.stores.protocol import Store
 from refold.system.disk import HAPPENED_MS_MAX
 
 TRIES_MAX = 20
 PAGE_EVENTS = 500
 BOOKMARK_EVENTS = 256
 NEAR_EVENTS = 8
-_RANDOM_BYTES = 10 + SALT_BYTES  # of an event: in its id, and its salt
-KEPT_SLOTS = 100  # of a page that is let go
+_RANDOM_BYTES = 10 + SALT_BYTES  # per event: for its id and its salt
+KEPT_SLOTS = 100  # newest slots that keep their messages in `let_go`
 
 Clock = Callable[[], int]
 Fresh = Callable[[Fold], bool]
@@ -59,18 +58,18 @@ class Log:
         self.clock = clock or now_ms
         self._synced = synced_of(store)
         self.redacts = self._synced is not None and self._synced.redact == "append"
-        self.openings = 0  # how often a log was opened, the same or another
+        self.openings = 0  # number of times a log was opened
         self.open(conversation)
 
     def open(self, conversation: str) -> None:
-        """Goes on with the log of this conversation, as it is now."""
+        """Switches to the log of this conversation."""
         self.conversation = conversation
         self.openings += 1
         self.marked = 0  # the head at the last bookmark
-        self.bookmark_fault = ""  # why the last one could not be kept
-        self.ended_at = 0  # the head of a bookmark that the log, as it was opened, did not reach
-        self._tried = 0  # the head when one was to be kept last
-        self.hollow = 0  # up to this seq the page may be without what its messages say
+        self.bookmark_fault = ""  # why the last bookmark failed
+        self.ended_at = 0  # the head of a bookmark, if the log no longer reached it when opened
+        self._tried = 0  # the head at the last attempt to keep a bookmark
+        self.hollow = 0  # up to this seq, messages on the page may lack their blocks
         self.state = self._opened()
 
     # --- reading ---
@@ -85,7 +84,7 @@ class Log:
             return Fold()
 
     def _resumed(self, mark: bookmark.Bookmark) -> Fold | None:
-        """The fold by the bookmark and the tail, if the bookmark still fits the log."""
+        """The fold from the bookmark and the tail, if the bookmark still fits the log."""
         tail = self.store.read(self.conversation, after=mark.head - 1, limit=PAGE_EVENTS)
         self.ended_at = 0 if tail else mark.head
         if not tail or tail[0].seq != mark.head or tail[0].chain != mark.chain:
@@ -106,22 +105,21 @@ class Log:
         return state
 
     def _events(self, seqs: Sequence[int]) -> dict[int, Event] | None:
-        """Events by seq, read in as few runs as there are gaps; None if one is missing."""
-        found: dict[int, Event] = {}
+        """Events by seq, with one read per gapless run; None if one is missing."""
+        events: dict[int, Event] = {}
         for span in runs(seqs):
-            found.update((event.seq, event) for event in self.read(span.first - 1, span.last))
-        return found if len(found) >= len(seqs) else None
+            events.update((event.seq, event) for event in self.read(span.first - 1, span.last))
+        return events if len(events) >= len(seqs) else None
 
     def _refolded(self) -> Fold:
-        """The full fold. Both walks see the log as it was at the first: what another writer
-        appends in between is folded afterwards, and obeyed if it reaches back."""
+        """The full fold. Both passes read up to the same head: events that another writer appends
+        in between are folded afterwards, even if they reach back."""
         last = self.store.conversation(self.conversation).head
-        found = switches(self.read(last=last))
-        return folded(self.read(last=last), found)
+        return folded(self.read(last=last), switches(self.read(last=last)))
 
     def read(self, after: int = 0, last: int | None = None) -> Iterator[Event]:
-        """The log, or a run of it, page by page. Corrupt where an event does not continue the one
-        before it."""
+        """The log, or a run of it, page by page. Raises Corrupt if an event does not continue the
+        chain."""
         before = None if after else ZERO
         while last is None or after < last:
             limit = PAGE_EVENTS if last is None else min(PAGE_EVENTS, last - after)
@@ -135,8 +133,8 @@ class Log:
             after = events[-1].seq
 
     def _check_chain(self, event: Event, before: bytes | None) -> None:
-        """Corrupt if the envelope is not the one that was sealed on top of `before`, Denied if
-        what it says is encrypted: nothing in plain text goes on top of that."""
+        """Raises Corrupt if the event was not sealed on top of `before`, Denied if its body is
+        encrypted: no plain text may follow it."""
         if event.by == ENCRYPTED:
             refuse_encrypted(self.store, self.conversation, event)
         if before is not None and not continues(event, before):
@@ -144,17 +142,20 @@ class Log:
             raise Corrupt(what, hint=REPAIR)
 
     def _check_next(self, event: Event, state: Fold) -> None:
-        """Corrupt if the event is not the one that was sealed on top of what was folded."""
+        """Raises Corrupt if the event is not the successor of the last one folded."""
         if event.seq != state.head + 1:
             what = f"{self.conversation}: event {event.seq} follows event {state.head}"
             raise Corrupt(what, hint=REPAIR)
         self._check_chain(event, state.chain)
 
     def catch_up(self) -> bool:
-        """Folds what other writers appended. True if there was something, or if the log goes on in
-        another conversation: a sync may have put another log in the place of this one."""
-        if self._synced is not None and self._follow(self._synced):
-            return True
+        """Folds events of other writers. Returns True if there were any, or if the log continues in
+        another conversation: a sync may have replaced this log."""
+        if self._synced is not None:
+            fork = self._synced.goes_on(self.conversation, self.state.head, self.state.chain)
+            if fork:
+                self.open(fork)
+                return True
         before = self.state.head
         if before == 0:
             self.state = self._opened()
@@ -165,15 +166,9 @@ class Log:
             self._fold(events)
         return self.state.head > before
 
-    def _follow(self, synced: SyncedStore) -> bool:
-        goes_on = synced.goes_on(self.conversation, self.state.head, self.state.chain)
-        if goes_on:
-            self.open(goes_on)
-        return bool(goes_on)
-
     def _fold(self, events: Sequence[Event], bodies: Sequence[Body | None] = ()) -> None:
-        """Folds events, each with its body if that was decoded before. A body is always decoded
-        from the event's own bytes, so the page can never differ from the log."""
+        """Folds events, each with its body if already decoded. A body is always decoded from the
+        event's own bytes, so the page can never differ from the log."""
         for event, body in zip_longest(events, bodies):
             if body is None:
                 self._check_next(event, self.state)
@@ -182,9 +177,9 @@ class Log:
                 return
 
     def let_go(self) -> None:
-        """Forgets what the messages on the page say, but for the newest, and for calls that wait
-        for their results. Roles, sizes and everything else stay: who reads messages calls `fill`
-        first. For who appends much and sends nothing."""
+        """Frees the blocks of all messages on the page except the newest, and except calls without
+        results. Roles, sizes and the rest stay; `fill` must be called before messages are read.
+        For callers that append a lot and send nothing."""
         slots = self.state.slots
         first = bisect_left(slots, self.hollow + 1, key=lambda slot: slot.seq)
         end = len(slots) - KEPT_SLOTS
@@ -192,13 +187,14 @@ class Log:
             return
         answered = {id for slot in slots[first:] for id in results_of(slot.message)}
         self.hollow = slots[end - 1].last
-        slots[first:end] = [
-            _without_blocks(slot) if answered.issuperset(calls_of(slot.message)) else slot
-            for slot in slots[first:end]
-        ]
+        for index in range(first, end):
+            slot = slots[index]
+            if not slot.edits and answered.issuperset(calls_of(slot.message)):
+                message = _hollow(slot.message.role, slot.message.dialect)
+                slots[index] = Slot(slot.seq, slot.last, message, slot.tokens)
 
     def fill(self) -> None:
-        """Reads again what `let_go` forgot."""
+        """Reads the blocks again that `let_go` freed."""
         mark = bookmark.read(bookmark.kept(self.state)) if self.hollow else None
         if mark is not None:
             events = self._events(bookmark.needed(mark))
@@ -206,7 +202,7 @@ class Log:
         self.hollow = 0
 
     def originals(self, span: Span) -> list[Slot]:
-        """The messages of a span as they came."""
+        """The original messages of a span."""
         state = Fold()
         for event in self.read(span.first - 1, span.last):
             if event.kind == "message":
@@ -215,12 +211,13 @@ class Log:
         return state.slots
 
     def ages(self, seqs: Sequence[int]) -> dict[int, int]:
-        """How many milliseconds ago these events came, by seq."""
+        """The ages of these events in milliseconds, by seq."""
         now = self.clock()
         return {seq: now - event.at_ms for seq, event in (self._events(seqs) or {}).items()}
 
     def call(self, id: str, ahead: Sequence[Message] = ()) -> ToolCall | None:
-        """The newest tool call of that id on the page, and on what is to be appended to it."""
+        """The newest tool call with that id, among messages about to be appended (`ahead`) and on
+        the page."""
         for message in self._newest_first(ahead):
             for block in message.blocks:
                 if isinstance(block, ToolCall) and block.id == id:
@@ -228,7 +225,8 @@ class Log:
         return None
 
     def calling(self, ahead: Sequence[Message] = ()) -> Message | None:
-        """The newest message that calls tools, on the page and on what is to be appended to it."""
+        """The newest message that calls tools, among messages about to be appended (`ahead`) and on
+        the page."""
         return next(filter(calls_of, self._newest_first(ahead)), None)
 
     def _newest_first(self, ahead: Sequence[Message]) -> Iterator[Message]:
@@ -241,9 +239,9 @@ class Log:
     def append(
         self, drafts: Sequence[Draft], *, fresh: Fresh | None = None, at_ms: int | None = None
     ) -> list[Event]:
-        """Writes the drafts on top of the log, all or nothing, dated as they say, else `at_ms` or
-        now. `fresh` is asked again after other writers' events were read: False means that the
-        drafts no longer fit, and nothing is written."""
+        """Appends the drafts, all or nothing, with their own time, else `at_ms` or now. After
+        events of other writers, `fresh` decides whether the drafts still fit; if not, nothing is
+        written."""
         if self.redacts:
             from refold.log.notes import draft_redacted
 
@@ -269,19 +267,19 @@ class Log:
             self.state = ahead
         else:
             self._fold(events, [draft.body for draft in drafts])
-        # A bookmark names every slot, so a long page has one less often.
+        # A bookmark lists every slot, so a long page gets one less often.
         if self.state.head - self._tried >= max(BOOKMARK_EVENTS, len(self.state.slots) // 4):
             self.keep_bookmark()
         return events
 
     def _folded_ahead(self, events: Sequence[Event]) -> Fold | None:
         """The fold with events that reach back, before they are written: a log that cannot be
-        folded is not written to. None if none of them does."""
+        folded is never written. None if no event reaches back."""
         if REACHING.isdisjoint([event.kind for event in events]):
             return None
         last = self.state.head
-        found = switches(chain(self.read(last=last), events))
-        return folded(chain(self.read(last=last), events), found)
+        off = switches(chain(self.read(last=last), events))
+        return folded(chain(self.read(last=last), events), off)
 
     def _sealed(self, drafts: Sequence[Draft], at_ms: int) -> list[Event]:
         before, seq = self.state.chain, self.state.head
@@ -290,7 +288,9 @@ class Log:
         for at, draft in enumerate(drafts):
             seq += 1
             randomness = random[at * _RANDOM_BYTES : (at + 1) * _RANDOM_BYTES]
-            happened_ms = _bounded_ms(at_ms if draft.at_ms is None else draft.at_ms)
+            happened_ms = at_ms if draft.at_ms is None else draft.at_ms
+            # A clock may be wrong: an id can only hold times in this range.
+            happened_ms = min(max(0, happened_ms), HAPPENED_MS_MAX)
             event = seal(
                 before,
                 seq,
@@ -308,7 +308,7 @@ class Log:
         return events
 
     def _rebased(self, events: Sequence[Event]) -> list[Event]:
-        """The same events, ids and bodies, on top of the head as it is now."""
+        """The same events, ids and bodies, on top of the current head."""
         before, seq = self.state.chain, self.state.head
         moved = []
         for event in events:
@@ -318,9 +318,8 @@ class Log:
         return moved
 
     def keep_bookmark(self) -> None:
-        """Keeps the state, so that the next open need not read the log. The log itself never
-        depends on it: where that fails, the next open takes longer, and `bookmark_fault` says
-        why."""
+        """Stores the fold, so that the next open need not read the whole log. The log never depends
+        on it: after a failure, the next open takes longer, and `bookmark_fault` has the reason."""
         if self.state.head <= self.marked:
             return
         self._tried, self.bookmark_fault = self.state.head, ""
@@ -331,21 +330,9 @@ class Log:
             self.bookmark_fault = sentence(error)
 
 
-def _without_blocks(slot: Slot) -> Slot:
-    """The slot of an unedited message, with its role and its dialect alone; others as they are."""
-    if slot.edits:
-        return slot
-    return Slot(slot.seq, slot.last, _hollow(slot.message.role, slot.message.dialect), slot.tokens)
-
-
 @cache
 def _hollow(role: Role, dialect: str) -> Message:
     return Message(role=role, dialect=dialect)
-
-
-def _bounded_ms(at_ms: int) -> int:
-    """The time, held between those that an event's id can have: a clock may be wrong."""
-    return min(max(0, at_ms), HAPPENED_MS_MAX)
 
 
 def runs(seqs: Iterable[int]) -> list[Span]:
@@ -360,7 +347,7 @@ def runs(seqs: Iterable[int]) -> list[Span]:
 
 
 def near_runs(seqs: Iterable[int]) -> list[tuple[int, int]]:
-    """Runs that hold these seqs; what lies close together is one read."""
+    """Runs that cover these seqs, with small gaps included, so that each is one read."""
     out: list[tuple[int, int]] = []
     for seq in sorted(set(seqs)):
         if out and seq - out[-1][1] <= NEAR_EVENTS:
@@ -371,7 +358,7 @@ def near_runs(seqs: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def message_of(event: Event, state: Fold) -> Message | None:
-    """The message that an event holds, as it came."""
+    """The original message of an event."""
     twin = Fold()
     twin.erased = state.erased
     twin.step(event)

@@ -1,25 +1,12 @@
-"""Notes: events that are no messages and never on the page, where a guest keeps its own state.
+"""Notes, keys, and redaction of drafts.
 
-A note stands like everything else in the log: a restore to a point before it switches it off, and
-an undo of the restore brings it back. Neighbours: `keys` says whether one is known, `Context.note`
-writes them, `context.log.notes` reads them.
-
-Which keys the log holds: a message or note that comes again under its key is not written again.
-
-A key is the caller's own name for what it appends (the id of an entry in another program's file, of
-a message in a framework). What a restore switched off may be appended again. The answer follows
-from the log; what is held here is only what was read of it so far, and nothing before the first
-question. Neighbours: `core.model` has the key as a field, `engine.recorder` and `notes` ask.
-
-What is sealed into a log that a team shares, without its secrets.
-
-A store may ask for this (`redact=append` in the URL of a synced store): what is sealed is what
-travels, because the chain covers the body. `draft_redacted` is the law: whatever an event says, of
-whatever kind, goes through it on its way into the log. What something is found again by (a key, the
-id of a call) cannot be changed: one that holds a secret is refused. A thought whose words changed
-loses its signature, which would no longer be true. Redacting twice changes nothing, so a history
-that comes back is known again. Neighbours: `redaction` finds secrets, `log` seals, and
-`artifacts.offload` keeps contents; `stores.hybrid.hold` keeps near what was sealed otherwise.
+A note keeps the state of a host program: an event beside the messages, never on the page. A key is
+the caller's own name for a message or note; the same key is not written twice, unless a restore
+switched the first one off. A synced store may require redaction before sealing (`redact=append` in
+its URL), because the chain covers the body. Then every draft passes `draft_redacted`: names (keys,
+call ids) cannot change, so a secret in one is refused, and changed thinking loses its signature.
+Redaction is idempotent, so a history that comes back is recognized.
+Neighbours: `redaction` finds secrets, `log` seals, `engine.recorder` asks for keys.
 """
 
 from __future__ import annotations
@@ -44,11 +31,14 @@ from refold.redaction.redact import KEY_CHARS, PlainRedactor, decoded, has_sure
 from refold.system.disk import Moment, happened_ms
 
 KIND_CHARS_MAX = 100
-_LOOKED_AT = frozenset({"note", *REACHING})
+KEY_CHARS_MAX = 500
+_NOTE_KINDS = frozenset({"note", *REACHING})
+_KEYED_KINDS = ("message", "note")
+_KEY_MARK = b'"key":"'  # in every body that has a key
 
 
 class Noted(Struct, frozen=True, kw_only=True):
-    """A note as it stands in the log: its place, its time, who wrote it, and what it says."""
+    """A note in the log: its position, time, author and content."""
 
     seq: int
     at_ms: int
@@ -71,65 +61,57 @@ def write_note(
 
 
 def notes_of(log: Log, kind: str, after: int = 0, *, also_off: bool = False) -> list[Noted]:
-    """The notes after a seq that stand, oldest first; of one kind, if it is named, and also those
-    that are switched off, if that is asked."""
-    events = [event for event in log.read(after) if event.kind in _LOOKED_AT]
-    reached = not also_off and any(event.kind in REACHING for event in events)
-    off = switches(log.read()).off if reached else ()
+    """The active notes after a seq, oldest first; of one kind, unless it is empty, and with
+    `also_off` those switched off too."""
+    events = [event for event in log.read(after) if event.kind in _NOTE_KINDS]
+    is_reached = not also_off and any(event.kind in REACHING for event in events)
+    off = switches(log.read()).off if is_reached else ()
     return [
-        _noted(event, note)
+        Noted(
+            seq=event.seq,
+            at_ms=event.at_ms,
+            by=event.by,
+            kind=note.kind,
+            data=note.data,
+            key=note.key,
+        )
         for event in events
         if event.kind == "note" and event.seq not in off
         if isinstance(note := decode(event), Note) and kind in ("", note.kind)
     ]
 
 
-def _noted(event: Event, note: Note) -> Noted:
-    return Noted(
-        seq=event.seq, at_ms=event.at_ms, by=event.by, kind=note.kind, data=note.data, key=note.key
-    )
-
-
-KEY_CHARS_MAX = 500
-_KEYED = ("message", "note")
-_MARK = b'"key":"'  # in every body that has a key
-
-
 class Keys:
-    """The keys of one log. Asked with the lock held."""
+    """The keys of one log, read on demand. Requires the lock."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._known: set[str] = set()
-        self._head = 0  # how far the log was read
+        self._keys: set[str] = set()
+        self._head = 0  # the last seq read
 
     def hold(self, key: str) -> bool:
-        """Whether an event with this key stands in the log."""
-        self._catch_up()
-        return key in self._known
+        """Whether the log has an active event with this key."""
+        head = self._log.state.head
+        if head != self._head:
+            events = list(self._log.read(self._head, head))
+            if any(event.kind in REACHING for event in events):
+                self._keys.clear()
+                off = switches(self._log.read(last=head)).off
+                events = [event for event in self._log.read(last=head) if event.seq not in off]
+            self._keys.update(key for _, key in keyed(events))
+            self._head = head
+        return key in self._keys
 
     def take(self, keys: Iterable[str], events: Sequence[Event]) -> None:
-        """The log grew by these events, which have these keys; what else came is still read."""
+        """Adds the keys of new events without reading them; after a gap, they are read later."""
         if events and events[0].seq == self._head + 1:
-            self._known.update(keys)
+            self._keys.update(keys)
             self._head = events[-1].seq
 
     def forget(self) -> None:
-        """The log is another one now."""
-        self._known.clear()
+        """Starts over for another log."""
+        self._keys.clear()
         self._head = 0
-
-    def _catch_up(self) -> None:
-        head = self._log.state.head
-        if head == self._head:
-            return
-        came = list(self._log.read(self._head, head))
-        if any(event.kind in REACHING for event in came):
-            self._known.clear()
-            off = switches(self._log.read(last=head)).off
-            came = [event for event in self._log.read(last=head) if event.seq not in off]
-        self._known.update(key for _, key in keyed(came))
-        self._head = head
 
 
 class Name(Struct, frozen=True):
@@ -144,10 +126,10 @@ _NAMES = decoding.decoder(Name)
 
 
 def name_of(event: Event) -> Name:
-    """The key of an event without the rest of what it says; empty if it has none, or is erased.
-    Corrupt if the body is not the one that was sealed."""
-    # Most that have no key are told apart without being read.
-    if event.kind not in _KEYED or _MARK not in event.body or event.erased:
+    """The key of an event, without decoding the rest; empty if it has none, or is erased. Raises
+    Corrupt if the body does not match its digest."""
+    # Most events without a key are recognized without decoding.
+    if event.kind not in _KEYED_KINDS or _KEY_MARK not in event.body or event.erased:
         return Name()
     if digest_of(event.salt, event.body) != event.digest:
         raise Corrupt(f"event {event.seq}: its body does not match its digest", hint=REPAIR)
@@ -155,20 +137,20 @@ def name_of(event: Event) -> Name:
 
 
 def keyed(events: Iterable[Event]) -> Iterable[tuple[int, str]]:
-    """The seqs of the events that have a key, with it."""
+    """The seq and key of every event that has a key."""
     for event in events:
         if key := name_of(event).key:
             yield event.seq, key
 
 
 class Stamp(Struct, frozen=True):
-    """When something happened (None: now), and the caller's key for it (empty: it has none)."""
+    """The time of a fact (None: now), and the caller's key for it (empty: none)."""
 
     at_ms: int | None = None
     key: str = ""
 
     def of(self, key: str) -> Stamp:
-        """The same for a message that brings a key of its own, unless the caller gave one."""
+        """The stamp with a message's own key, unless the caller gave one."""
         return self if self.key or not key else Stamp(self.at_ms, key_checked(key))
 
 
@@ -176,14 +158,14 @@ NOW = Stamp()
 
 
 def stamp(at: Moment | None, key: str) -> Stamp:
-    """What a caller said of the thing it appends."""
+    """The stamp for a caller's time and key."""
     if at is None and not key:
         return NOW
     return Stamp(happened_ms(at), key_checked(key))
 
 
 def key_checked(key: str) -> str:
-    """The key itself; Invalid if it is too long to be one, or cannot be written."""
+    """The key itself; Invalid if it is too long or not printable."""
     if len(key) > KEY_CHARS_MAX or not key.isprintable():
         hint = f"give at most {KEY_CHARS_MAX} printable characters, or a digest of the long one"
         raise Invalid(f"key has {len(key):,} characters, or some that do not print", hint=hint)
@@ -193,8 +175,8 @@ def key_checked(key: str) -> str:
 def append_once(
     log: OpenLog, keys: Keys, stamp: Stamp, make: Callable[[], Sequence[Draft]]
 ) -> list[Event]:
-    """Appends what `make` gives, at its own time, unless the log has its key. Drafts are not even
-    made then."""
+    """Appends the drafts of `make` at the stamp's time; does not even make them if the log has the
+    stamp's key."""
     if not stamp.key:
         return log.append(make(), at_ms=stamp.at_ms)
     log.catch_up()
@@ -207,7 +189,7 @@ def append_once(
 
 Plain = dict[str, Any]
 VALUES = PlainRedactor(redacted)
-# What names or sorts something, by kind of event: it stays as it is.
+# Fields that identify or classify something, by kind of event: never redacted.
 NAMES = {
     "message": ("key", "role", "dialect"),
     "note": ("key",),
@@ -223,7 +205,7 @@ BYTES = ("data", "signature")
 
 
 def draft_redacted(draft: Draft) -> Draft:
-    """The draft without its secrets; itself if it has none. Invalid if a name holds one."""
+    """The redacted draft; itself if it has no secret. Invalid if a name contains one."""
     kind = codec.kind_of(draft.body)
     plain = msgspec.json.decode(draft.encoded)
     clean, by = body_redacted(kind, plain), redacted(draft.by)
@@ -234,24 +216,24 @@ def draft_redacted(draft: Draft) -> Draft:
 
 
 def message_redacted(message: Message) -> Message:
-    """The message without its secrets; itself if it has none."""
+    """The redacted message; itself if it has no secret."""
     plain = msgspec.to_builtins(message)
     clean = body_redacted("message", plain)
     return message if clean == plain else decoding.convert(clean, Message)
 
 
 def meta_redacted(meta: Meta) -> Meta:
-    """What is said of a conversation without its secrets, before it is compared with the log."""
+    """Redacted metadata of a conversation, for comparison with the log."""
     return decoding.convert(body_redacted("meta", msgspec.to_builtins(meta)), Meta)
 
 
 def value_redacted(value: Any) -> Any:
-    """Plain data with every secret in it replaced by a note; anything else as it is."""
+    """Plain data with every secret replaced by a note; other values unchanged."""
     return VALUES.value(value)
 
 
 def bytes_redacted(data: bytes) -> bytes:
-    """Bytes without secrets where they are text; others as they are."""
+    """Redacted text in bytes; bytes that are not text, unchanged."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -261,53 +243,47 @@ def bytes_redacted(data: bytes) -> bytes:
 
 
 def name_checked(name: str) -> str:
-    """The name by which something is found again. Invalid if it holds a secret."""
+    """The name of something; Invalid if it contains a secret."""
     if len(name) >= KEY_CHARS and has_sure(name):
-        said = "a name, a key or an id holds what looks like a secret"
-        raise Invalid(said, hint="names are kept as they are: give another, or sync without redact")
+        what = "a name, a key or an id holds what looks like a secret"
+        raise Invalid(what, hint="names are kept as they are: give another, or sync without redact")
     return name
 
 
-# --- bodies ---
-
-
 def body_redacted(kind: str, plain: Plain) -> Plain:
-    """A body as plain JSON without its secrets; an equal one if it has none."""
-    clean = _but_for(NAMES.get(kind, ()), plain)
+    """A redacted body in plain JSON; an equal one if it has no secret."""
+    clean = _redacted_except(NAMES.get(kind, ()), plain)
     if kind == "message" and "blocks" in plain:
-        clean["blocks"] = _blocks(plain["blocks"])
+        clean["blocks"] = [_block_redacted(block) for block in plain["blocks"]]
     return clean
 
 
-def _blocks(blocks: list[Plain]) -> list[Plain]:
-    return [_block(block) for block in blocks]
-
-
-def _block(block: Plain) -> Plain:
-    clean = _but_for((*BLOCK_NAMES, *BYTES), block)
+def _block_redacted(block: Plain) -> Plain:
+    """A redacted block. Its bytes (base64 or a signature) are redacted if they are text, or surely
+    a secret."""
+    clean = _redacted_except((*BLOCK_NAMES, *BYTES), block)
     if block["type"] == "tool_result" and "content" in block:
-        clean["content"] = _blocks(block["content"])
-    changed = clean != block
+        clean["content"] = [_block_redacted(part) for part in block["content"]]
+    is_changed = clean != block
     for name in BYTES:
-        if name in clean:
-            clean[name] = "" if changed and name == "signature" else _bytes(clean[name])
+        text = clean.get(name)
+        if text is None:
+            continue
+        if is_changed and name == "signature":
+            clean[name] = ""
+        elif decoded(text) is not None:
+            clean[name] = VALUES.encoded(text)
+        elif has_sure(text):
+            clean[name] = redacted(text)
     return clean
 
 
-def _bytes(text: str) -> str:
-    """Bytes in base64, or a signature: what they say where they are text, and what is surely a
-    secret."""
-    if decoded(text) is not None:
-        return VALUES.encoded(text)
-    return redacted(text) if has_sure(text) else text
-
-
-def _but_for(names: tuple[str, ...], plain: Plain) -> Plain:
-    """An object without secrets, but for these fields, which stay."""
+def _redacted_except(names: tuple[str, ...], plain: Plain) -> Plain:
+    """A redacted object, with these fields unchanged."""
     kept = {name: plain[name] for name in names if name in plain}
     for name, value in kept.items():
         if name not in BYTES:
-            for one in value if isinstance(value, list | tuple) else (value,):
-                name_checked(one)
+            for text in value if isinstance(value, list | tuple) else (value,):
+                name_checked(text)
     rest = {name: value for name, value in plain.items() if name not in kept}
     return {**kept, **VALUES.value(rest)}

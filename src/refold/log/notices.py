@@ -1,17 +1,11 @@
-"""What an open log has to say: notices, and the listeners who are told.
+"""Notices of an open log, and their listeners.
 
-A notice waits in a queue until nobody holds the lock (`open_log.Guard` sees to that), so a listener
-may call the context back. Listeners are independent: one that raises is reported as a
-`listener-failed` notice and stops nothing. A coroutine function is run to its end at once or, where
-a loop runs in this thread, as a task of that loop. A warning is given once, and again after a
-compaction or after the page has shrunk by five points.
-
-How syncs leave an open log, told when it changes.
-
-A sync happens in another thread, process or command; it leaves a record, whose mark is looked at
-whenever the log is read. What is told is a change of state, never each sync: a log that is synced
-again and again is so once. An opening tells only of what waits. Neighbours: `open_log` asks, the
-record is that of a synced store.
+A notice waits in a queue until the lock is free (`open_log.Guard`), so a listener may call the
+context. Listeners are independent: one that raises is reported as `listener-failed` and stops
+nothing. A coroutine function runs to its end at once or, inside a running loop, as its task. A
+warning comes once, and again after a compaction or after the page has shrunk by five points. A sync
+in another thread or process leaves a record in its store: `SyncNews` reports changes of its state,
+never every sync.
 """
 
 from __future__ import annotations
@@ -72,12 +66,12 @@ NoticeName = Literal[
 ]
 NAMES: tuple[str, ...] = get_args(NoticeName)
 
-# Keys of what no compaction remedies.
+# Keys of notices that a compaction does not rearm.
 LASTING = ("unreachable", "unknown-model")
 
 
 class Notice(Struct, frozen=True, kw_only=True):
-    """Something a caller may want to know. Fields that do not apply to its name are empty."""
+    """A message to listeners. Fields that do not apply to its name are empty."""
 
     name: NoticeName
     percent: float = 0.0
@@ -95,27 +89,27 @@ Listener = Callable[[Notice], Awaitable[None] | None]
 
 
 def _similar_notices(name: str) -> str:
-    """The hint for a name that no notice has: of one word, all that begin like it."""
-    alike = [known for known in NAMES if known.startswith(name[:ALIKE_CHARS])]
-    if "-" in name or len(name) < ALIKE_CHARS or not alike:
+    """The hint for an unknown name: for one word, all notices that begin like it."""
+    similar = [known for known in NAMES if known.startswith(name[:ALIKE_CHARS])]
+    if "-" in name or len(name) < ALIKE_CHARS or not similar:
         return suggestion(name, NAMES)
-    return f"did you mean {' or '.join(alike)}?"
+    return f"did you mean {' or '.join(similar)}?"
 
 
 class Notices:
-    """The listeners, and what has not been told yet."""
+    """The listeners, and the queue of undelivered notices."""
 
     def __init__(self, redact: Callable[[str], str] = str) -> None:
         self._redact = redact
         self._listeners: list[tuple[str, Listener]] = []
         self.waiting: deque[Notice] = deque(maxlen=WAITING_MAX)
-        self._told_once: set[str] = set()
+        self._added_once: set[str] = set()
         self._tasks: set[Any] = set()
         self._lock = threading.Lock()
 
     def on(self, name: str, listener: Listener) -> Callable[[], None]:
-        """Calls the listener with every notice of that name; gives the function that stops it.
-        Invalid for a name that no notice has."""
+        """Calls the listener with every notice of that name; returns a function that stops it.
+        Raises Invalid for an unknown name."""
         if name not in NAMES and name != EVERY_NAME:
             raise Invalid(f"there is no notice {name!r}", hint=_similar_notices(str(name)))
         if not callable(listener):
@@ -133,25 +127,25 @@ class Notices:
         return off
 
     def add(self, notice: Notice) -> None:
-        """Queues a notice, without the secrets that an error may have quoted."""
+        """Queues a notice, with its reason redacted: an error may quote a secret."""
         if notice.reason:
             notice = replace(notice, reason=self._redact(notice.reason))
         self.waiting.append(notice)
 
     def add_once(self, key: str, notice: Notice) -> None:
-        """The same, but only the first time until `rearm`."""
-        if key not in self._told_once:
-            self._told_once.add(key)
+        """The same, but only once per key until `rearm`."""
+        if key not in self._added_once:
+            self._added_once.add(key)
             self.add(notice)
 
     def rearm(self) -> None:
-        """Allows what a compaction may have remedied to be said again."""
-        self._told_once = {key for key in self._told_once if key.startswith(LASTING)}
+        """Allows notices to repeat after a compaction, which may have solved their cause."""
+        self._added_once = {key for key in self._added_once if key.startswith(LASTING)}
 
     def watch(self, current: int, budget: Budget, *, can_help: bool = False) -> None:
         """Warns when the page is getting full, and again when it is nearly full and no compaction
-        can still help."""
-        if current < budget.warn_at and not self._told_once:
+        can help."""
+        if current < budget.warn_at and not self._added_once:
             return
         self._watch_level("context-warning", current, budget.warn_at, budget)
         if not can_help or current < budget.critical_at:
@@ -163,11 +157,11 @@ class Notices:
             notice = Notice(name=name, percent=percent, tokens=current, max=budget.window)
             self.add_once(name, notice)
         elif percent < budget.percent(level) - REARM_POINTS:
-            self._told_once.discard(name)
+            self._added_once.discard(name)
 
     def tell(self) -> None:
-        """Delivers what is waiting; call it with no lock held. What is said before anybody
-        listens waits for the first listener, so that an opening can be heard."""
+        """Delivers the queue; call it with no lock held. Without a listener, notices wait for the
+        first one, so that those of the opening are not lost."""
         while self.waiting and self._listeners:
             try:
                 notice = self.waiting.popleft()
@@ -206,14 +200,14 @@ class Notices:
             self._report(notice, error)
 
     def _report(self, notice: Notice, error: Exception) -> None:
-        """Says that a listener failed, unless it failed at being told just that."""
+        """Reports that a listener failed, unless it failed at such a report."""
         if notice.name == "listener-failed":
             return
         reason = failure(error)
         self.add(Notice(name="listener-failed", reason=reason, details={"notice": notice.name}))
 
 
-_NAMES: dict[SyncState, NoticeName] = {
+_SYNC_NOTICES: dict[SyncState, NoticeName] = {
     "pending": "sync-pending",
     "synced": "sync-synced",
     "forked": "sync-forked",
@@ -223,43 +217,46 @@ _NAMES: dict[SyncState, NoticeName] = {
 
 
 class SyncNews:
-    """What syncs did to one log."""
+    """Reports changes in the sync state of one log."""
 
     def __init__(self, synced: SyncedStore) -> None:
         self._synced = synced
-        self._seen: tuple[object, str] | None = None
-        self._told: SyncState | None = None
+        self._mark: tuple[object, str] | None = None
+        self._state: SyncState | None = None
 
     def notice(self, conversation: str) -> Notice | None:
-        """What is to be said of the newest sync; None if nothing is."""
-        seen = self._synced.sync_mark(), conversation
-        if seen == self._seen:
+        """The notice of a new sync state; None if it is unchanged. The first one only if events are
+        waiting."""
+        mark = self._synced.sync_mark(), conversation
+        if mark == self._mark:
             return None
-        is_first, self._seen = self._seen is None, seen
-        stood = self._synced.stood(conversation)
-        if stood is None or stood.state == self._told:
+        is_first, self._mark = self._mark is None, mark
+        synced = self._synced.stood(conversation)
+        if synced is None or synced.state == self._state:
             return None
-        self._told = stood.state
-        return None if is_first and stood.state not in WAITING else _said(stood)
+        self._state = synced.state
+        if is_first and synced.state not in WAITING:
+            return None
+        details = {
+            "conversation": synced.conversation,
+            "pending": synced.pending,
+            "fork": synced.fork,
+        }
+        return Notice(
+            name=_SYNC_NOTICES[synced.state],
+            reason=_sync_reason(synced),
+            details={name: value for name, value in details.items() if value},
+        )
 
 
-def _said(stood: Synced) -> Notice:
-    details = {"conversation": stood.conversation, "pending": stood.pending, "fork": stood.fork}
-    return Notice(
-        name=_NAMES[stood.state],
-        reason=_reason(stood),
-        details={name: value for name, value in details.items() if value},
-    )
-
-
-def _reason(stood: Synced) -> str:
-    id, reason = repr(stood.conversation), stood.reason
-    match stood.state:
+def _sync_reason(synced: Synced) -> str:
+    id, reason = repr(synced.conversation), synced.reason
+    match synced.state:
         case "pending":
-            return f"{stood.pending:,} events of {id} wait to be sent: {reason}"
+            return f"{synced.pending:,} events of {id} wait to be sent: {reason}"
         case "synced":
             return f"{id} is the same here and in the far store"
         case "forked":
-            return f"{id} grew elsewhere too: what was said here is {stood.fork!r}"
+            return f"{id} grew elsewhere too: what was said here is {synced.fork!r}"
         case "blocked" | "held":
             return f"{id} is not sent: {reason}"

@@ -1,11 +1,11 @@
-"""A log that is held open: its one lock, its notices, and the only way to write to it.
+"""An open log: its lock, its notices, and the only way to write to it.
 
-Every part of a `Context` is given this and values, never the `Context`. `reading` gives the fold as
-it is now, with what other writers appended; `write` appends what follows from it. What `update` set
-waits in `pending` until something is written, so that opening a conversation writes nothing.
-`settled` is called after every change, with the lock held; listeners are told after it is released.
-Where a history forks, the log goes on in another conversation (`move`).
-Neighbours: `log` (the store and the fold, without a lock), `notices`.
+Every part of a `Context` receives this and values, never the `Context`. `reading` gives the current
+fold, with the events of other writers; `write` appends bodies computed from it. Metadata set by
+`update` waits in `pending` for the next write, so that opening a conversation writes nothing.
+`settled` is called after every change, with the lock held; listeners after it is released. When a
+history forks, the log continues in another conversation (`move`). Neighbours: `log` (the store and
+the fold, without a lock), `notices`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Guard:
 
 
 class OpenLog:
-    """One conversation's log, for threads that share it."""
+    """One conversation's log, shared by threads."""
 
     def __init__(
         self,
@@ -76,84 +76,80 @@ class OpenLog:
         self.log = Log(store, conversation)
         self.redacts = self.log.redacts
         self._counter_given = counter
-        self._miscount_told = False
+        self._miscount_reported = False
         self.count_for(model or self.state.meta.model)
         self._openings = self.log.openings
         self.pending: list[Draft] = []
-        self.opening: list[Draft] = []  # what is pending because the opening said it, and only that
-        self.settled: Callable[[], None] = _do_nothing
+        self.opening: list[Draft] = []  # pending drafts of the opening alone
+        self.settled: Callable[[], None] = lambda: None
         self.moved: list[Callable[[], None]] = []
         self.closed = False
-        self._recovered_told = 0
+        self._recovered_reported = 0
         self._report_recovered()
-        self._report_shorter()
+        if ended_at := self.log.ended_at:
+            what = f"the log ends at event {self.state.head}, but it had {ended_at}"
+            self.notify("storage-recovered", f"{what}: what came after is lost")
         self._report_sync()
 
     @property
     def state(self) -> Fold:
-        """The fold at the head, as far as it has been read."""
+        """The fold at the last head read."""
         if self.log.hollow:
             self.log.fill()
         return self.log.state
 
     @property
     def sums(self) -> Fold:
-        """The same for questions about sizes, names and the head: its messages may have been let
-        go."""
+        """The same, for sizes, names and the head only: its messages may lack their blocks."""
         return self.log.state
 
     @property
     def known(self) -> Meta:
-        """What the log says of the conversation once everything pending is written."""
-        known = self.sums.meta
+        """The metadata of the conversation, pending changes included."""
+        meta = self.sums.meta
         for draft in self.pending:
             if isinstance(draft.body, Meta):
-                known = merged(known, self.sums.spelt_out(draft.body))
-        return known
+                meta = merged(meta, self.sums.spelt_out(draft.body))
+        return meta
 
     def view(self) -> View:
-        """The page, named as the log will name it once everything pending is written."""
+        """The page, with pending metadata included."""
         view = self.state.view()
         if not self.pending:
             return view
-        known = self.known
-        sized = self._pending_tokens(view)
-        return replace(
-            view,
-            title=known.title or "",
-            tags=known.tags or (),
-            metadata=known.metadata or {},
-            names=known.names or (),
-            model=known.model or "",
-            system=known.system,
-            tools=known.tools,
-            system_tokens=sized[0],
-            tools_tokens=sized[1],
-        )
-
-    def _pending_tokens(self, view: View) -> tuple[int, int]:
-        """The sizes of the system prompt and of the tools, once what is pending is written."""
-        system, tools = view.system_tokens, view.tools_tokens
+        system_tokens, tools_tokens = view.system_tokens, view.tools_tokens
         for draft in self.pending:
             if not isinstance(draft.body, Meta):
                 continue
             if draft.body.system is not None or draft.body.system_seq is not None:
-                system = draft.tokens
+                system_tokens = draft.tokens
             if draft.body.tools is not None or draft.body.tools_seq is not None:
-                tools = draft.tokens
-        return system, tools
+                tools_tokens = draft.tokens
+        meta = self.known
+        return replace(
+            view,
+            title=meta.title or "",
+            tags=meta.tags or (),
+            metadata=meta.metadata or {},
+            names=meta.names or (),
+            model=meta.model or "",
+            system=meta.system,
+            tools=meta.tools,
+            system_tokens=system_tokens,
+            tools_tokens=tools_tokens,
+        )
 
     # --- reading ---
 
     @contextmanager
     def reading(self) -> Iterator[Fold]:
-        """The fold with everything that other writers appended, while the lock is held."""
+        """The fold with the events of all writers, while the lock is held."""
         with self.guard:
             self.catch_up()
             yield self.state
 
     def catch_up(self) -> None:
-        """Reads what other writers appended, and lets those who follow the log look at it."""
+        """Reads the events of other writers, and calls `settled` if there were any."""
         self.check_open()
         grew = self.log.catch_up()
         self._follow()
@@ -163,16 +159,16 @@ class OpenLog:
             self.settled()
 
     def count_for(self, model: str | None) -> None:
-        """Counts for another model from here on, unless the caller brought a counter, and takes
-        the settings that are for it."""
+        """Switches to the counter of another model, unless the caller gave one, and to the settings
+        for it."""
         self.counter = forgiving(counter_for(self._counter_given, model), self._report_miscount)
         names = (model or "", model_info(model).name)
         self.config = config_for(self._configured, names)
 
     def _report_miscount(self, reason: str) -> None:
-        """Said once, however many models and texts there are."""
-        if not self._miscount_told:
-            self._miscount_told = True
+        """Reports a failed counter, once for all models and texts."""
+        if not self._miscount_reported:
+            self._miscount_reported = True
             self.notify("counter-failed", f"{reason}; the estimate counts in its place")
 
     def check_open(self) -> None:
@@ -182,20 +178,20 @@ class OpenLog:
             )
 
     def check_writable(self) -> None:
-        """Denied, before anything is done for it, if the conversation is only read."""
+        """Raises Denied if the conversation is open for reading only."""
         self.check_open()
         if self.is_read_only:
-            said = f"the context {self.id!r} is open for reading only"
-            raise Denied(said, hint="open it without read_only=True to write")
+            what = f"the context {self.id!r} is open for reading only"
+            raise Denied(what, hint="open it without read_only=True to write")
 
     # --- writing ---
 
     def draft(
         self, body: Body, tokens: int = 0, by: str = "user", at_ms: int | None = None
     ) -> Draft:
-        """A body that is ready to be appended."""
+        """The body as a draft, ready to append."""
         if isinstance(by, str) and not by.isascii():
-            # A tool's name is data and may hold anything.
+            # A tool's name is data and may contain anything.
             by = by.encode("utf-8", "replace").decode()
         counter = self.counter.name if tokens else ""
         return Draft(body=body, by=by, tokens=tokens, counter=counter, at_ms=at_ms)
@@ -203,9 +199,8 @@ class OpenLog:
     def append(
         self, drafts: Sequence[Draft], *, fresh: Fresh | None = None, at_ms: int | None = None
     ) -> list[Event]:
-        """Writes the drafts on top of the log, after what is pending; all or nothing, dated as
-        they say, else `at_ms` or now. Nothing is written if `fresh` says that they no longer
-        fit."""
+        """Appends pending drafts and these, all or nothing, with their own time, else `at_ms` or
+        now. Writes nothing if they no longer fit, according to `fresh`."""
         self.check_writable()
         pending, self.pending = self.pending, []
         try:
@@ -218,32 +213,29 @@ class OpenLog:
         if not events:
             self.pending = pending
             return []
-        if self.config.checkpoint_every:
-            self._append_checkpoint(sum(event.kind == "message" for event in events))
+        if every := self.config.checkpoint_every:
+            messages = sum(event.kind == "message" for event in events)
+            checkpoint = checkpointing(self.sums, messages, every)
+            if checkpoint is not None:
+                self.log.append([self.draft(checkpoint)])
         self.sync("append")
         self.settle()
         return events[len(pending) :]
 
     def write(self, bodies: Callable[[Fold], Sequence[Body]]) -> list[Event]:
-        """Appends what follows from the log as it is now."""
+        """Appends bodies computed from the current log."""
         with self.reading() as state:
             drafts = [self.draft(body) for body in bodies(state)]
             return self.append(drafts) if drafts else []
 
     def write_pending(self) -> None:
-        """Writes what is pending; a conversation that has nothing else yet is not begun by
-        that."""
+        """Writes pending drafts, unless the log is still empty: they alone do not begin one."""
         if self.pending and self.sums.head and not self.is_read_only:
             self.append([])
 
-    def _append_checkpoint(self, messages: int) -> None:
-        checkpoint = checkpointing(self.sums, messages, self.config.checkpoint_every)
-        if checkpoint is not None:
-            self.log.append([self.draft(checkpoint)])
-
     def move(self, conversation: str) -> None:
-        """Goes on in another conversation of the store. Whoever keeps something of this one is in
-        `moved` and forgets it; what is pending is written here first."""
+        """Switches to another conversation of the store, after writing pending drafts here. Calls
+        `moved`, so that state kept for this one is dropped."""
         with self.guard:
             self.check_writable()
             self.write_pending()
@@ -254,14 +246,14 @@ class OpenLog:
             self.settle()
 
     def _follow(self) -> None:
-        """Goes on where the log went on, if a sync has put another in its place."""
+        """Switches conversations with the log, if a sync has replaced it."""
         if self.log.openings == self._openings:
             return
         before = self.id
         self._go_on()
         if self.id != before:
-            said = f"{before!r} grew elsewhere too: what was said here continues as {self.id!r}"
-            self.notify("sync-forked", said, conversation=before, fork=self.id)
+            reason = f"{before!r} grew elsewhere too: what was said here continues as {self.id!r}"
+            self.notify("sync-forked", reason, conversation=before, fork=self.id)
 
     def _go_on(self) -> None:
         self.id, self._openings = self.log.conversation, self.log.openings
@@ -272,59 +264,52 @@ class OpenLog:
     # --- after a change ---
 
     def settle(self) -> None:
-        """Lets those who follow the log look at it, and reports torn tails, and a bookmark that
-        could not be kept."""
+        """Calls `settled`, and reports torn tails and a failed bookmark."""
         self._report_recovered()
         self._report_bookmark()
         self.settled()
 
     def _report_recovered(self) -> None:
-        """Says which torn tails the store has moved aside."""
+        """Reports torn tails that the store has moved aside."""
         recovered = self.store.recovered
-        if len(recovered) == self._recovered_told:
+        if len(recovered) == self._recovered_reported:
             return
-        for one in recovered[self._recovered_told :]:
-            if one.conversation == self.id:
-                size = f"{one.size_bytes:,} bytes that are not a whole event"
-                self.notify("storage-recovered", f"{size} were moved to {one.file}")
-        self._recovered_told = len(recovered)
-
-    def _report_shorter(self) -> None:
-        """Says that the log once had more events than it has now."""
-        if ended_at := self.log.ended_at:
-            what = f"the log ends at event {self.state.head}, but it had {ended_at}"
-            self.notify("storage-recovered", f"{what}: what came after is lost")
+        for tail in recovered[self._recovered_reported :]:
+            if tail.conversation == self.id:
+                size = f"{tail.size_bytes:,} bytes that are not a whole event"
+                self.notify("storage-recovered", f"{size} were moved to {tail.file}")
+        self._recovered_reported = len(recovered)
 
     def _report_bookmark(self) -> None:
-        """Says once why the next open will have to read the whole log."""
+        """Reports once why the next open must read the whole log."""
         fault, self.log.bookmark_fault = self.log.bookmark_fault, ""
         if fault:
             self.notify("bookmark-failed", f"what was written is kept, but not a bookmark: {fault}")
 
     def _report_sync(self) -> None:
-        """Says how a sync left this conversation, if it stands otherwise than before."""
+        """Reports a new sync state of this conversation."""
         if self._sync_news is not None:
             notice = self._sync_news.notice(self.id)
             if notice is not None:
                 self.notices.add(notice)
 
     def notify(self, name: NoticeName, reason: str, **details: Any) -> None:
-        """Queues a plain notice."""
+        """Queues a notice with a reason and details only."""
         self.notices.add(Notice(name=name, reason=reason, details=details))
 
     def sync(self, moment: Moment) -> None:
-        """Syncs, if the configured durability asks for it at this moment."""
+        """Flushes the store, if the configured durability requires it at this moment."""
         if self.config.durability in (moment, "append"):
             self.store.flush()
 
     # --- the end ---
 
     def close(self, finish: Callable[[], None]) -> None:
-        """Keeps the bookmark and syncs, after `finish`. Closing twice is fine, and so is closing
-        a conversation that was deleted meanwhile."""
+        """Stores the bookmark and flushes, after `finish`. Closing twice is fine, and so is closing
+        a conversation deleted meanwhile."""
         try:
             if self.sums.head:
-                # Who opened it and only read has decided nothing for those who go on.
+                # A reader must not decide metadata for later writers.
                 if self.pending is not self.opening:
                     self.write_pending()
                 finish()
@@ -338,6 +323,3 @@ class OpenLog:
         finally:
             self.closed = True
 
-
-def _do_nothing() -> None:
-    """Nobody follows the log."""

@@ -1,23 +1,16 @@
-"""The points to which a conversation can go back: which there are, what lies between two, what a
-restore takes off.
+"""Restore points of a conversation, the difference between two, the effect of a restore, and the
+history of compactions and page sizes.
 
-Every seq can be restored, and every time: the last event until then. A list of all would not help,
-so it names some: the checkpoints, the end of every tenth message, and where the log was before a
-compaction, an undo or a restore. All of it is computed from the log: nothing is written for it and
-nothing pruned. Neighbours: `undo` gives what is written to go back, `Context.log` asks.
-
-The compactions of a conversation: which there were, what each did to the size of the page, and
-whether it still stands; and the size of the page all along.
-
-All of it is computed from the log, by folding it once more up to each batch; nothing is kept for
-it. Neighbours: `undo` switches batches off and on, `Context.log` asks.
+Every seq and every time can be restored. The list of points is a selection: checkpoints, every
+tenth message, and the positions before a compaction, an undo or a restore. Everything here is
+computed from the log by folding it again; nothing is stored. Neighbours: `undo` gives the events
+that go back, `Context.log` asks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -40,11 +33,9 @@ from refold.core.model import (
     Replace,
     Restore,
     Revert,
-    Slot,
     Span,
     Summarize,
     Usage,
-    View,
 )
 from refold.core.switches import switches
 from refold.display import moment, number
@@ -55,18 +46,24 @@ from refold.log.trace import artifact_of
 from refold.log.undo import FileChange
 from refold.system.disk import HAPPENED_MS_MAX, moment_in
 
-T = TypeVar("T")
 EVERY, KEEP, HOURS = 10, 5, 24.0
 _HOUR_MS = 3_600_000
 _CONTROLS = frozenset({"edit", "revert", "restore", "checkpoint"})
 
 
-# --- which there are ---
+# Descriptions of a batch by its purpose.
+_EDITS = {
+    BY_HAND: "messages were hidden by hand",
+    MADE_ROOM: "the oldest made room",
+    CLEARED: "the page was cleared",
+    ADOPTED: "a compaction from elsewhere",
+    NATIVE: "a compaction by the provider",
+}
 
 
 class Point(Struct, frozen=True, kw_only=True):
-    """A place in the log that `restore` takes, by its seq or its name. `reason` says why it is
-    listed, `messages` how many there were."""
+    """A position to restore, by its seq or name, with the reason why it is listed and the number of
+    messages up to it."""
 
     seq: int
     at_ms: int
@@ -78,38 +75,19 @@ class Point(Struct, frozen=True, kw_only=True):
 def points_of(
     events: Iterable[Event], now_ms: int, *, every: int, keep: int, hours: float
 ) -> list[Point]:
-    """The points of a log, newest first: every name, and of the others those of the last hours,
-    but never fewer than `keep`."""
-    listed = _distinct(_each_point(events, every))
+    """The points of a log, newest first: every name at its newest position, and the unnamed points
+    of the last hours, but never fewer than `keep`."""
+    distinct = {(point.seq, point.name): point for point in _each_point(events, every)}
+    newest = {name: seq for seq, name in distinct}
+    listed = [
+        distinct[seq, name]
+        for seq, name in sorted(distinct, reverse=True)
+        if not name or newest[name] == seq
+    ]
     unnamed = [point for point in listed if not point.name]
     oldest_ms = now_ms - hours * _HOUR_MS
     left_out = {point.seq for point in unnamed[max(0, keep) :] if point.at_ms < oldest_ms}
     return [point for point in listed if point.name or point.seq not in left_out]
-
-
-def _distinct(points: Iterable[Point]) -> list[Point]:
-    """Each point once, newest first. A name may have moved on; then only its newest place
-    counts."""
-    by_place = {_place(point): point for point in points}
-    newest = {point.name: point.seq for point in by_place.values()}
-    for point in list(by_place.values()):
-        if point.name and newest[point.name] != point.seq:
-            del by_place[_place(point)]
-    return sorted(by_place.values(), key=_place, reverse=True)
-
-
-def _place(point: Point) -> tuple[int, str]:
-    return point.seq, point.name
-
-
-# What a batch of edits is called by what it is for.
-_EDITS = {
-    BY_HAND: "messages were hidden by hand",
-    MADE_ROOM: "the oldest made room",
-    CLEARED: "the page was cleared",
-    ADOPTED: "a compaction from elsewhere",
-    NATIVE: "a compaction by the provider",
-}
 
 
 def _each_point(events: Iterable[Event], every: int) -> Iterator[Point]:
@@ -138,7 +116,7 @@ def _each_point(events: Iterable[Event], every: int) -> Iterator[Point]:
 
 
 def _reason_before(body: Body | None, batch: str) -> str:
-    """Why the place before an event is worth going back to. `batch` is that of the last edit."""
+    """The reason to go back to the position before an event; `batch` is the last edit's."""
     if isinstance(body, Replace | Hide | Summarize):
         return f"before {_EDITS.get(body.purpose, 'a compaction')}" if body.batch != batch else ""
     if isinstance(body, Restore):
@@ -148,40 +126,30 @@ def _reason_before(body: Body | None, batch: str) -> str:
     return ""
 
 
-# --- the one of a time ---
-
-
 def placed(log: Log, to: float | str | datetime) -> int | str:
-    """A time as the seq of the last event at or before it; a seq or a name as it is. A checkpoint
-    of that name comes first. NotFound for a time before the log."""
+    """The seq of the last event at or before a time; a seq or name unchanged. The name of a
+    checkpoint is never read as a time. Raises NotFound for a time before the log."""
     if isinstance(to, str) and to in log.state.checkpoints:
         return to
     at_ms = moment_in(to)
-    if at_ms is not None:
-        return _seq_at(log, at_ms)
-    if isinstance(to, int | str):
-        return to
-    hint = "a seq, a checkpoint, a datetime, seconds since 1970 or a time in ISO form"
-    raise Invalid(f"to={to} is neither a place nor a time", hint=hint)
-
-
-def _seq_at(log: Log, at_ms: int) -> int:
-    found, first_ms = 0, HAPPENED_MS_MAX
+    if at_ms is None:
+        if isinstance(to, int | str):
+            return to
+        hint = "a seq, a checkpoint, a datetime, seconds since 1970 or a time in ISO form"
+        raise Invalid(f"to={to} is neither a place nor a time", hint=hint)
+    seq, first_ms = 0, HAPPENED_MS_MAX
     for event in log.read(0, log.state.head):
         first_ms = min(first_ms, event.at_ms)
-        found = event.seq if event.at_ms <= at_ms else found
-    if found:
-        return found
+        seq = event.seq if event.at_ms <= at_ms else seq
+    if seq:
+        return seq
     hint = f"it begins at {moment(first_ms)}" if log.state.head else "nothing was said yet"
     raise NotFound(f"the log has nothing as early as {moment(at_ms)}", hint=hint)
 
 
-# --- what lies between two ---
-
-
 class Difference(Struct, frozen=True, kw_only=True):
-    """How the page at `last` differs from the page at `first`: messages by seq, batches that hold
-    only there; and what happened between: artifacts, and files that tool calls changed."""
+    """How the page at `last` differs from the page at `first`: messages by seq, and batches active
+    only there; and what happened in between: artifacts, and files changed by tool calls."""
 
     first: int
     last: int
@@ -196,52 +164,27 @@ class Difference(Struct, frozen=True, kw_only=True):
 def difference(log: Log, first: int, last: int, config: Config) -> Difference:
     """The difference of two points, from two folds."""
     before, after = fold(log.read(0, first)), fold(log.read(0, last))
-    old, new = _messages(before.slots), _messages(after.slots)
+    old = {slot.seq: slot for slot in before.slots if not slot.standin}
+    new = {slot.seq: slot for slot in after.slots if not slot.standin}
+    batches = {batch for _, batch in before.undoable}
     between = Span(min(first, last) + 1, max(first, last))
+    artifacts = map(artifact_of, log.read(between.first - 1, between.last))
     return Difference(
         first=first,
         last=last,
-        added=_not_in(new, old),
-        removed=_not_in(old, new),
-        changed=_changed(old, new),
-        batches=_not_in(_batches(after), _batches(before)),
-        artifacts=tuple(dict.fromkeys(_artifacts(log.read(between.first - 1, between.last)))),
+        added=tuple(seq for seq in new if seq not in old),
+        removed=tuple(seq for seq in old if seq not in new),
+        changed=tuple(seq for seq in new if seq in old and new[seq].edits != old[seq].edits),
+        batches=tuple(batch for _, batch in after.undoable if batch and batch not in batches),
+        artifacts=tuple(dict.fromkeys(artifact.id for artifact in artifacts if artifact)),
         files=tuple(changed_files(log.originals(between), config)),
     )
 
 
-def _changed(old: dict[int, Slot], new: dict[int, Slot]) -> tuple[int, ...]:
-    """The messages that are on both pages, with other edits."""
-    both = [seq for seq in new if seq in old]
-    return tuple(seq for seq in both if new[seq].edits != old[seq].edits)
-
-
-def _not_in(ones: Iterable[T], others: Container[T]) -> tuple[T, ...]:
-    return tuple(one for one in ones if one not in others)
-
-
-def _batches(state: View) -> list[str]:
-    return [batch for _, batch in state.undoable if batch]
-
-
-def _messages(slots: Sequence[Slot]) -> dict[int, Slot]:
-    return {slot.seq: slot for slot in slots if not slot.standin}
-
-
-def _artifacts(events: Iterable[Event]) -> Iterator[str]:
-    for event in events:
-        artifact = artifact_of(event)
-        if artifact is not None:
-            yield artifact.id
-
-
-# --- what a restore takes off ---
-
-
 class Restored(Struct, frozen=True, kw_only=True):
-    """What a restore to `seq` switches off: what the user asked for (by seq), and the calls of
-    the model, which stay billed. `files` are those that tool calls changed after the point: on
-    disk they stay as they are, but for the `changes`, if files were to be put back."""
+    """The effect of a restore to `seq`: the user's requests (by seq) and the model calls that it
+    switches off; the calls stay billed. `files` were changed by tool calls after the point; on disk
+    they are untouched, except for the `changes`, if files were restored too."""
 
     seq: int
     files: list[str]
@@ -251,7 +194,7 @@ class Restored(Struct, frozen=True, kw_only=True):
 
 
 def restored(log: Log, seq: int, config: Config) -> Restored:
-    """What going back to a seq switches off, of what holds now."""
+    """The effect of going back to a seq, on everything active now."""
     later = list(log.read(seq, log.state.head))
     off = switches(later).off
     originals = log.originals(Span(seq + 1, log.state.head))
@@ -260,20 +203,19 @@ def restored(log: Log, seq: int, config: Config) -> Restored:
         seq=seq,
         files=changed_files(originals, config),
         requests=[at for at in requests if at not in off],
-        calls=_usages(event for event in later if event.seq not in off),
+        calls=[
+            usage
+            for event in later
+            if event.kind == "usage" and event.seq not in off
+            if isinstance(usage := decode(event), Usage)
+        ],
     )
 
 
-def _usages(events: Iterable[Event]) -> list[Usage]:
-    """What the calls of the model cost, as far as events say so."""
-    bodies = [decode(event) for event in events if event.kind == "usage"]
-    return [body for body in bodies if isinstance(body, Usage)]
-
-
 class Batch(Struct, frozen=True, kw_only=True):
-    """One compaction: `id` is what `revert` takes, `seq` that of its first edit. It is `live`
-    unless it was undone, or lies in a stretch that a restore switched off. `purpose` says what it
-    is for where it is no ordinary compaction (`core.model.MADE_ROOM` and its neighbours)."""
+    """One compaction: the `id` to revert it by, and the `seq` of its first edit. It is `live`
+    unless an undo or a restore switched it off. `purpose` is empty for an ordinary compaction, else
+    a constant of `core.model` such as `MADE_ROOM`."""
 
     id: str
     seq: int
@@ -290,35 +232,45 @@ def batches_of(events: Iterable[Event]) -> list[Batch]:
     """Every compaction of a log, oldest first."""
     log = list(events)
     off = switches(log).off
-    found: dict[str, Batch] = {}
+    batches: dict[str, Batch] = {}
     tokens = 0
     for event, state in _states(log):
-        edit = _edit_of(event)
-        id = edit.batch if edit else ""
         before, tokens = tokens, _tokens(state)
-        if edit and id:
-            known = found.get(id) or _begun(edit, event, before)
-            found[id] = replace(
-                known,
-                edits=known.edits + 1,
-                tokens_after=tokens,
-                live=known.live or event.seq not in off,
-            )
-    return list(found.values())
+        edit = decode(event) if event.kind == "edit" else None
+        if not isinstance(edit, Replace | Hide | Summarize) or not edit.batch:
+            continue
+        batch = batches.get(edit.batch) or Batch(
+            id=edit.batch,
+            seq=event.seq,
+            at_ms=event.at_ms,
+            strategy=event.by,
+            edits=0,
+            tokens_before=before,
+            tokens_after=before,
+            live=False,
+            purpose=edit.purpose,
+        )
+        batches[edit.batch] = replace(
+            batch,
+            edits=batch.edits + 1,
+            tokens_after=tokens,
+            live=batch.live or event.seq not in off,
+        )
+    return list(batches.values())
 
 
 def sizes_of(events: Iterable[Event]) -> list[tuple[int, int]]:
-    """The size of the page after every event that changed it: seq and tokens."""
-    found: list[tuple[int, int]] = []
+    """The page size after every event that changed it: seq and tokens."""
+    sizes: list[tuple[int, int]] = []
     for event, state in _states(list(events)):
         tokens = _tokens(state)
-        if not found or found[-1][1] != tokens:
-            found.append((event.seq, tokens))
-    return found
+        if not sizes or sizes[-1][1] != tokens:
+            sizes.append((event.seq, tokens))
+    return sizes
 
 
 def _states(log: Sequence[Event]) -> Iterator[tuple[Event, Fold]]:
-    """Every event, and the page after it; what is given is the same fold, one event further."""
+    """Every event, with the fold after it: always the same object, one event further."""
     state = Fold()
     for at, event in enumerate(log):
         if not state.add(event):
@@ -326,25 +278,6 @@ def _states(log: Sequence[Event]) -> Iterator[tuple[Event, Fold]]:
         yield event, state
 
 
-def _edit_of(event: Event) -> Replace | Hide | Summarize | None:
-    body = decode(event) if event.kind == "edit" else None
-    return body if isinstance(body, Replace | Hide | Summarize) else None
-
-
-def _begun(edit: Replace | Hide | Summarize, event: Event, tokens_before: int) -> Batch:
-    return Batch(
-        id=edit.batch,
-        seq=event.seq,
-        at_ms=event.at_ms,
-        strategy=event.by,
-        edits=0,
-        tokens_before=tokens_before,
-        tokens_after=tokens_before,
-        live=False,
-        purpose=edit.purpose,
-    )
-
-
 def _tokens(state: Fold) -> int:
-    """The size of the page in the provider's tokens, as far as they are known."""
+    """The size of the page in the provider's tokens, as far as known."""
     return current_tokens(state, factor_of(state, state.meta.model or ""))

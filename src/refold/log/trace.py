@@ -1,22 +1,16 @@
-"""Why a message looks as it does: the chain of events that touched it, oldest first, each with its
-time and reason.
+"""The history of a message: the events that touched it, oldest first; and stored logs, read page by
+page.
 
-Edits name what they did and which strategy asked for it; a revert or restore that switched them off
-is part of the chain, and so is a pin that kept them away, and the call that changed a file whose
-text the message shows. A large result begins with the artifact that it became. Reads the log once,
-from the message on. Neighbours: `core.fold` applies what is traced here, `Context.log` asks.
-
-Stored logs, read page by page: whole, or as much of a damaged one as can still be read.
-
-Every read has a bound, so a log of any length costs the memory of one page. `events_of` insists on
-every event; `readable` goes on where one is damaged and gives the error in its place. Neighbours: a
-store below; `search`, `artifacts` and `conversations` above; `conversations.verifier` says what is
-wrong with a log.
+A trace has every edit with its strategy and reason, the revert or restore that switched it off, a
+pin that prevented it, the artifact of a large result, and the call that made its text stale. Stored
+logs are read in bounded pages, so a log of any length costs the memory of one: `events_of` requires
+every event, `readable` yields an error for a damaged one and continues. Neighbours: a store below;
+`search`, `artifacts`, `conversations` and `Context.log` above.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -49,11 +43,14 @@ from refold.log.log import Log, message_of
 from refold.log.undo import message_event
 from refold.stores.protocol import Store
 
+READ_EVENTS = 500
+LIST_CONVERSATIONS = 200
+
 
 class Trace(Struct, frozen=True, kw_only=True):
-    """One event that touched a message. `action` is what it did, `by` who or which strategy,
-    `live` whether it holds now; `block` is the one that was changed (-1: the whole message); the
-    `handle` of an edit leads to the originals."""
+    """One event that touched a message: its action, its author or strategy (`by`), whether it is in
+    effect now (`live`), the changed block (-1: the whole message), and the `handle` of the
+    originals."""
 
     seq: int
     at_ms: int
@@ -67,34 +64,33 @@ class Trace(Struct, frozen=True, kw_only=True):
 
 
 def traced(log: Log, seq: int, config: Config) -> list[Trace]:
-    """The chain of one message; NotFound if there is no such message."""
+    """The history of one message; NotFound if there is no such message."""
     event = message_event(log, seq)
     message = message_of(event, log.state)
     blocks = message.blocks if message else ()
     traces = [*_offloads(event, blocks), *_stale(log, seq, config)]
     controls = [event for event in log.read(seq) if event.kind in CONTROLS]
-    traces += _chain(controls, seq, len(blocks))
-    traces += _newer(log.read(seq - 1), seq)
+    traces += _control_traces(controls, seq, len(blocks))
+    traces += _unknown_parts(log.read(seq - 1), seq)
     return sorted(traces, key=lambda trace: trace.seq)
 
 
 def history_of(events: Iterable[Event]) -> list[Trace]:
-    """Everything that was done to the page of a log, oldest first: every edit, pin, undo, restore
-    and erasure, and whether it holds now."""
+    """All changes to the page of a log, oldest first: every edit, pin, undo, restore and erasure,
+    and whether it is in effect now."""
     controls = [event for event in events if event.kind in CONTROLS]
-    found = switches(controls)
+    switched = switches(controls)
     history = []
     for event in controls:
         body = decode(event)
         if body is not None:
             at = body.seq if isinstance(body, Replace) else 0
-            history.append(_trace(event, body, live=_holds(event, body, at, found)))
+            history.append(_trace(event, body, live=_is_live(event, body, at, switched)))
     return history
 
 
 def _offloads(event: Event, blocks: Sequence[Block]) -> Iterator[Trace]:
-    """The results that were too large for the page when they came: each is an artifact now, and
-    the page has a stub."""
+    """Results that were too large for the page: each is an artifact, and the page has a stub."""
     for index, block in enumerate(blocks):
         if isinstance(block, ToolResult) and block.artifact:
             yield Trace(
@@ -108,9 +104,8 @@ def _offloads(event: Event, blocks: Sequence[Block]) -> Iterator[Trace]:
             )
 
 
-def _newer(events: Iterable[Event], seq: int) -> Iterator[Trace]:
-    """What a newer version wrote in the message, and events after it that may concern it: this
-    version knows neither, and does nothing about them."""
+def _unknown_parts(events: Iterable[Event], seq: int) -> Iterator[Trace]:
+    """Parts of the message, and later events, that a newer version wrote and this one ignores."""
     for event in events:
         if event.kind == "message" and event.seq != seq:
             continue
@@ -126,8 +121,7 @@ def _newer(events: Iterable[Event], seq: int) -> Iterator[Trace]:
 
 
 def _stale(log: Log, seq: int, config: Config) -> list[Trace]:
-    """The call that made a text stale which the page still shows. Nothing is done about it: no
-    other text is newer."""
+    """The call that made a text on the page stale. The text stays: there is no newer one."""
     change = made_stale(log.state.view(), seq, config)
     if change is None:
         return []
@@ -145,9 +139,9 @@ def _stale(log: Log, seq: int, config: Config) -> list[Trace]:
     ]
 
 
-def _chain(controls: Sequence[Event], seq: int, blocks: int) -> Iterator[Trace]:
-    """The events that touched a message of so many blocks."""
-    found = switches(controls)
+def _control_traces(controls: Sequence[Event], seq: int, blocks: int) -> Iterator[Trace]:
+    """Traces of the control events that touched a message with this number of blocks."""
+    switched = switches(controls)
     batches: set[str] = set()
     seen: set[int] = set()
     for event in controls:
@@ -157,28 +151,27 @@ def _chain(controls: Sequence[Event], seq: int, blocks: int) -> Iterator[Trace]:
         seen.add(event.seq)
         if isinstance(body, Replace | Hide | Summarize):
             batches.add(body.batch)
-        # The fold passes over a replacement of a block that does not exist.
-        has_place = not isinstance(body, Replace) or 0 <= body.block < blocks
-        yield _trace(event, body, live=has_place and _holds(event, body, seq, found))
+        # The fold ignores a replacement of a block that does not exist.
+        has_block = not isinstance(body, Replace) or 0 <= body.block < blocks
+        yield _trace(event, body, live=has_block and _is_live(event, body, seq, switched))
 
 
-def _holds(event: Event, body: Body, seq: int, found: Switches) -> bool:
-    """Whether the event has an effect now: not switched off, not kept away by a pin, not
-    followed by another."""
-    if event.seq in found.off:
+def _is_live(event: Event, body: Body, seq: int, switched: Switches) -> bool:
+    """Whether the event is in effect: not switched off, prevented by a pin, or superseded."""
+    if event.seq in switched.off:
         return False
     match body:
         case Replace():
-            is_newest = found.winners.get((body.seq, body.block)) == event.seq
-            return is_newest and seq not in found.pins
+            is_newest = switched.winners.get((body.seq, body.block)) == event.seq
+            return is_newest and seq not in switched.pins
         case Hide() | Summarize():
-            return seq not in found.pins
+            return seq not in switched.pins
         case _:
             return True
 
 
 def _touches(body: Body, seq: int, batches: set[str], seen: set[int]) -> bool:
-    """Whether an event concerns the message; one that switches others off does if they did."""
+    """Whether an event concerns the message, directly or by switching off an event that does."""
     match body:
         case Replace() | Pin() | Erase():
             return body.seq == seq
@@ -196,18 +189,10 @@ def _trace(event: Event, body: Body, *, live: bool) -> Trace:
     trace = Trace(seq=event.seq, at_ms=event.at_ms, action=_action(body), by=event.by, live=live)
     if not isinstance(body, Replace | Hide | Summarize):
         return trace
-    return replace(
-        trace,
-        reason=body.reason,
-        batch=body.batch,
-        block=body.block if isinstance(body, Replace) else -1,
-        handle=str(_span(body)),
-    )
-
-
-def _span(edit: Replace | Hide | Summarize) -> Span:
-    """The messages that an edit is about."""
-    return Span(edit.seq, edit.seq) if isinstance(edit, Replace) else edit.span
+    trace = replace(trace, reason=body.reason, batch=body.batch)
+    if isinstance(body, Replace):
+        return replace(trace, block=body.block, handle=str(Span(body.seq, body.seq)))
+    return replace(trace, handle=str(body.span))
 
 
 def _action(body: Body) -> str:
@@ -228,18 +213,14 @@ def _action(body: Body) -> str:
             return "erased"
 
 
-READ_EVENTS = 500
-LIST_CONVERSATIONS = 200
-OTHERS = (MEMORY_PREFIX, DEVICE_PREFIX)  # how ids begin that are not of conversations
-
-
 def conversations(store: Store) -> Iterator[Conversation]:
-    """All conversations of a store, by id. A log of memories is none, nor is that of a device."""
-    return (about for about in _logs(store) if not about.id.lower().startswith(OTHERS))
+    """All conversations of a store, by id, without the logs of memories and devices."""
+    others = (MEMORY_PREFIX, DEVICE_PREFIX)
+    return (about for about in _logs(store) if not about.id.lower().startswith(others))
 
 
 def kept_logs(store: Store) -> Iterator[Conversation]:
-    """All conversations of a store and its memories, by id: what somebody wrote there."""
+    """All conversations and memories of a store, by id."""
     return (about for about in _logs(store) if not about.id.lower().startswith(DEVICE_PREFIX))
 
 
@@ -262,15 +243,14 @@ def is_taken(store: Store, id: str) -> bool:
 
 
 def branches(store: Store, id: str) -> list[str]:
-    """The conversations that share a beginning with one, by their forks: its parents, its forks,
-    and theirs; itself among them."""
+    """The conversations of the same fork tree, the given one included."""
     parents = {about.id: about.parent for about in conversations(store)}
     root = _root(parents, id)
-    return [one for one in parents if _root(parents, one) == root]
+    return [other for other in parents if _root(parents, other) == root]
 
 
 def _root(parents: Mapping[str, str], id: str) -> str:
-    """The conversation that a fork of a fork comes from."""
+    """The conversation at the root of a fork tree."""
     for _ in parents:
         if not parents.get(id):
             break
@@ -279,25 +259,25 @@ def _root(parents: Mapping[str, str], id: str) -> str:
 
 
 def is_memory(id: str) -> bool:
-    """Whether the log of this id holds memories, which outlive conversations."""
+    """Whether this is the id of a memory's log."""
     return id.lower().startswith(MEMORY_PREFIX)
 
 
 def open_id_checked(id: str) -> str:
     """The id itself, if a conversation may have it."""
     if is_memory(codec.conversation_checked(id)):
-        said = f"{id!r} is the name of a memory, not of a conversation"
-        raise Invalid(said, hint="refold.open_memory opens a memory; choose another id")
+        what = f"{id!r} is the name of a memory, not of a conversation"
+        raise Invalid(what, hint="refold.open_memory opens a memory; choose another id")
     if id.lower().startswith(DEVICE_PREFIX):
-        said = f"{id!r} is the name of a device's log, not of a conversation"
-        raise Invalid(said, hint="refold sync devices lists them; choose another id")
+        what = f"{id!r} is the name of a device's log, not of a conversation"
+        raise Invalid(what, hint="refold sync devices lists them; choose another id")
     return id
 
 
 def pages_of(
     store: Store, id: str, *, after: int = 0, last: int, size: int = READ_EVENTS
 ) -> Iterator[list[Event]]:
-    """The events after `after` up to `last`, in pages; fewer if the log has no more."""
+    """The events after `after` up to `last`, in pages; fewer if the log ends before."""
     while after < last and (events := store.read(id, after=after, last=last, limit=size)):
         yield events
         after = events[-1].seq
@@ -306,7 +286,7 @@ def pages_of(
 def whole_pages(
     store: Store, about: Conversation, after: int = 0, size: int = READ_EVENTS
 ) -> Iterator[list[Event]]:
-    """The events after `after` up to the head that `about` has, in pages. Corrupt if the log ends
+    """The events after `after` up to the head in `about`, in pages. Raises Corrupt if the log ends
     before."""
     for events in pages_of(store, about.id, after=after, last=about.head, size=size):
         yield events
@@ -316,7 +296,7 @@ def whole_pages(
 
 
 def events_of(store: Store, about: Conversation) -> Iterator[Event]:
-    """The log up to the head that `about` has. Corrupt if it ends before."""
+    """The log up to the head in `about`. Raises Corrupt if it ends before."""
     for events in whole_pages(store, about):
         yield from events
 
@@ -338,39 +318,27 @@ def chain_at(store: Store, about: Conversation, seq: int) -> bytes:
     return events[0].chain
 
 
-# --- damaged logs ---
-
-
 def readable(store: Store, about: Conversation, after: int = 0) -> Iterator[Event | Corrupt]:
-    """Every event after `after` up to the head, and the error in the place of one that cannot be
-    read. Where two in a row fail for the same reason, the whole log does, and the walk ends."""
+    """Every event after `after` up to the head, with an error instead of an unreadable one. If two
+    in a row fail for the same reason, the whole log does, and the walk ends."""
     if not about.head:
-        # No log is empty: a list may show what asking for it finds to be damaged.
-        about = yield from _asked_again(store, about)
+        # No log is empty: a list may contain a damaged conversation that a direct read detects.
+        try:
+            about = store.conversation(about.id)
+        except Corrupt as error:
+            yield error
     reason = ""
-    for event in _each_readable(store, about, after):
-        yield event
-        if isinstance(event, Corrupt) and str(event) == reason:
-            return
-        reason = str(event) if isinstance(event, Corrupt) else ""
-
-
-def _each_readable(store: Store, about: Conversation, after: int) -> Iterator[Event | Corrupt]:
     for start in range(after, about.head, READ_EVENTS):
         last = min(start + READ_EVENTS, about.head)
-        yield from _readable_page(store, about.id, start, last)
-
-
-def _asked_again(store: Store, about: Conversation) -> Generator[Corrupt, None, Conversation]:
-    try:
-        return store.conversation(about.id)
-    except Corrupt as error:
-        yield error
-        return about
+        for event in _readable_page(store, about.id, start, last):
+            yield event
+            if isinstance(event, Corrupt) and str(event) == reason:
+                return
+            reason = str(event) if isinstance(event, Corrupt) else ""
 
 
 def _readable_page(store: Store, id: str, after: int, last: int) -> Iterator[Event | Corrupt]:
-    """These events; one by one if any of them is damaged."""
+    """These events; read one by one if any of them is damaged."""
     try:
         yield from store.read(id, after=after, last=last, limit=READ_EVENTS)
     except Corrupt as error:
@@ -382,8 +350,8 @@ def _readable_page(store: Store, id: str, after: int, last: int) -> Iterator[Eve
 
 
 def named_by(store: Store, about: Conversation, after: int = 0) -> tuple[list[Artifact], bool]:
-    """The artifacts that the readable events name, and whether those are all: an event that
-    cannot be read may name another."""
+    """The artifacts that readable events name, and whether the list is complete: an unreadable
+    event may name another."""
     named: list[Artifact] = []
     is_all = True
     for event in readable(store, about, after):
@@ -398,7 +366,7 @@ def named_by(store: Store, about: Conversation, after: int = 0) -> tuple[list[Ar
 
 
 def artifact_of(event: Event | Corrupt) -> Artifact | None:
-    """The artifact that an event names, if it names one. An error in its place is raised."""
+    """The artifact that an event names, if any. Raises an error given instead of an event."""
     if isinstance(event, Corrupt):
         raise event
     body = codec.decode(event) if event.kind == "artifact" else None

@@ -1,25 +1,18 @@
-"""Going back, and holding on: what is to be written to switch off a batch, a restore or a stretch
-of the log, or to keep a message on the page.
+"""Undo, redo, restore, checkpoints and pins: the bodies to append for each; and earlier versions of
+files.
 
-Each function looks at the log as it is and gives the bodies to append, or says why there is nothing
-to do. Nothing is taken away: the fold skips what is switched off. `undo` goes back step by step,
-the newest that stands first; `redo` takes the last of these steps back. Room that had to be made
-after an undo (`MADE_ROOM`) belongs to that step and goes with it. Neighbours:
-`core.fold` applies them, `engine.going_back` appends them.
-
-What files held before an agent wrote to them, as the log says it: notes that name an artifact.
-
-The log is in the order of time, also where something in it was switched off. So what a file held
-at a point is what it held before the first write after that point; a file that was not written to
-since is as it is on the disk. Putting files back is a write as well, and noted like any other.
-Neighbours: `notes` are how it is written, `engine.file_versions` reads and writes the files.
+Nothing is ever deleted: the fold skips events that are switched off. `undo` goes back one step at a
+time, newest first; `redo` reverts the last undo. Room made after an undo (`MADE_ROOM`) belongs to
+that step. File versions are notes that name an artifact: the content of a file at a point is its
+content before the first write after that point. Neighbours: `core.fold` applies the events,
+`engine.going_back` appends them, `engine.file_versions` reads and writes the files.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -53,13 +46,17 @@ from refold.log.log import Log
 from refold.strategies.gist.layout import runs
 
 FILE_NOTE = "refold.file"
-FileKey = tuple[str, str]  # the folder in which a file was kept, and its path there
+FileKey = tuple[str, str]  # the folder of a file, and its path there
 ChangeOfFile = Literal["create", "change", "remove", "same", "impossible"]
+BATCHES_NAMED = 5
+_HANDLE = re.compile(r"#([0-9]{1,15})")
+
+ChangeKind = Literal["none", "compaction", "restore"]
 
 
 class FileVersion(Struct, frozen=True, kw_only=True):
-    """A file before a write: its path inside the folder `root`, and its bytes as an artifact,
-    which is empty if there was no file."""
+    """A file before a write: its path inside the folder `root`, and its bytes as an artifact; empty
+    if there was no file."""
 
     path: str
     artifact: str = ""
@@ -68,8 +65,8 @@ class FileVersion(Struct, frozen=True, kw_only=True):
 
 
 class FileChange(Struct, frozen=True, kw_only=True):
-    """What putting a file back does: `diff` is from what it holds to what it held (unified), in
-    words for what is not text; `reason` says why it is impossible."""
+    """The restoration of a file: a unified diff from its current to its earlier content, or a
+    sentence for binary content; `reason` says why it is impossible."""
 
     path: str
     change: ChangeOfFile
@@ -78,38 +75,23 @@ class FileChange(Struct, frozen=True, kw_only=True):
 
 
 def versions_at(events: Iterable[Event]) -> dict[FileKey, FileVersion]:
-    """What files held where these events begin. Files that they do not write to are left out."""
-    found: dict[FileKey, FileVersion] = {}
+    """The versions of files before these events, for every file that they write."""
+    versions: dict[FileKey, FileVersion] = {}
     for event in events:
-        version = _version_in(event)
-        if version is not None:
-            found.setdefault((version.root, version.path), version)
-    return found
-
-
-def _version_in(event: Event) -> FileVersion | None:
-    """The version that an event tells of. A note of another form is nobody's: anybody may write
-    notes of any kind."""
-    if event.kind != "note":
-        return None
-    note = decode(event)
-    if not isinstance(note, Note) or note.kind != FILE_NOTE:
-        return None
-    try:
-        return decoding.convert(note.data, FileVersion)
-    except msgspec.ValidationError:
-        return None
-
-
-BATCHES_NAMED = 5
-_HANDLE = re.compile(r"#([0-9]{1,15})")
-
-ChangeKind = Literal["none", "compaction", "restore"]
+        note = decode(event) if event.kind == "note" else None
+        if not isinstance(note, Note) or note.kind != FILE_NOTE:
+            continue
+        try:
+            version = decoding.convert(note.data, FileVersion)
+        except msgspec.ValidationError:
+            continue  # a note of the same kind by another program
+        versions.setdefault((version.root, version.path), version)
+    return versions
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """A compaction or a restore that can be undone, or was: `undone_at` is the seq of the revert
-    that switched it off."""
+    """A compaction or restore; `undone_at` is the seq of the revert that switched it off, if
+    any."""
 
     seq: int = 0
     batch: str = ""
@@ -128,8 +110,8 @@ class Change(Struct, frozen=True, kw_only=True):
 
 
 class History(Struct, frozen=True, kw_only=True):
-    """What stands, oldest first, and what was undone, in the order in which it was. The batches
-    that made room are kept apart. `taken_off` are the reverts of single messages."""
+    """Active changes, oldest first, and undone ones, in the order of their undo; batches that made
+    room are listed separately. `taken_off` are the seqs of reverts of single messages."""
 
     standing: list[Change]
     undone: list[Change]
@@ -139,13 +121,11 @@ class History(Struct, frozen=True, kw_only=True):
 
 
 class Undone(Struct, frozen=True, kw_only=True):
-    """What `undo` switched off, or `redo` on again: a compaction by its `batch`, or the restore
-    written at `seq`; false if there was nothing. `purpose` is what a batch was for, where it was
-    no ordinary compaction: messages hidden by hand, a page that was cleared. `made_room` is the
-    batch by which the oldest messages had to leave, because the page would not have fitted:
-    with them it would have `tokens_whole`.
-    `files_at` is where the files were as they are to be then, and `changes` are those that were
-    put back."""
+    """The result of an undo or redo: a compaction by its `batch`, or the restore at `seq`; false if
+    there was nothing to do. `purpose` is empty for an ordinary compaction. `made_room` is the batch
+    that hid the oldest messages because the page did not fit; with them it would have
+    `tokens_whole`. `files_at` is the log position whose file versions apply, and `changes` are the
+    files restored."""
 
     batch: str = ""
     seq: int = 0
@@ -163,8 +143,8 @@ class Undone(Struct, frozen=True, kw_only=True):
 
 
 def reverting(state: Fold, batch: str) -> Revert:
-    """Switches one compaction off."""
-    batches = [known for _, known in state.undoable if known]
+    """The event that switches one compaction off."""
+    batches = [name for _, name in state.undoable if name]
     if batch not in batches:
         named = ", ".join(batches[-BATCHES_NAMED:])
         raise NotFound(f"there is no batch {batch!r} to revert", hint=f"batches: {named or 'none'}")
@@ -172,7 +152,7 @@ def reverting(state: Fold, batch: str) -> Revert:
 
 
 def history(events: Iterable[Event]) -> History:
-    """The changes of a log, as they stand now."""
+    """The active and undone changes of a log."""
     controls = [event for event in events if event.kind in ("edit", "revert", "restore")]
     off = switches(controls).off
     changes: dict[str | int, Change] = {}
@@ -198,24 +178,20 @@ def history(events: Iterable[Event]) -> History:
         changes.setdefault(batch or event.seq, change)
         if event.seq not in off:
             standing.add(batch or event.seq)
-    found = _sorted_out([changes[key] for key in standing], list(undone.values()))
-    return replace(found, taken_off=frozenset(taken_off))
-
-
-def _sorted_out(standing: Sequence[Change], undone: Sequence[Change]) -> History:
-    standing = sorted(standing, key=lambda change: change.seq)
-    undone = sorted(undone, key=lambda change: change.undone_at)
+    active = sorted((changes[key] for key in standing), key=lambda change: change.seq)
+    reverted = sorted(undone.values(), key=lambda change: change.undone_at)
     return History(
-        standing=[change for change in standing if not change.is_room],
-        undone=[change for change in undone if not change.is_room],
-        rooms=[change for change in standing if change.is_room],
-        rooms_undone=[change for change in undone if change.is_room],
+        standing=[change for change in active if not change.is_room],
+        undone=[change for change in reverted if not change.is_room],
+        rooms=[change for change in active if change.is_room],
+        rooms_undone=[change for change in reverted if change.is_room],
+        taken_off=frozenset(taken_off),
     )
 
 
 def undoing(past: History) -> list[Revert]:
-    """Switches the newest change that stands off, and the room that was made since by an earlier
-    undo; nothing if there is none. Room from before it was there when it came, and stays."""
+    """The events that switch off the newest active change, and room made since by an earlier undo;
+    empty if there is no change. Room made before the change stays."""
     if not past.standing:
         return []
     newest = past.standing[-1]
@@ -225,8 +201,8 @@ def undoing(past: History) -> list[Revert]:
 
 
 def redoing(past: History) -> list[Revert]:
-    """Takes the last step back: its change is on again, the room made after it off, and the room
-    that it took away is there again. Nothing if there is none."""
+    """The events that reinstate the change of the last undo and the room it removed, and switch off
+    room made after it; empty if nothing was undone."""
     if not past.undone:
         return []
     first = last = past.undone[-1].undone_at
@@ -235,31 +211,26 @@ def redoing(past: History) -> list[Revert]:
             first -= 1
     while first - 1 in past.taken_off:
         first -= 1
-    made = [Revert(batch=room.batch) for room in past.rooms if room.seq > last]
-    return [*made, *(Revert(seq=seq) for seq in range(first, last + 1))]
+    rooms = [Revert(batch=room.batch) for room in past.rooms if room.seq > last]
+    return [*rooms, *(Revert(seq=seq) for seq in range(first, last + 1))]
 
 
 def restoring(state: Fold, to: int | str) -> Restore:
-    """Switches off everything after a seq or checkpoint."""
-    seq = _checkpoint_seq(state, to) if isinstance(to, str) else to
+    """The event that switches off everything after a seq, a checkpoint, or a handle such as
+    `#41`."""
+    seq = state.checkpoints.get(to) if isinstance(to, str) else to
+    if seq is None:
+        if not _HANDLE.fullmatch(str(to)):
+            names = ", ".join(state.checkpoints) or "none"
+            raise NotFound(f"there is no checkpoint {to!r}", hint=f"checkpoints: {names}")
+        seq = seq_of(to)
     if not 0 <= seq <= state.head:
         raise Invalid(f"cannot restore #{seq}", hint=f"the log goes from 0 to {state.head}")
     return Restore(seq=seq)
 
 
-def _checkpoint_seq(state: Fold, name: str) -> int:
-    """Where a checkpoint is, or what a handle such as `#41` names; NotFound if it is neither."""
-    known = state.checkpoints
-    if name not in known and _HANDLE.fullmatch(name):
-        return seq_of(name)
-    if name not in known:
-        names = ", ".join(known) or "none"
-        raise NotFound(f"there is no checkpoint {name!r}", hint=f"checkpoints: {names}")
-    return known[name]
-
-
 def checkpointing(state: Fold, messages: int, every: int) -> Checkpoint | None:
-    """The checkpoint that is due after so many new messages, if one is due every so often."""
+    """The checkpoint that is due after this number of new messages, with one `every` messages."""
     count = sum(state.counts.values())
     if not every or count // every == (count - messages) // every:
         return None
@@ -267,31 +238,29 @@ def checkpointing(state: Fold, messages: int, every: int) -> Checkpoint | None:
 
 
 def clearing(state: Fold, checkpoint: str = "") -> list[Checkpoint | Hide]:
-    """Takes everything off the page but system messages and pins: one edit for each run between
-    those. A checkpoint names the place before."""
-    going: list[Slot] = []
+    """The events that hide all messages except system messages and pins: one edit for each run
+    between those. A checkpoint names the position before."""
+    leaving: list[Slot] = []
     staying: list[Slot] = []
     for slot in state.slots:
-        if slot.seq in state.pins or slot.message.role == "system":
-            staying.append(slot)
-        else:
-            going.append(slot)
+        stays = slot.seq in state.pins or slot.message.role == "system"
+        (staying if stays else leaving).append(slot)
     batch = secrets.token_hex(8)
-    spans = [Span(run[0].seq, run[-1].last) for run in runs(going, staying)]
+    spans = [Span(run[0].seq, run[-1].last) for run in runs(leaving, staying)]
     hides = [Hide(batch=batch, span=span, reason="clear", purpose=CLEARED) for span in spans]
     return [*([Checkpoint(name=checkpoint, seq=state.head)] if checkpoint else []), *hides]
 
 
 def seq_of(handle: int | str) -> int:
-    """The seq that a handle such as `#41` names; a number is one already."""
+    """The seq in a handle such as `#41`; a number unchanged."""
     if isinstance(handle, int):
         return handle
-    found = _HANDLE.fullmatch(handle)
-    if found is None:
+    match = _HANDLE.fullmatch(handle)
+    if match is None:
         raise Invalid(
             f"{quoted(handle, 80)} does not name a message", hint="give its seq, such as 41"
         )
-    return int(found[1])
+    return int(match[1])
 
 
 def span_named(log: Log, first: int | str, last: int | str | None) -> Span:
@@ -306,19 +275,15 @@ def span_named(log: Log, first: int | str, last: int | str | None) -> Span:
 
 
 def pinning(log: Log, handle: int | str, *, on: bool) -> list[Pin]:
-    """Holds a message, or lets go of it; calls and their results go together."""
-    seq = seq_of(handle)
+    """The events that pin or unpin a message, and with it the rest of its unit: calls and their
+    results go together."""
+    seq, slots = seq_of(handle), log.state.slots
     message_event(log, seq)
-    return [Pin(seq=one, on=on) for one in _unit_of(log.state.slots, seq)]
-
-
-def _unit_of(slots: Sequence[Slot], seq: int) -> list[int]:
-    """The messages that go together with one; itself alone if it is not on the page."""
     for unit in units(slots):
         seqs = [slots[index].seq for index in unit]
         if seq in seqs:
-            return seqs
-    return [seq]
+            return [Pin(seq=member, on=on) for member in seqs]
+    return [Pin(seq=seq, on=on)]  # it is not on the page
 
 
 def message_event(log: Log, seq: int) -> Event:
