@@ -1,30 +1,10 @@
-"""The folder that a person works in: which of its files are looked at, and where it ends.
+"""The folder that a person works in: its files in the order of their names, the lines that contain
+a text, and its limits.
 
-`place` says whether a path lies inside, `ignored` what git leaves out, `files` walks, and `match`
-looks for a text. All of them are bounded, and none follows a link out of the folder.
-
-The files of a folder, in the order of their names: without what git leaves out, without links,
-and never more than was asked for.
-
-Neighbours: `ignored` says what is left out; the commands `context add-folder` and
-`context add-search` show what is found.
-
-What no model is shown and no tool writes to: the store in use, and what refold keeps for this
-user (their own store, their logins, what they allowed, their memories).
-
-Neighbours: `stores.own_paths` knows the files of a store; `refold context add`, its siblings and
-the tools of a chat ask here.
-
-What git leaves out: the patterns of `.gitignore` files, read as git reads them.
-
-The last pattern that matches decides; `!` takes a path in again, unless a folder above it is out.
-Where a repository begins is of no interest here: every `.gitignore` from the top of the walk down
-counts for what lies beside and below it. Neighbour: `files` asks while it walks.
-
-Lines of the files of a folder that contain a text. The text is no pattern: what a person types
-is what is looked for, in upper or lower case unless it has capitals itself.
-
-Where the folder ends: a path that a person or a model writes, made certain.
+Files that git ignores, links, the store in use and refold's own files are left out. A path from a
+person or a model is resolved before it is used. Everything is bounded. Neighbours: the commands
+`context add-folder` and `context add-search`, the tools of a chat; `stores.own_paths` knows the
+files of a store, `pathspec` the patterns of `.gitignore`.
 """
 
 from __future__ import annotations
@@ -32,8 +12,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Container, Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,8 +27,8 @@ PATTERNS_BYTES_MAX = 1_000_000
 
 
 class Found(NamedTuple):
-    """A file or a folder below the top: `path` with slashes. `is_deeper` says that a folder has
-    more below, which lies too deep to be looked at."""
+    """A file or a folder below the top: `path` with slashes. `is_deeper`: a folder whose content is
+    too deep to be listed."""
 
     path: str
     depth: int
@@ -59,8 +38,8 @@ class Found(NamedTuple):
 
 
 def walk(top: str, *, depth_max: int, without: Container[str] = ()) -> Iterator[Found]:
-    """What lies below a folder, each folder before what is in it. The caller stops when it has
-    enough; what cannot be read is left out, and so are paths that are in `without`."""
+    """The files and folders below a folder, each folder before its content. Unreadable ones and
+    those in `without` are left out; the caller stops when it has enough."""
     folder = os.path.realpath(top)
     root = _root(folder)
     names = [] if folder == root else os.path.relpath(folder, root).split(os.sep)
@@ -68,20 +47,20 @@ def walk(top: str, *, depth_max: int, without: Container[str] = ()) -> Iterator[
     for count in range(len(names)):
         above += _patterns(os.path.join(root, *names[:count]), "/".join(names[:count]))
     skipped = len("/".join(names)) + 1 if names else 0
-    for one in _walk(folder, "/".join(names), 1, depth_max, above, without):
-        yield one._replace(path=one.path[skipped:])
+    for found in _walk(folder, "/".join(names), 1, depth_max, above, without):
+        yield found._replace(path=found.path[skipped:])
 
 
 def _root(folder: str) -> str:
-    """Where the patterns begin that hold for a folder: its repository, else the current folder
-    if it lies in that, else itself."""
-    place = folder
-    while not os.path.exists(os.path.join(place, ".git")):
-        if place == os.path.dirname(place):
+    """The top of the patterns that apply to a folder: its repository, else the current folder if it
+    is in that, else itself."""
+    parent = folder
+    while not os.path.exists(os.path.join(parent, ".git")):
+        if parent == os.path.dirname(parent):
             here = os.path.realpath(os.getcwd())
             return here if is_below(folder, here) else folder
-        place = os.path.dirname(place)
-    return place
+        parent = os.path.dirname(parent)
+    return parent
 
 
 def _walk(
@@ -92,7 +71,7 @@ def _walk(
     above: list[Pattern],
     without: Container[str],
 ) -> Iterator[Found]:
-    """The same, with paths from the root."""
+    """Walks with paths from the root."""
     patterns = [*above, *_patterns(folder, below)]
     for entry in _entries(folder):
         path = f"{below}/{entry.name}" if below else entry.name
@@ -114,14 +93,14 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
     """Regular files and folders, folders first, each in the order of their names."""
     try:
         with os.scandir(folder) as found:
-            entries = [entry for entry in found if _is_plain(entry)]
+            entries = [
+                entry
+                for entry in found
+                if entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False)
+            ]
     except OSError:
         return []
-    return sorted(entries, key=lambda one: (not one.is_dir(follow_symlinks=False), one.name))
-
-
-def _is_plain(entry: os.DirEntry[str]) -> bool:
-    return entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False)
+    return sorted(entries, key=lambda entry: (not entry.is_dir(follow_symlinks=False), entry.name))
 
 
 def _size(entry: os.DirEntry[str]) -> int:
@@ -132,7 +111,7 @@ def _size(entry: os.DirEntry[str]) -> int:
 
 
 def _patterns(folder: str, below: str) -> list[Pattern]:
-    """Those of the folder's own `.gitignore`; none if there is none that can be read."""
+    """The patterns of the folder's own `.gitignore`, if it has a readable one."""
     try:
         with open(os.path.join(folder, FILE), encoding="utf-8", errors="replace") as file:
             return patterns_of(file.read(PATTERNS_BYTES_MAX), below)
@@ -141,149 +120,91 @@ def _patterns(folder: str, below: str) -> list[Pattern]:
 
 
 def guarded(store: Store) -> Container[str]:
-    """The paths that belong to a store, or to refold itself."""
+    """The paths of a store and of refold itself: no model sees them, no tool writes there."""
     try:
         return own_paths(store, also=[str(data_folder(os.environ) / "refold")])
     except RefoldError:
-        return own_paths(store)  # nobody knows a home, so nothing is kept there
+        return own_paths(store)  # no home folder, so nothing is stored there
 
 
 def refuse_guarded(path: str, guards: Container[str]) -> None:
-    """Denied for a path that is guarded."""
+    """Denied for a guarded path."""
     if path in guards:
         hint = "what a conversation holds is shown by refold show and refold export"
         raise Denied(f"{quoted(path)} belongs to the store", hint=hint)
 
 
 FILE = ".gitignore"
-# Folders that no person means, whether a pattern names them or not.
+# Folders that are always left out, whether a pattern names them or not.
 NEVER = frozenset({".git", ".hg", ".svn", ".refold", "__pycache__", "node_modules", ".venv"})
-ANY_FOLDERS = "**"
-_CLASS = re.compile(r"\[(!|\^)?(\]?[^\]]*)\]")
-
-Part = re.Pattern[str] | None  # what one name of a path must match; None for any number of names
+WILDCARDS_MAX = 4  # in one pattern: each one multiplies the time that a match may take
 
 
 class Pattern(NamedTuple):
-    """One line of a `.gitignore`: what it matches, below which folder, and what it then says."""
+    """One line of a `.gitignore`: the paths it matches, below which folder, and its decision."""
 
     below: str
-    parts: tuple[Part, ...]
-    is_folder_only: bool
+    paths: re.Pattern[str]
     is_ignored: bool
 
 
 def patterns_of(text: str, below: str = "") -> list[Pattern]:
-    """The patterns of a `.gitignore` that lies in the folder `below` (`a/b`, empty for the top)."""
-    found = (_pattern(line, below) for line in text.splitlines())
-    return [pattern for pattern in found if pattern is not None]
+    """The patterns of a `.gitignore` in the folder `below` (`a/b`, empty for the top)."""
+    from pathspec.patterns.gitignore.base import GitIgnorePatternError
+    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
+    patterns = []
+    for line in text.splitlines():
+        try:
+            paths, is_ignored = GitIgnoreSpecPattern.pattern_to_regex(_bounded(line))
+            if paths is not None and is_ignored is not None and line.strip() != "!/":
+                # In git, a class such as [!a] never matches a slash.
+                regex = re.compile(paths.replace("[^", "[^/"))
+                patterns.append(Pattern(below, regex, is_ignored))
+        except (GitIgnorePatternError, re.error):
+            continue  # git ignores such a line too
+    return patterns
+
+
+def _bounded(line: str) -> str:
+    """The line with few wildcards, so that a hostile pattern cannot hang us: it then ignores more,
+    and an exception (`!`) is dropped."""
+    wildcards = list(re.finditer(r"\*+", line))
+    if len(wildcards) <= WILDCARDS_MAX:
+        return line
+    if line.startswith("!"):
+        return ""
+    first, end = wildcards[0].start(), wildcards[-1].end()
+    if "/" not in line[first:end]:
+        return f"{line[:first]}*{line[end:]}"
+    return f"{line[: line.rfind('/', 0, first) + 1]}**/*{line[end:]}"
 
 
 def is_ignored(path: str, patterns: Iterable[Pattern], *, is_folder: bool) -> bool:
-    """Whether a path (`a/b/c.py`) is left out, given that the folders above it are not."""
-    decided = False
+    """Whether git ignores a path (`a/b/c.py`), given that it ignores no folder above it: the last
+    pattern that matches decides."""
+    decision = False
     for pattern in patterns:
-        inside = _inside(path, pattern.below)
-        if inside is None or (pattern.is_folder_only and not is_folder):
+        if pattern.below and not path.startswith(f"{pattern.below}/"):
             continue
-        if _matches(pattern.parts, inside.split("/")):
-            decided = pattern.is_ignored
-    return decided
+        name = path[len(pattern.below) + 1 :] if pattern.below else path
+        if _matches(pattern.paths, name) or (is_folder and _matches_folder(pattern.paths, name)):
+            decision = pattern.is_ignored
+    return decision
 
 
-def _inside(path: str, below: str) -> str | None:
-    """The path as seen from a folder; None if it does not lie there."""
-    if not below:
-        return path
-    return path[len(below) + 1 :] if path.startswith(f"{below}/") else None
+_FOLDER_MARK = "ps_d"  # the group by which pathspec marks the slash after a matched folder
 
 
-def _pattern(line: str, below: str) -> Pattern | None:
-    """A line as a pattern; None for an empty one and a comment."""
-    text = _without_spaces(line.rstrip("\r\n"))
-    if not text or text.startswith("#"):
-        return None
-    is_ignored = not text.startswith("!")
-    text = text[1:] if not is_ignored else text
-    is_folder_only = text.endswith("/")
-    text = text.removesuffix("/")
-    if not text:
-        return None
-    is_anchored = "/" in text
-    text = text.removeprefix("/")
-    names = text.split("/") if is_anchored else [ANY_FOLDERS, text]
-    parts = tuple(map(_part, names))
-    return Pattern(below, parts, is_folder_only, is_ignored)
+def _matches(paths: re.Pattern[str], name: str) -> bool:
+    """Whether a pattern matches the path itself, and not only a folder above it."""
+    found = paths.search(name)
+    return found is not None and not found.groupdict().get(_FOLDER_MARK)
 
 
-def _without_spaces(line: str) -> str:
-    """The line without the spaces at its end, but for one that a backslash keeps."""
-    end = len(line)
-    while end and line[end - 1] == " " and not (end > 1 and line[end - 2] == "\\"):
-        end -= 1
-    return line[:end]
-
-
-def _matches(parts: Sequence[Part], names: Sequence[str]) -> bool:
-    """Whether the parts match all names, in time that grows with both: a pattern of others must
-    not be able to hang us."""
-    reached = {0}
-    for place, part in enumerate(parts):
-        if part is None:
-            # At the end of a pattern, `**` is everything inside, and so at least one name.
-            least = min(reached, default=len(names)) + (place == len(parts) - 1)
-            reached = set(range(least, len(names) + 1))
-        else:
-            reached = {at + 1 for at in reached if at < len(names) and part.fullmatch(names[at])}
-    return len(names) in reached
-
-
-@lru_cache(maxsize=4_096)
-def _part(text: str) -> Part:
-    """What one name must match. Of several stars each takes as little as it can, and is never
-    tried again: so every star but the last stands in an atomic group."""
-    if text == ANY_FOLDERS:
-        return None
-    runs = [""]
-    for piece in _pieces(text):
-        if piece == "*":
-            runs.append("")
-        else:
-            runs[-1] += piece
-    first, *others = runs
-    between = "".join(f"(?>.*?{run})" for run in others[:-1])
-    last = f".*{others[-1]}" if others else ""
-    try:
-        return re.compile(first + between + last, re.DOTALL)
-    except re.error:
-        return re.compile("(?!)")
-
-
-def _pieces(text: str) -> Iterator[str]:
-    """The expression for each piece of a pattern; a star is a star."""
-    at = 0
-    while at < len(text):
-        character, found = text[at], _CLASS.match(text, at)
-        if character == "?":
-            yield "."
-        elif character == "*":
-            yield "*"
-        elif character == "\\" and at + 1 < len(text):
-            at += 1
-            yield re.escape(text[at])
-        elif found:
-            at = found.end() - 1
-            yield _class(found)
-        else:
-            yield re.escape(character)
-        at += 1
-
-
-def _class(found: re.Match[str]) -> str:
-    """`[!a-z]` as a class of a regular expression."""
-    negated, inside = found[1], found[2]
-    escaped = re.sub(r"([\\\[\]&~|^])", r"\\\1", inside)
-    return f"[{'^' if negated else ''}{escaped}]"
+def _matches_folder(paths: re.Pattern[str], name: str) -> bool:
+    marked = (found for found in paths.finditer(f"{name}/") if found.groupdict().get(_FOLDER_MARK))
+    return any(found.end() == len(name) + 1 for found in marked)
 
 
 DEPTH_MAX, FILES_MAX, FILE_BYTES_MAX = 20, 20_000, 2_000_000
@@ -291,7 +212,7 @@ WAIT_S = 10.0
 
 
 class Match(NamedTuple):
-    """One line, counted from 1."""
+    """A matching line; `number` counts from 1."""
 
     path: str
     number: int
@@ -299,7 +220,7 @@ class Match(NamedTuple):
 
 
 class Matches(NamedTuple):
-    """What was found, in how many files; `stopped` says why not everything was looked at."""
+    """Matching lines, and how many files were searched; `stopped` says why not all were."""
 
     lines: list[Match]
     files: int
@@ -307,24 +228,25 @@ class Matches(NamedTuple):
 
 
 def matches(top: str, text: str, *, limit: int, without: Container[str] = ()) -> Matches:
-    """The first lines that contain the text; files that are in `without` are not looked at."""
-    found: list[Match] = []
-    looked_at, deadline = 0, time.monotonic() + WAIT_S
-    for one in walk(top, depth_max=DEPTH_MAX, without=without):
-        if one.is_folder or one.size_bytes > FILE_BYTES_MAX:
+    """The first lines that contain the text, in any case if it has no capitals. Files in `without`
+    are not searched."""
+    lines: list[Match] = []
+    searched, deadline = 0, time.monotonic() + WAIT_S
+    for found in walk(top, depth_max=DEPTH_MAX, without=without):
+        if found.is_folder or found.size_bytes > FILE_BYTES_MAX:
             continue
-        if looked_at >= FILES_MAX or time.monotonic() > deadline:
-            return Matches(found, looked_at, f"only {looked_at:,} files were looked at")
-        looked_at += 1
-        for match in _in_file(Path(top) / one.path, one.path, text):
-            if len(found) == limit:
-                return Matches(found, looked_at, f"only the first {limit:,} lines are shown")
-            found.append(match)
-    return Matches(found, looked_at, "")
+        if searched >= FILES_MAX or time.monotonic() > deadline:
+            return Matches(lines, searched, f"only {searched:,} files were looked at")
+        searched += 1
+        for match in _matches_in_file(Path(top) / found.path, found.path, text):
+            if len(lines) == limit:
+                return Matches(lines, searched, f"only the first {limit:,} lines are shown")
+            lines.append(match)
+    return Matches(lines, searched, "")
 
 
-def _in_file(file: Path, path: str, text: str) -> Iterator[Match]:
-    """The lines of one file; none of a file that cannot be read, or is not text."""
+def _matches_in_file(file: Path, path: str, text: str) -> Iterator[Match]:
+    """The matching lines of one file; none of an unreadable or binary file."""
     try:
         content = file.read_bytes()
     except OSError:
@@ -338,8 +260,8 @@ def _in_file(file: Path, path: str, text: str) -> Iterator[Match]:
 
 
 def inside(path: str, *, top: str | None = None, anywhere: bool = False) -> tuple[Path, str]:
-    """The real path, and how it is named from the folder `top` (the current one). Denied if it
-    lies outside, unless `anywhere`; NotFound if it is not there."""
+    """The real path, and its name from the folder `top` (default: the current one). Denied if it is
+    outside, unless `anywhere`; NotFound if it does not exist."""
     shown = short_line(path, 200)
     if not path or "\0" in path:
         raise Invalid(f"{shown!r} is not a path", hint="name a file or a folder")
@@ -355,5 +277,5 @@ def inside(path: str, *, top: str | None = None, anywhere: bool = False) -> tupl
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether a real path is the folder or lies in it."""
+    """Whether a real path is the folder or inside it."""
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)

@@ -14,15 +14,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from refold.artifacts.intake import author
 from refold.core.laws import CONTINUES
 from refold.core.model import Event, Message, Note, Revert, Span, Usage
 from refold.engine.context import Context
-from refold.errors import Invalid
 from refold.log.draft import Draft, Run
 from refold.log.notes import Stamp
 from refold.stores.protocol import Overtaken
-from refold.tokens.counter import Counter
 from refold.tokens.models import beyond
 
 HELD_BYTES_MAX = 16 << 20  # of what was written, until the page is let go
@@ -56,11 +53,6 @@ class Batch:
         return self._log.known.metadata or {}
 
     @property
-    def counter(self) -> Counter:
-        """Who counts tokens now."""
-        return self._log.counter
-
-    @property
     def is_full(self) -> bool:
         return self._run.is_full
 
@@ -77,23 +69,6 @@ class Batch:
         drafts = self._recorder.drafts_after(self._ahead, parsed, None, stamp)
         self._take(drafts, self._ahead[before:])
         return bool(drafts)
-
-    def stand_in(self, message: Message, tokens: int, counter: str, at_ms: int) -> None:
-        """Takes a message that stands for another, with the size that one had and its time."""
-        draft = Draft(body=message, by=author(message), tokens=tokens, counter=counter, at_ms=at_ms)
-        self._take([draft], [message])
-
-    def parsed(self, message: Any) -> list[Message]:
-        """The messages that one in any shape would be taken as; none if it is none."""
-        try:
-            return self._recorder.parse(message, self._ahead)
-        except Invalid:
-            return []
-
-    @property
-    def whole_tokens_max(self) -> int:
-        """The size up to which a result stays whole in its message."""
-        return self._recorder.whole_tokens_max
 
     def note(self, kind: str, data: Any, by: str, stamp: Stamp, ids: tuple[str, ...] = ()) -> None:
         """Takes something that is no message; `data` is plain JSON."""

@@ -63,11 +63,6 @@ class Recorder:
         self._log, self._model, self._intake, self._asked = log, model, intake, asked
         self.keys = Keys(log.log)
 
-    @property
-    def whole_tokens_max(self) -> int:
-        """The size up to which a result in a caller's own message stays whole."""
-        return self._intake.message_tokens_max
-
     def append(self, message: Any, by: str | None, stamp: Stamp = NOW) -> list[Event]:
         if lacks_call(message):
             message = answering(message, self._waiting())

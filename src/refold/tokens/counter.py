@@ -82,7 +82,6 @@ _PROVIDERS = {
     "anthropic": Framing(tools=346),
     "gemini": Framing(message=1),
 }
-FRAMINGS = (PLAIN, *_PROVIDERS.values())
 
 
 @lru_cache(maxsize=256)

@@ -46,16 +46,17 @@ def test_the_branch_that_a_rewound_session_left_is_a_command_away(url: str, tmp_
         assert "three" in shown and "four" not in shown
 
 
-def test_what_is_left_out_since_it_may_be_erased_is_told(url: str, tmp_path: Path) -> None:
+def test_a_file_that_may_bring_back_an_erased_message_is_refused(url: str, tmp_path: Path) -> None:
     file = tmp_path / "m.json"
     for words in (["one", "a secret"], ["something else, which is longer", "a secret"]):
         file.write_text(json.dumps([{"role": "user", "content": word} for word in words]))
         done = run("import", str(file), "--id", "m")
         if words[0] == "one":
             assert run("erase", "m", "3", "--yes").exit_code == 0
-    said = " ".join(done.stdout.split())
-    assert "Left out: 1 message that may be what was erased, in another place." in said
+    said = " ".join(done.stderr.split())
+    assert "m.json, element 1: new since you erased part of m" in said and "--id m-2" in said
     assert "secret" not in run("show", "m").stdout
+    assert run("import", str(file), "--id", "m-2").exit_code == 0
 
 
 def test_branches_that_were_left_before_are_a_command_away_too(url: str, tmp_path: Path) -> None:

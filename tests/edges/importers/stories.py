@@ -1,7 +1,7 @@
 """Claude Code files that somebody, or an accident, did something to: stories from a seed.
 
-Every block has words of its own, so that a word says from which line it came. What is done to the
-lines leaves their ids and times (`KEEPING`), or does not (`LOSING`). Neighbours: `transcripts` has
+Every block has words of its own, so that a word says from which line it came. Edits keep the ids
+and times of lines (`KEEPING`), or lose words, ids or times (`LOSING`). Neighbours: `transcripts` has
 the shapes of lines, `test_erased_stories` tells what must hold.
 """
 
@@ -20,11 +20,11 @@ MINUTE_MS = 60_000
 class Story:
     """A session's file. `whole` is what was ever written to it, `lines` is what it has now."""
 
-    def __init__(self, random: Random, *, is_timed: bool) -> None:
+    def __init__(self, random: Random) -> None:
         self.random = random
         self.count = 0
-        self.step_ms = random.choice([MINUTE_MS, MINUTE_MS, 1, 1 if is_timed else 0])
-        self.sizes = random.choice([(1,), (1, 2), (1, 3, 9, 27)])
+        self.step_ms = random.choice([MINUTE_MS, 1, 0])
+        self.sizes = random.choice([(1,), (1, 2)])
         self.whole = [self._timed(user("u0", None, self.words()))]
         self.lines = list(self.whole)
         for _ in range(random.randint(2, 5)):
@@ -166,10 +166,6 @@ def rewrite(story: Story) -> None:
         line["message"]["content"] = story.words()
 
 
-def rename(story: Story) -> None:
-    changed(story)["uuid"] = f"n{story.number()}"
-
-
 def lose_uuid(story: Story) -> None:
     changed(story).pop("uuid", None)
 
@@ -182,22 +178,8 @@ def lose_time(story: Story) -> None:
     changed(story).pop("timestamp", None)
 
 
-def split(story: Story) -> None:
-    """The blocks of a line stand in two."""
-    at = story.place()
-    line = deepcopy(story.lines[at])
-    blocks = line["message"]["content"]
-    if line["type"] != "assistant" or len(blocks) < 2 or line.get("changed"):
-        return
-    line["changed"] = True
-    other = deepcopy(line)
-    line["message"]["content"], other["message"]["content"] = blocks[:1], blocks[1:]
-    other["uuid"], other["parentUuid"] = f"n{story.number()}", line.get("uuid")
-    story.lines[at : at + 1] = [line, other]
-
-
 Edit = Callable[[Story], None]
 KEEPING: list[Edit] = [
     grow, go_on, rewind, branch_back, mend, delete, delete, gap, cut, repeat, repeat, move,
 ]  # fmt: skip
-LOSING: list[Edit] = [rewrite, rename, lose_uuid, lose_response, lose_time, split]
+LOSING: list[Edit] = [rewrite, lose_uuid, lose_response, lose_time]

@@ -17,7 +17,7 @@ from refold.conversations.eraser import erase
 from refold.edges.importers.entry import Session
 from refold.edges.importers.importer import import_file
 from refold.engine.context import Context
-from refold.errors import Invalid, NotFound
+from refold.errors import Conflict, Invalid, NotFound
 from refold.stores import open_store
 from refold.stores.protocol import Store
 from tests.edges.importers.test_importing import texts
@@ -274,9 +274,15 @@ def test_after_each_act_an_unchanged_file_adds_nothing_and_a_grown_one_what_is_n
         id = imported(store, file).conversation
         act(store, id, name, at)
         check_nothing_is_added(store, file)
-        if "erase" not in name or source in (ClaudeCode, Codex):
+        if "erase" not in name or source is ClaudeCode:
             check_follows(store, file, 0, 2)
             check_nothing_is_added(store, file)
+        else:
+            head = store.conversation(id).head
+            file.grow()
+            with pytest.raises(Conflict, match="new since you erased part of"):
+                imported(store, file)
+            assert store.conversation(id).head == head
 
 
 @settings(
@@ -287,7 +293,7 @@ def test_after_each_act_an_unchanged_file_adds_nothing_and_a_grown_one_what_is_n
 @given(st.data())
 def test_any_story_of_a_user_and_a_file(tmp_path: Path, data: st.DataObject) -> None:
     store, file = open_store("memory:"), data.draw(st.sampled_from(SOURCES))(tmp_path)
-    # Of what was erased nothing is left to be compared but its size: it has a test of its own.
+    # Erasures have tests of their own.
     acts = st.sampled_from([name for name in ACTS if "erase" not in name])
     for _ in range(data.draw(st.integers(1, 5))):
         file.grow()
@@ -317,7 +323,7 @@ def test_what_a_user_called_it_stays_until_the_file_says_something_else(tmp_path
     assert Context(store, id).view.title == "Another"
 
 
-def test_what_was_erased_does_not_come_back_and_hides_nothing_new(tmp_path: Path) -> None:
+def test_a_list_that_grew_since_something_was_erased_is_refused(tmp_path: Path) -> None:
     store, file = open_store("memory:"), Listed(tmp_path)
     for word in ("One.", "My secret is long and has some words.", "Three."):
         file.words.append(word)
@@ -325,9 +331,11 @@ def test_what_was_erased_does_not_come_back_and_hides_nothing_new(tmp_path: Path
     seqs = [slot.seq for slot in Context(store, id).view.slots]
     erase(store, id, seqs[1:])
     check_nothing_is_added(store, file)
-    file.words.append("Four is new, and of another size than three is.")
-    assert imported(store, file).new == 1
+    file.words.append("Four is new.")
+    with pytest.raises(Conflict):
+        imported(store, file)
     assert "secret" not in " ".join(texts(store, id))
+    file.words.pop()
     check_nothing_is_added(store, file)
 
 

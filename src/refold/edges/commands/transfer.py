@@ -268,9 +268,6 @@ def _show_way(one: Followed, screen: Screen) -> None:
     if one.missing:
         more = number(one.missing, "message")
         screen.line(("dim", f"The conversation has {more} that the file no longer has."))
-    if one.erased:
-        more = number(one.erased, "message")
-        screen.line(("dim", f"Left out: {more} that may be what was erased, in another place."))
 
 
 def _counted(messages: int) -> str:

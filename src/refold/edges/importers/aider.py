@@ -12,7 +12,14 @@ import re
 from collections.abc import Iterator
 
 from refold.core.model import Usage
-from refold.edges.importers.entry import About, Billed, Entry, Noted, Said, Where
+from refold.edges.importers.entry import (
+    Entry,
+    MessageEntry,
+    NoteEntry,
+    SessionFacts,
+    UsageEntry,
+    Where,
+)
 from refold.edges.importers.lines import Lines, Reader, digest, happened
 
 BEGINS = "# aider chat started at "
@@ -79,18 +86,18 @@ class _Chat:
             self.where["at_ms"] = at_ms + 1  # the file has the time of the chat alone
         key = f"{self.began}:{self.count}:{digest(text.encode())}"[:400]
         if self.kind == "program":
-            yield Noted(kind="program", data=text, key=key, **self.where)
+            yield NoteEntry(kind="program", data=text, key=key, **self.where)
             yield from self._told(text, key)
         else:
-            yield Said(message={"role": self.kind, "content": text}, key=key, **self.where)
+            yield MessageEntry(message={"role": self.kind, "content": text}, key=key, **self.where)
 
     def _told(self, text: str, key: str) -> Iterator[Entry]:
         """The model, and what a reply was billed, where the program says so."""
         if model := _MODEL.search(text):
-            yield About(model=model[1].rpartition("/")[2], **self.where)
+            yield SessionFacts(model=model[1].rpartition("/")[2], **self.where)
         if tokens := _TOKENS.search(text):
             usage = Usage(input=_count(tokens[1]), output=_count(tokens[2]), response=key)
-            yield Billed(usage=usage, key=key, **self.where)
+            yield UsageEntry(usage=usage, key=key, **self.where)
 
 
 def _count(text: str) -> int:

@@ -31,13 +31,13 @@ from refold.core.model import Usage
 from refold.dialects.usage import read_usage
 from refold.edges.importers.entry import (
     LEFT_BRANCH,
-    About,
     Branch,
     Entry,
-    Noted,
-    Said,
-    Summed,
-    Unread,
+    MessageEntry,
+    NoteEntry,
+    SessionFacts,
+    SummaryEntry,
+    UnreadLine,
     Where,
 )
 from refold.edges.importers.lines import UNREADABLE, Lines, Reader, digest, happened, told
@@ -77,7 +77,7 @@ def branches(lines: Lines, most: int) -> Iterator[Branch]:
 
 def _said_in(lines: Lines, branch: set[str]) -> Iterator[Entry]:
     for entry in _walk(lines, branch):
-        if not entry.session and isinstance(entry, Said | Summed | About):
+        if not entry.session and isinstance(entry, MessageEntry | SummaryEntry | SessionFacts):
             yield entry
 
 
@@ -90,7 +90,7 @@ def _walk(lines: Lines, live: set[str]) -> Iterator[Entry]:
         where = Where(line=number, session=session, at_ms=happened(line.get("timestamp")))
         if session not in placed and isinstance(line.get(FOLDER), str):
             placed.add(session)
-            yield About(metadata={FOLDER: line[FOLDER]}, **where)
+            yield SessionFacts(metadata={FOLDER: line[FOLDER]}, **where)
         uuid = str(line.get("uuid") or "")
         key = uuid or f"{number}:{digest(raw)}"
         if not _is_spoken(line):
@@ -100,11 +100,10 @@ def _walk(lines: Lines, live: set[str]) -> Iterator[Entry]:
         if key in answer.read:
             continue  # it stands twice in the file
         answer.read.add(key)
-        where["within_ms"] = answer.within(line, where["at_ms"])
         if not session and key not in live:
             of = str(line["message"].get("id") or key)
             left = f"left:{key}"
-            yield Noted(kind=LEFT_BRANCH, data=line, key=left, message=of, ids=(uuid,), **where)
+            yield NoteEntry(kind=LEFT_BRANCH, data=line, key=left, message=of, ids=(uuid,), **where)
             continue
         read = answer.take if line["type"] == "assistant" else answer.ask
         yield from told(read(line, uuid, key, where), where)
@@ -124,10 +123,10 @@ def _beside(line: dict[str, Any], key: str, ids: tuple[str, ...], where: Where) 
     kind = line.get("type")
     title = line.get(_TITLES.get(str(kind), ""))
     if isinstance(title, str) and title.strip():
-        yield About(title=title.strip()[:200], **where)
+        yield SessionFacts(title=title.strip()[:200], **where)
     if not isinstance(kind, str):
-        yield Unread(reason="a line without a type", **where)
-    yield Noted(kind=str(kind or "line"), data=line, key=key, ids=ids, **where)
+        yield UnreadLine(reason="a line without a type", **where)
+    yield NoteEntry(kind=str(kind or "line"), data=line, key=key, ids=ids, **where)
 
 
 def _chain_of(line: dict[str, Any], chains: dict[str, str]) -> str:
@@ -148,26 +147,11 @@ class _Answer:
         self.id, self.key, self.model = "", "", ""
         self.blocks: list[Any] = []
         self.ids: list[str] = []  # of their lines
-        self.times: list[int | None] = []
         self.first = Where()
         self.usage: Usage | None = None
         self.billed: Any = None  # the usage as it stood in the line before
-        self.results: list[Said] = []
+        self.results: list[MessageEntry] = []
         self.read: set[str] = set()  # the keys of all lines so far
-        self.before_ms = -1  # when the last of them was written that is no result
-        self.since_ms: dict[str, int] = {}  # when the one before a response was
-
-    def within(self, line: dict[str, Any], at_ms: int | None) -> tuple[int, int] | None:
-        """When a line of a response was written, or one before it that is no longer in the file:
-        after anything else."""
-        message = line["message"]
-        if at_ms is None or _results_of(message.get("content")):
-            return None
-        before, self.before_ms = self.before_ms, at_ms
-        if line["type"] != "assistant":
-            return None
-        since = self.since_ms.setdefault(str(message.get("id")), before)
-        return (min(since + 1, at_ms), at_ms)
 
     def take(self, line: dict[str, Any], id: str, key: str, where: Where) -> Iterator[Entry]:
         message = line["message"]
@@ -178,14 +162,11 @@ class _Answer:
             model = message.get("model")
             if isinstance(model, str) and model != self.model:
                 self.model = model
-                yield About(model=model, **where)
-        elif (one := self.first["within_ms"]) and (other := where["within_ms"]):
-            self.first["within_ms"] = (min(*one, *other), max(*one, *other))
+                yield SessionFacts(model=model, **where)
         content = message.get("content")
         blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
         self.blocks += blocks
         self.ids += [id] * len(blocks)
-        self.times += [where["at_ms"]] * len(blocks)
         billed = message.get("usage")
         if isinstance(billed, dict) and billed != self.billed:  # mostly, each line has the same
             try:
@@ -193,15 +174,15 @@ class _Answer:
                 self.usage = most(self.usage, usage) if self.usage else usage
                 self.billed = billed
             except Invalid as error:
-                yield Unread(reason=error.message, **where)
+                yield UnreadLine(reason=error.message, **where)
 
     def ask(self, line: dict[str, Any], id: str, key: str, where: Where) -> Iterator[Entry]:
         content = line["message"].get("content")
         message = {"role": "user", "content": content}
-        said = Said(message=message, key=key, ids=(id,), **where)
+        said = MessageEntry(message=message, key=key, ids=(id,), **where)
         if line.get("isCompactSummary"):
             yield from self.end()
-            yield Summed(text=_text_of(content), key=key, ids=(id,), **where)
+            yield SummaryEntry(text=_text_of(content), key=key, ids=(id,), **where)
         elif self.blocks and _results_of(content):
             self.results.append(said)
         else:
@@ -211,18 +192,17 @@ class _Answer:
     def end(self) -> Iterator[Entry]:
         """The whole response, then the results that came while it was written."""
         if self.blocks:
-            yield Said(
+            yield MessageEntry(
                 message={"role": "assistant", "content": self.blocks},
                 key=self.key,
                 parts=len(self.blocks),
                 ids=tuple(self.ids),
-                times=tuple(self.times),
                 usage=self.usage,
                 **self.first,
             )
         yield from self.results
         self.id, self.blocks, self.results = "", [], []
-        self.ids, self.times = [], []
+        self.ids = []
         self.usage = self.billed = None
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from refold.core.model import Usage
-from refold.edges.importers.entry import About, Entry, Said, Unread, Where
+from refold.edges.importers.entry import Entry, MessageEntry, SessionFacts, UnreadLine, Where
 from refold.edges.importers.lines import Lines, Reader, counts, document, happened, names_of, told
 
 _PARTS = ("text", "image", "tool_use", "tool_result", "thinking", "redacted_thinking")
@@ -36,14 +36,14 @@ def of_document(lines: Lines) -> Iterator[Entry]:
     """The session."""
     value = document(lines.path)
     system = value.get("system_prompt")
-    yield About(
+    yield SessionFacts(
         line=1,
         system=system if isinstance(system, str) and system else None,
     )
     for place, one in enumerate(value["messages"], start=1):
         where = Where(line=place)
         if not isinstance(one, dict) or one.get("role") not in ("user", "assistant"):
-            yield Unread(reason="no message", **where)
+            yield UnreadLine(reason="no message", **where)
             continue
         where["at_ms"] = happened(one.get("ts"))
         yield from told(_message(one, where), where)
@@ -52,14 +52,14 @@ def of_document(lines: Lines) -> Iterator[Entry]:
 def _message(one: dict[str, Any], where: Where) -> Iterator[Entry]:
     info = one.get("modelInfo")
     if isinstance(info, dict) and isinstance(info.get("id"), str):
-        yield About(model=info["id"], **where)
+        yield SessionFacts(model=info["id"], **where)
     content = one.get("content")
     if isinstance(content, list):
         content = [_part(part) for part in content]
     key, response = names_of(one.get("id"), content)
     message = {"role": one["role"], "content": content}
     usage = _usage(one.get("metrics"), response)
-    yield Said(message=message, key=key, usage=usage, **where)
+    yield MessageEntry(message=message, key=key, usage=usage, **where)
 
 
 def _part(part: Any) -> Any:

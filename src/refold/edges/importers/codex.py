@@ -14,14 +14,14 @@ from typing import Any
 
 from refold.core.model import Usage
 from refold.edges.importers.entry import (
-    About,
-    Billed,
     Entry,
-    Noted,
-    Rewound,
-    Said,
-    Summed,
-    Unread,
+    MessageEntry,
+    NoteEntry,
+    RewindEntry,
+    SessionFacts,
+    SummaryEntry,
+    UnreadLine,
+    UsageEntry,
     Where,
 )
 from refold.edges.importers.lines import Lines, Reader, counts, digest, happened, told
@@ -62,14 +62,14 @@ def entries(lines: Lines) -> Iterator[Entry]:
         key = f"{number}:{digest(raw)}"
         if not isinstance(payload, dict) or kind not in _TYPES:
             if kind not in _TYPES:
-                yield Unread(reason=f"a line of an unknown type: {kind[:40]}", **where)
-            yield Noted(kind=kind[:80], data=line, key=key, **where)
+                yield UnreadLine(reason=f"a line of an unknown type: {kind[:40]}", **where)
+            yield NoteEntry(kind=kind[:80], data=line, key=key, **where)
         else:
             yield from told(_READERS[kind](payload, key, where), where)
             turns.take(kind, payload, key)
             if payload.get("type") == "thread_rolled_back":
                 [count] = counts(payload, "num_turns")
-                yield Rewound(keys=turns.back(count), key=f"{key}<", **where)
+                yield RewindEntry(keys=turns.back(count), key=f"{key}<", **where)
 
 
 def _meta(payload: Payload, key: str, where: Where) -> Iterator[Entry]:
@@ -78,31 +78,31 @@ def _meta(payload: Payload, key: str, where: Where) -> Iterator[Entry]:
         instructions = instructions.get("text")
     told = ("cwd", "cli_version", "originator")
     metadata = {name: payload[name] for name in told if isinstance(payload.get(name), str)}
-    yield About(system=instructions or None, metadata=metadata, **where)
+    yield SessionFacts(system=instructions or None, metadata=metadata, **where)
     rest = {name: value for name, value in payload.items() if "instructions" not in name}
-    yield Noted(kind="session_meta", data=rest, key=key, **where)
+    yield NoteEntry(kind="session_meta", data=rest, key=key, **where)
 
 
 def _context(payload: Payload, key: str, where: Where) -> Iterator[Entry]:
     if isinstance(payload.get("model"), str):
-        yield About(model=payload["model"], **where)
-    yield Noted(kind="turn_context", data=payload, key=key, **where)
+        yield SessionFacts(model=payload["model"], **where)
+    yield NoteEntry(kind="turn_context", data=payload, key=key, **where)
 
 
 def _item(payload: Payload, key: str, where: Where) -> Iterator[Entry]:
     if payload.get("type") in BESIDE_ITEMS:
-        yield Noted(kind=payload["type"], data=payload, key=key, **where)
+        yield NoteEntry(kind=payload["type"], data=payload, key=key, **where)
     else:
-        yield Said(message=payload, key=key, **where)
+        yield MessageEntry(message=payload, key=key, **where)
 
 
 def _event(payload: Payload, key: str, where: Where) -> Iterator[Entry]:
     kind = str(payload.get("type") or "event")
     usage = _usage_of(payload, key) if kind == "token_count" else None
     if usage is not None:
-        yield Billed(usage=usage, key=key, **where)
+        yield UsageEntry(usage=usage, key=key, **where)
     elif kind not in REPEATS:
-        yield Noted(kind=kind[:80], data=payload, key=key, **where)
+        yield NoteEntry(kind=kind[:80], data=payload, key=key, **where)
 
 
 def _usage_of(payload: Payload, key: str) -> Usage | None:
@@ -117,9 +117,9 @@ def _usage_of(payload: Payload, key: str) -> Usage | None:
 
 def _compacted(payload: Payload, key: str, where: Where) -> Iterator[Entry]:
     text = str(payload.get("message") or "").strip() or _readable(payload)
-    yield Noted(kind="compacted", data=payload, key=f"{key}+", **where)
+    yield NoteEntry(kind="compacted", data=payload, key=f"{key}+", **where)
     if text:
-        yield Summed(text=text, key=key, **where)
+        yield SummaryEntry(text=text, key=key, **where)
 
 
 def _readable(payload: Payload) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from refold.core.model import Usage
-from refold.edges.importers.entry import About, Entry, Noted, Said, Where
+from refold.edges.importers.entry import Entry, MessageEntry, NoteEntry, SessionFacts, Where
 from refold.edges.importers.lines import (
     Lines,
     Reader,
@@ -62,7 +62,7 @@ def entries(lines: Lines) -> Iterator[Entry]:
             held[line["id"]] = (number, line)
         elif changed is None:
             key = f"{number}:{digest(raw)}"
-            yield Noted(kind="line", data=line, line=number, key=key)
+            yield NoteEntry(kind="line", data=line, line=number, key=key)
     yield from _messages(held)
 
 
@@ -106,22 +106,22 @@ def _spoken(line: dict[str, Any], where: Where, answered: set[str]) -> Iterator[
     key, response = names_of(line.get("id"), line)
     parts = _parts(line.get("content"))
     if line.get("type") not in _SPOKEN:
-        yield Noted(kind=str(line.get("type") or "line")[:80], data=line, key=key, **where)
+        yield NoteEntry(kind=str(line.get("type") or "line")[:80], data=line, key=key, **where)
     elif line["type"] == "user":
-        yield Said(message={"role": "user", "parts": parts}, key=key, **where)
+        yield MessageEntry(message={"role": "user", "parts": parts}, key=key, **where)
     else:
         if isinstance(line.get("model"), str):
-            yield About(model=line["model"], **where)
+            yield SessionFacts(model=line["model"], **where)
         calls = [call for call in line.get("toolCalls") or () if isinstance(call, dict)]
         parts += [{"functionCall": _call(call)} for call in calls]
         if parts:
             usage = _usage(line.get("tokens"), response)
             message = {"role": "model", "parts": parts}
-            yield Said(message=message, key=key, usage=usage, **where)
+            yield MessageEntry(message=message, key=key, usage=usage, **where)
         left = [call for call in calls if str(call.get("id")) not in answered]
         if left:
             results = [part for call in left for part in _results(call)]
-            yield Said(message={"role": "user", "parts": results}, key=f"{key}+", **where)
+            yield MessageEntry(message={"role": "user", "parts": results}, key=f"{key}+", **where)
 
 
 def _parts(content: Any) -> list[Any]:

@@ -1,28 +1,14 @@
-"""What a log has of a session's file: its places, which are compared with the file one after the
-other, its notes, and what it was told of the session.
+"""The part of a log that came from a session file, and the facts about the session told to it.
 
-Only what an import itself took off counts as gone. Whatever a user did since (restored, undid,
-compacted, pinned, renamed, erased) changes the page and not what was imported. Each place knows its
-events, so that it can be taken off alone. Neighbours: `follow` compares, `owner` asks whose a
-conversation is.
-
-A message of which the file had only a part when it was imported, and has more now.
-
-Its key in the log says how many parts of it were there. If nobody did anything to it since, it is
-written again, whole, in its place; else what the user did stays, and the rest is a message that
-continues it. Neighbours: `follow` asks and writes, `known` finds what there is.
-
-What a file says of its session, told to the log: the model, the title, the system prompt.
-
-A file says the same again and again, and a log that follows it may have been told otherwise by a
-user since. So only news is told: what differs from what the file said before it, once something
-new comes after it; before what the log has, only a value that the log never had. Neighbours:
-`follow` hears it from the file and says what comes next, `known` has what the log was told.
+Items are compared with the file one after the other. Only an import itself takes items off: a
+user's restore, undo, compaction, pin or erasure changes the page and not what was imported. The log
+keeps the line ids of an erased message and none of its words, so an erased line is recognized by
+its id alone. A file says the same facts again and again, and a user may have changed them since, so
+only changes are told. Neighbours: `follow` compares and writes, `importer` finds the conversation.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -37,7 +23,6 @@ from refold.core.model import (
     Erase,
     Event,
     Hide,
-    Message,
     Meta,
     Note,
     Pin,
@@ -50,16 +35,11 @@ from refold.dialects.tools import plain_system, plain_tools
 from refold.edges.importers.entry import (
     ADOPTED,
     REWOUND,
-    STAND_IN,
     UNREAD,
-    About,
     Entry,
-    Said,
-    Trace,
-    Unread,
-    moments_of,
-    shape_of,
-    trace_of,
+    MessageEntry,
+    SessionFacts,
+    UnreadLine,
 )
 from refold.edges.importers.lines import digest
 from refold.engine.batch import Batch
@@ -68,61 +48,54 @@ from refold.errors import Invalid
 from refold.log.notes import KEY_CHARS_MAX, Name, name_of
 from refold.tokens.models import together
 
-PLACED = frozenset({"", ADOPTED, REWOUND, UNREAD})  # kinds of notes that are places; "": a message
-SAID = ("model", "title", "system", "tools")
-TAKEN = "taken"  # in a note on what was taken back: by how many events directly before it
+# Kinds of notes that have a place in the order of the file; "" is a message.
+ORDERED_KINDS = frozenset({"", ADOPTED, REWOUND, UNREAD})
+FIELDS = ("model", "title", "system", "tools")
+PAGE_FIELDS = ("model", "system", "tools")  # valid from a position on; the title is the session's
+TAKEN = "taken"  # in a rewind note: the number of reverts directly before it
+_STAND_IN = "erased:"  # the key of placeholders for erased messages, in logs of earlier versions
+_METADATA = "metadata."
 _PAGE_EVENTS = 500
 
 
 class ImportedItem(Struct):
-    """One thing of the file that the log has: its key (empty if it was erased), the events by
-    which it is there, what is left of it if it, or what it told, was erased, and the ids of its
-    lines."""
+    """One entry of the file in the log: its key (empty if it was erased), its events, and the ids
+    of its lines."""
 
     key: str
     seqs: list[int]
-    trace: Trace | None = None
     ids: tuple[str, ...] = ()
 
 
-class Known(Struct):
-    """What a log has of a file. `said` are the values that it was ever told of the session;
-    `was_erased` says that some of them, or of what was billed, were erased. `traces` are of all
-    that was erased and had a place, or ids, also of what an import took off."""
+class ImportedLog(Struct):
+    """The content of a log that came from a file. `facts` are all values it was ever told about the
+    session; `lacks_facts` says that some of them, or of the usage, were erased."""
 
-    places: list[ImportedItem]
-    traces: list[Trace]
-    notes: set[str]
-    erased_notes: Counter[int]  # by their times; nothing else is left of these
-    said: set[tuple[str, bytes]]
-    more: dict[
-        str, list[ImportedItem]
-    ]  # what continues messages, by the keys that these have in the file
+    items: list[ImportedItem]
+    notes: set[str]  # keys
+    continuations: dict[str, list[ImportedItem]]  # by the key of the continued message in the file
+    facts: set[tuple[str, bytes]]
     billed: dict[str, Usage]  # by response
-    models: set[str]  # for which messages were counted
-    moments: set[int]  # of the lines of messages that were not erased, also of those taken off
-    was_erased: bool = False
+    erased_ids: set[str]  # of lines
+    erased_notes: int  # notes without line ids
+    has_erasures: bool
+    lacks_facts: bool
 
-    def has_said(self, field: str, value: Any) -> bool:
+    def has_told(self, field: str, value: Any) -> bool:
         """Whether the log was ever told this, or may have been."""
-        return self.was_erased or self.says(field, value)
+        return self.lacks_facts or self.tells(field, value)
 
-    def standing(self) -> list[ImportedItem]:
-        """What of the file stands in the log."""
-        more = (one for ones in self.more.values() for one in ones)
-        return [*(place for place in self.places if place.key and not place.trace), *more]
-
-    def says(self, field: str, value: Any) -> bool:
-        """Whether the log was ever told this, and it was not erased."""
-        return (field, encoded(value)) in self.said
+    def tells(self, field: str, value: Any) -> bool:
+        """Whether the log was told this, and it was not erased."""
+        return (field, _encoded(value)) in self.facts
 
 
-def known(context: Context, source: str, after: int = 0) -> Known:
-    """What the log has of a file of this source, after a seq."""
+def imported_log(context: Context, source: str, after: int = 0) -> ImportedLog:
+    """The content of a log, after a seq, that came from a file of this source."""
     walk = _Walk(source)
     for event in events_of(context, after):
         walk.take(event)
-    return walk.found()
+    return walk.result()
 
 
 def events_of(context: Context, after: int = 0) -> Iterator[Event]:
@@ -132,162 +105,130 @@ def events_of(context: Context, after: int = 0) -> Iterator[Event]:
         after = page[-1].seq
 
 
-def told_in(meta: Meta) -> Iterator[tuple[str, bytes]]:
-    """Each value that a meta event tells, under the name of its field."""
-    for field in SAID:
-        if (value := getattr(meta, field)) is not None:
-            yield field, encoded(value)
-    for field, value in (meta.metadata or {}).items():
-        yield f"metadata.{field}", encoded(value)
-
-
-def encoded(value: Any) -> bytes:
-    """A value as it is compared; what JSON cannot carry is like nothing."""
-    try:
-        return msgspec.json.encode(value)
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        return b""
-
-
 class _Walk:
     """Reads a log once, oldest event first."""
 
     def __init__(self, source: str) -> None:
         self._source = source
         self._run: list[Event] = []  # the edits and reverts of imports directly before
-        self._reverts: list[Event] = []  # of imports, of what the file no longer has
+        self._reverts: list[Event] = []  # by imports, of entries that the file no longer has
         self._named: list[tuple[Name, ImportedItem]] = []
-        self._erased: list[tuple[str, Event]] = []  # with what they were
-        self._shapes: dict[int, Erase] = {}
-        self._moments: set[int] = set()
-        self._erased_notes: list[Event] = []
-        self._said: set[tuple[str, bytes]] = set()
+        self._erased_ids: dict[int, tuple[str, ...]] = {}  # by seq
+        self._erased_notes: list[int] = []
+        self._facts: set[tuple[str, bytes]] = set()
         self._billed: dict[str, Usage] = {}
-        self._models = {""}
-        self._was_erased = False
+        self._has_erasures = self._lacks_facts = False
 
     def take(self, event: Event) -> None:
+        self._has_erasures |= event.erased
         if event.by == self._source and event.kind in ("edit", "revert"):
             self._run.append(event)
             return
         run, self._run = self._run, []
         name = self._erased_name(event, run) if event.erased else name_of(event)
         made = _made(event, name, run)
-        # What the file itself took back is still in it.
+        # Messages that the file itself took back are still in it.
         left = run[: len(run) - len(made)] if name.kind == REWOUND else run
-        self._reverts += [one for one in left if one.kind == "revert"]
+        self._reverts += [edit for edit in left if edit.kind == "revert"]
         if event.erased:
-            self._take_erased(event, name)
+            self._lacks_facts |= event.kind in ("meta", "usage")
+            if event.kind == "message" or name.kind:
+                self._named.append((name, ImportedItem("", [event.seq])))
+            elif event.kind == "note" and event.by == self._source:
+                self._erased_notes.append(event.seq)
+        elif name.key == _STAND_IN:
+            self._has_erasures = True
+            self._erased_ids[event.seq] = name.ids
+            self._named.append((name, ImportedItem("", [event.seq])))
         elif name.key and not name.key.startswith(MIRRORED):
-            self._take_named(event, name, made)
+            if name.kind == ADOPTED and any(edit.erased for edit in made):
+                self._erased_ids[event.seq] = name.ids  # its text is gone
+            seqs = [*(edit.seq for edit in made), event.seq]
+            self._named.append((name, ImportedItem(name.key, seqs, name.ids)))
         else:
-            self._hear(event)
+            self._take_unnamed(event)
 
-    def _hear(self, event: Event) -> None:
+    def _erased_name(self, event: Event, run: list[Event]) -> Name:
+        """The kind of an erased note, as far as the edits directly before it show."""
+        if event.kind != "note" or event.by != self._source or not run:
+            return Name()
+        return Name(kind=ADOPTED if any(edit.kind == "edit" for edit in run) else REWOUND)
+
+    def _take_unnamed(self, event: Event) -> None:
         match decode(event) if event.kind in ("meta", "usage", "erase") else None:
             case Meta() as meta:
-                self._said.update(told_in(meta))
-                self._models.add(meta.model or "")
+                fields = {field: getattr(meta, field) for field in FIELDS}
+                fields |= {_METADATA + name: one for name, one in (meta.metadata or {}).items()}
+                told = ((name, one) for name, one in fields.items() if one is not None)
+                self._facts.update((name, _encoded(one)) for name, one in told)
             case Usage() as usage if usage.response:
                 before = self._billed.get(usage.response)
                 self._billed[usage.response] = together(before, usage) if before else usage
-            case Erase() as shape:
-                self._shapes[shape.seq] = replace(shape, seq=0)
+            case Erase() as erase:
+                self._erased_ids[erase.seq] = erase.ids
 
-    def _take_named(self, event: Event, name: Name, made: list[Event]) -> None:
-        if name.kind == ADOPTED and any(one.erased for one in made):
-            self._erased.append((ADOPTED, event))  # what it told is gone, and it stays taken over
-        place = ImportedItem(name.key, [*(one.seq for one in made), event.seq], ids=name.ids)
-        if name.key == STAND_IN and isinstance(message := decode(event), Message):
-            place.key, place.trace = "", trace_of(event, "message", name.ids, shape_of(message))
-        elif name.kind in PLACED:
-            self._moments |= moments_of(name.ids, event.at_ms)
-        self._named.append((name, place))
-
-    # --- what was erased ---
-
-    def _erased_name(self, event: Event, run: list[Event]) -> Name:
-        """What an event was that was erased, as far as what was written before it tells."""
-        if event.kind != "note" or event.by != self._source or not run:
-            return Name()
-        return Name(kind=ADOPTED if any(one.kind == "edit" for one in run) else REWOUND)
-
-    def _take_erased(self, event: Event, name: Name) -> None:
-        self._was_erased |= event.kind in ("meta", "usage")
-        if event.kind == "message" or name.kind:
-            self._named.append((name, ImportedItem("", [event.seq])))
-            self._erased.append((name.kind or event.kind, event))
-        elif event.kind == "note" and event.by == self._source:
-            self._erased_notes.append(event)
-
-    def _traces(self) -> dict[int, Trace]:
-        named = [("note", event) for event in self._erased_notes if self._ids_of(event)]
-        return {event.seq: self._trace_of(kind, event) for kind, event in (*self._erased, *named)}
-
-    def _trace_of(self, kind: str, event: Event) -> Trace:
-        return trace_of(event, kind, self._ids_of(event), self._shapes.get(event.seq))
-
-    def _ids_of(self, event: Event) -> tuple[str, ...]:
-        """The ids of something that was erased, or whose words were."""
-        shape = self._shapes.get(event.seq)
-        return shape.ids if shape else name_of(event).ids
-
-    def found(self) -> Known:
-        left = [one for one in self._run if one.kind == "revert"]
-        off = switches([*self._reverts, *left]).off
-        traces = self._traces()
-        places: dict[str | int, ImportedItem] = {}  # a message may be several events
+    def result(self) -> ImportedLog:
+        reverts = [*self._reverts, *(edit for edit in self._run if edit.kind == "revert")]
+        off = switches(reverts).off
+        items: dict[str | int, ImportedItem] = {}  # a message may be several events
         notes: set[str] = set()
-        more: dict[str, list[ImportedItem]] = {}
-        for name, place in self._named:
-            if place.seqs[-1] in off:
+        continuations: dict[str, list[ImportedItem]] = {}
+        for name, item in self._named:
+            if item.seqs[-1] in off:
                 continue
-            place.trace = place.trace or traces.get(place.seqs[-1])
-            if name.kind not in PLACED:
+            if name.kind not in ORDERED_KINDS:
                 notes.add(name.key)
-            elif place.key.startswith(MORE):
-                more.setdefault(continued(place.key), []).append(place)
-            elif place.key:
-                first = places.setdefault(place.key, place)
-                if first is not place:
-                    first.seqs += place.seqs
+            elif item.key.startswith(MORE):
+                continuations.setdefault(_continued(item.key), []).append(item)
+            elif item.key:
+                first = items.setdefault(item.key, item)
+                if first is not item:
+                    first.seqs += item.seqs
             else:
-                places[place.seqs[-1]] = place
-        nameless = Counter(one.at_ms for one in self._erased_notes if not self._ids_of(one))
-        return Known(
-            list(places.values()), list(traces.values()), notes, nameless, self._said,
-            more, self._billed, self._models, self._moments, self._was_erased,
-        )  # fmt: skip
+                item.ids = self._erased_ids.get(item.seqs[-1], ())
+                items[item.seqs[-1]] = item
+        erased_ids = {id for ids in self._erased_ids.values() for id in ids}
+        return ImportedLog(
+            items=list(items.values()),
+            notes=notes,
+            continuations=continuations,
+            facts=self._facts,
+            billed=self._billed,
+            erased_ids={id for id in erased_ids if not id.startswith(MOMENT)},
+            erased_notes=sum(not self._erased_ids.get(seq) for seq in self._erased_notes),
+            has_erasures=self._has_erasures,
+            lacks_facts=self._lacks_facts,
+        )
 
 
 def _made(event: Event, name: Name, run: list[Event]) -> list[Event]:
-    """Which of the edits and reverts directly before it a note speaks of; before those, something
-    else may have been taken off."""
+    """The edits and reverts directly before a note that belong to it; an import may have taken off
+    something else before those."""
     if name.kind == ADOPTED:
-        return [one for one in run if one.kind == "edit"]
+        return [edit for edit in run if edit.kind == "edit"]
     if name.kind != REWOUND:
         return []
-    note = decode(event)
+    note = None if event.erased else decode(event)
     count = note.data.get(TAKEN) if isinstance(note, Note) and isinstance(note.data, dict) else None
     return run[len(run) - count :] if isinstance(count, int) and 0 <= count <= len(run) else run
 
 
-def is_touched(context: Context, source: str, places: list[ImportedItem]) -> bool:
-    """Whether somebody else did something to one of these places, or said something between
-    them: then they stay as they are."""
-    seqs = {seq for place in places for seq in place.seqs}
+def is_touched(context: Context, source: str, items: list[ImportedItem]) -> bool:
+    """Whether anybody else edited one of these items, or wrote a message between them: then they
+    stay as they are."""
+    seqs = {seq for item in items for seq in item.seqs}
     first = min(seqs)
-    if not all(place.key for place in places):
+    if not all(item.key for item in items):
         return True
     for event in events_of(context, first):
         is_other = event.kind == "message" and event.seq not in seqs
-        if is_other or (event.by != source and _last_named(event) >= first):
+        if is_other or (event.by != source and _last_changed(event) >= first):
             return True
     return False
 
 
-def _last_named(event: Event) -> int:
-    """The last message that an event of a user changes; itself if that may be any."""
+def _last_changed(event: Event) -> int:
+    """The last message that a user's event changes; its own seq if that may be any."""
     if event.kind in ("revert", "restore"):
         return event.seq
     match decode(event) if event.kind in ("pin", "edit", "erase") else None:
@@ -298,17 +239,16 @@ def _last_named(event: Event) -> int:
     return 0
 
 
-MORE = "more:"  # what the key of a message begins with that continues another
-ROOM_CHARS = 40  # in a key, for what is put around it
+# --- keys ---
+
+MORE = "more:"  # the prefix of the key of a message that continues another
+ROOM_CHARS = 40  # in a key, for prefixes and suffixes
 
 SomeEntry = TypeVar("SomeEntry", bound=Entry)
 
 
-# --- keys ---
-
-
-def named(entry: SomeEntry) -> SomeEntry:
-    """An entry under a key that a log can have."""
+def with_valid_names(entry: SomeEntry) -> SomeEntry:
+    """The entry with a key and ids that a log can have."""
     if not all(map(_is_plain, entry.ids)):
         ids = (id if _is_plain(id) else _digest(id) for id in entry.ids)
         entry = replace(entry, ids=tuple(ids))
@@ -317,141 +257,134 @@ def named(entry: SomeEntry) -> SomeEntry:
 
 def _is_plain(name: str) -> bool:
     is_short = len(name) <= KEY_CHARS_MAX - ROOM_CHARS
-    return is_short and name.isprintable() and not name.startswith((MORE, STAND_IN, MOMENT))
+    return is_short and name.isprintable() and not name.startswith((MORE, _STAND_IN, MOMENT))
 
 
 def _digest(name: str) -> str:
     return digest(name.encode("utf-8", "replace"))
 
 
-def written(said: Said) -> str:
-    """The key under which a message is written."""
-    return f"{said.key}#{said.parts}" if said.parts else said.key
+def log_key(entry: MessageEntry) -> str:
+    """The key of a message in the log: it has the number of parts."""
+    return f"{entry.key}#{entry.parts}" if entry.parts else entry.key
 
 
-def is_of(key: str, entry: Entry) -> bool:
-    """Whether a key in the log is that of an entry, or of the beginning of it."""
-    if not isinstance(entry, Said) or not entry.parts:
+def is_key_of(key: str, entry: Entry) -> bool:
+    """Whether a key in the log is the key of an entry, or of its beginning."""
+    if not isinstance(entry, MessageEntry) or not entry.parts:
         return key == entry.key
     stem, _, parts = key.rpartition("#")
     return stem == entry.key and parts.isascii() and parts.isdecimal()
 
 
-def continuing(said: Said) -> str:
-    """The key under which the rest of a message is written."""
-    return MORE + written(said)
+def continuation_key(entry: MessageEntry) -> str:
+    """The key in the log of the rest of a message."""
+    return MORE + log_key(entry)
 
 
-def continued(key: str) -> str:
-    """The key, in the file, of the message that one with this key continues."""
+def _continued(key: str) -> str:
+    """The key in the file of the message that one with this key continues."""
     return key.removeprefix(MORE).rpartition("#")[0]
 
 
-def parts_in(key: str) -> int:
-    """How many parts of a message there were when it was written under this key."""
+def part_count(key: str) -> int:
+    """The number of parts that a message had when it was written under this key."""
     return int(key.rpartition("#")[2][:9])
 
 
-# --- parts ---
+def with_parts(entry: MessageEntry, numbers: Sequence[int]) -> MessageEntry:
+    """The message with only these parts."""
+    content = [entry.message["content"][number] for number in numbers]
+    ids = tuple(entry.ids[number] for number in numbers) if entry.ids else ()
+    return replace(entry, message={**entry.message, "content": content}, ids=ids)
 
 
-def has_names(said: Said) -> bool:
-    """Whether every part of a message can be told from others, by the id of its line or by its
-    moment, and some by an id."""
-    if not said.parts or not any(said.ids):
-        return False
-    return all(id or at_ms is not None for id, at_ms in zip(said.ids, said.times))
+# --- facts about the session ---
 
 
-def cut(said: Said, first: int, last: int) -> Said:
-    """The parts of a message from one to another."""
-    return chosen(said, range(first, last))
+class ChangedFile(Exception):
+    """The file changed since something was erased, and its new line may be what was erased."""
+
+    def __init__(self, line: int) -> None:
+        self.line = line
 
 
-def chosen(said: Said, places: Sequence[int]) -> Said:
-    """Some of the parts of a message."""
-    content = [said.message["content"][at] for at in places]
-    ids = tuple(said.ids[at] for at in places) if said.ids else ()
-    times = tuple(said.times[at] for at in places) if said.times else ()
-    return replace(said, message={**said.message, "content": content}, ids=ids, times=times)
+class FactTeller:
+    """Tells a log the facts about its session. `unread` takes values that no log can have. With
+    `is_frozen`, a new fact is refused."""
 
-
-OF_THE_PAGE = ("model", "system", "tools")  # what holds from a place on; the rest is the session's
-_METADATA = "metadata."
-
-Fields = dict[str, Any]
-
-
-class Teller:
-    """Tells the log of one session, which has `held` of it. `unread` takes what could not be
-    told."""
-
-    def __init__(self, context: Context, batch: Batch, held: Known, unread: list[Unread]) -> None:
-        self._context, self._batch, self._held, self._unread = context, batch, held, unread
+    def __init__(
+        self,
+        context: Context,
+        batch: Batch,
+        log: ImportedLog,
+        unread: list[UnreadLine],
+        *,
+        is_frozen: bool,
+    ) -> None:
+        self._context, self._batch, self._log, self._unread = context, batch, log, unread
+        self._is_frozen = is_frozen
         self._line = 0
-        self._so_far: Fields = {}  # what the file says at this place
-        self._news: Fields = {}  # of that, what came since the last thing that was told or known
+        self._so_far: dict[str, Any] = {}  # the file's facts at this position
+        self._news: dict[str, Any] = {}  # changes since the last entry
 
-    def hear(self, about: About) -> None:
-        """Takes what the file says; it waits for what comes next."""
-        given = {name: getattr(about, name) for name in SAID}
-        given |= {_METADATA + name: value for name, value in (about.metadata or {}).items()}
-        self._line = about.line
-        for name, value in given.items():
+    def hear(self, facts: SessionFacts) -> None:
+        """Takes facts from the file; they wait for the next entry."""
+        fields = {name: getattr(facts, name) for name in FIELDS}
+        fields |= {_METADATA + name: value for name, value in (facts.metadata or {}).items()}
+        self._line = facts.line
+        for name, value in fields.items():
             if value is not None and self._so_far.get(name) != value:
                 self._so_far[name] = self._news[name] = value
 
-    def tell(self, *, is_unsure: bool) -> None:
-        """Something new comes after it: all of the news holds from here on. Where the file may
-        have gone another way than the log, what may have been erased is not told again."""
+    def tell(self) -> None:
+        """Tells the changes before a new entry, except for values that may have been erased."""
         if self._news:
-            self._tell(self._not_erased(self._news) if is_unsure else self._news)
-
-    def _not_erased(self, fields: Fields) -> Fields:
-        """What the log still says, or no words of anybody's."""
-        if not self._held.was_erased:
-            return fields
-        kept = (name for name in fields if name == "model" or self._stands(name, fields[name]))
-        return {name: fields[name] for name in kept}
-
-    def _stands(self, name: str, value: Any) -> bool:
-        return self._held.says(name, _loggable(name, value))
+            self._tell(self._not_erased(self._news))
 
     def pass_over(self) -> None:
-        """The log has what comes after it, and was told then: only what it never had is news."""
-        if self._news:
-            self._tell({name: value for name, value in self._news.items() if self._is_new(name)})
+        """Tells, before an entry that the log has, only values that it never had."""
+        if not self._news:
+            return
+        news = self._news.items()
+        self._tell(
+            {name: one for name, one in news if not self._log.has_told(name, _loggable(name, one))}
+        )
 
     def tell_again(self) -> None:
-        """The log went back: it may be at a place where it was said to be otherwise."""
-        of_the_page = {name: self._so_far[name] for name in OF_THE_PAGE if name in self._so_far}
-        news = {name: value for name, value in self._news.items() if name not in of_the_page}
-        self._tell(self._not_erased(of_the_page))
+        """Tells the facts of the page again: the log went back to a position before some."""
+        of_page = {name: self._so_far[name] for name in PAGE_FIELDS if name in self._so_far}
+        news = {name: value for name, value in self._news.items() if name not in of_page}
+        self._tell(self._not_erased(of_page))
         self._news = news
 
-    def _is_new(self, name: str) -> bool:
-        return not self._held.has_said(name, _loggable(name, self._news[name]))
+    def _not_erased(self, fields: dict[str, Any]) -> dict[str, Any]:
+        if not self._log.lacks_facts:
+            return fields
+        return {
+            name: value
+            for name, value in fields.items()
+            if name == "model" or self._log.tells(name, _loggable(name, value))
+        }
 
-    def _tell(self, fields: Fields) -> None:
+    def _tell(self, fields: dict[str, Any]) -> None:
         self._news = {}
         if not fields:
             return
-        self._batch.write()  # what came before it was said by another model
+        if self._is_frozen:
+            raise ChangedFile(self._line)
+        self._batch.write()  # messages before it were written with another model
         try:
             self._update(fields)
         except Invalid:
             for name, value in fields.items():
-                self._tell_alone(name, value)
+                try:
+                    self._update({name: value})
+                except Invalid as error:
+                    reason = f"{error.message}; {error.hint}"
+                    self._unread.append(UnreadLine(line=self._line, reason=reason))
 
-    def _tell_alone(self, name: str, value: Any) -> None:
-        """Tells one of several values that cannot all be told."""
-        try:
-            self._update({name: value})
-        except Invalid as error:
-            said = f"{error.message}; {error.hint}"
-            self._unread.append(Unread(line=self._line, reason=said))
-
-    def _update(self, fields: Fields) -> None:
+    def _update(self, fields: dict[str, Any]) -> None:
         own = {
             name.removeprefix(_METADATA): value
             for name, value in fields.items()
@@ -466,8 +399,16 @@ class Teller:
         )
 
 
+def _encoded(value: Any) -> bytes:
+    """A value in the form in which it is compared; all values that JSON cannot carry are equal."""
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return b""
+
+
 def _loggable(name: str, value: Any) -> Any:
-    """A value as the log has it; one that no log can have stays as it is, and is told as such."""
+    """A value in the form of the log; one that no log can have stays as it is."""
     plain = {"system": plain_system, "tools": plain_tools}.get(name)
     try:
         return plain(value) if plain else value

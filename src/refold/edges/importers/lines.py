@@ -3,7 +3,7 @@
 Nothing is held but one line, or a small file whole, so that it is unpacked once. A line that is
 too long is told and passed over; a file that unpacks to far more than it has is told and left; one
 that ends in the middle gives what it has. A line that is no JSON object is told. Neighbours:
-`entry.Unread` is how it is told, importers walk the lines.
+`entry.UnreadLine` is how it is told, importers walk the lines.
 
 A file that was imported before and was not written to since is not read again.
 
@@ -37,7 +37,7 @@ import refold
 from refold import decoding
 from refold.conversations.importer import open_regular_file
 from refold.conversations.listing import preview
-from refold.edges.importers.entry import Branch, Entry, Report, Session, Unread, Where
+from refold.edges.importers.entry import Branch, Entry, Report, Session, UnreadLine, Where
 from refold.errors import Invalid, NotFound, RefoldError, Unavailable, install_hint
 from refold.stores.protocol import Store
 from refold.system import disk
@@ -69,11 +69,11 @@ class Lines:
         self._reading: Iterator[tuple[int, bytes]] | None = None  # goes on behind what is held
         self._held: list[tuple[int, bytes]] = []
         self._held_bytes = 0
-        self._torn: list[Unread] = []  # what could not be read
-        self._told: list[Unread] = []  # what was read, and could not be given
+        self._torn: list[UnreadLine] = []  # what could not be read
+        self._told: list[UnreadLine] = []  # what was read, and could not be given
 
     @property
-    def unread(self) -> list[Unread]:
+    def unread(self) -> list[UnreadLine]:
         return [*self._torn, *self._told]
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
@@ -126,10 +126,10 @@ class Lines:
                 self._tell(number, f"a JSON {type(value).__name__}, not an object")
 
     def _tell(self, line: int, reason: str) -> None:
-        self._told.append(Unread(line=line, reason=reason))
+        self._told.append(UnreadLine(line=line, reason=reason))
 
     def _tear(self, line: int, reason: str) -> None:
-        self._torn.append(Unread(line=line, reason=reason))
+        self._torn.append(UnreadLine(line=line, reason=reason))
 
     def _bounded(self, file: BinaryIO) -> Iterator[bytes]:
         stream = unpacked(file, self.path)
@@ -287,7 +287,7 @@ def told(entries: Iterator[Entry], where: Where) -> Iterator[Entry]:
         yield from entries
     except (TypeError, AttributeError, LookupError, ValueError) as error:
         reason = f"a value of the wrong type ({type(error).__name__})"
-        yield Unread(reason=reason, **where)
+        yield UnreadLine(reason=reason, **where)
 
 
 def happened(value: Any) -> int | None:
@@ -375,7 +375,7 @@ class Unchanged:
     def _as_it_is(self, session: Session) -> Session:
         about = self._store.conversation(session.conversation)
         title = about.title or preview(self._store, about.id)
-        unchanged = replace(session, new=0, restored=0, left_at=0, erased=0)
+        unchanged = replace(session, new=0, restored=0, left_at=0)
         return replace(unchanged, title=title, head=about.head)
 
     def _kept(self) -> _Kept | None:

@@ -25,7 +25,14 @@ import msgspec
 
 from refold.core.model import Usage
 from refold.dialects.usage import read_usage
-from refold.edges.importers.entry import About, Entry, Noted, Said, Summed, Unread
+from refold.edges.importers.entry import (
+    Entry,
+    MessageEntry,
+    NoteEntry,
+    SessionFacts,
+    SummaryEntry,
+    UnreadLine,
+)
 from refold.edges.importers.lines import UNREADABLE, Lines, Reader, digest, document, happened
 from refold.errors import Invalid
 
@@ -76,7 +83,7 @@ def entries(lines: Lines) -> Iterator[Entry]:
             yield from of_object(line, number, session=_name_of(line, number))
         else:
             yield _taken_from(dict(line), number)
-            yield Noted(kind=str(line.get("kind") or "line")[:80], data=line, line=number,
+            yield NoteEntry(kind=str(line.get("kind") or "line")[:80], data=line, line=number,
                         key=f"{number}:{digest(raw)}")  # fmt: skip
 
 
@@ -94,7 +101,7 @@ def of_document(lines: Lines) -> Iterator[Entry]:
         elif list_in(one) is not None:
             yield from of_object(one, number, session=_name_of(one, number))
         else:
-            yield Unread(line=number, reason="no message and no list of messages")
+            yield UnreadLine(line=number, reason="no message and no list of messages")
 
 
 def of_object(value: dict[str, Any], line: int | None, session: str = "") -> Iterator[Entry]:
@@ -110,11 +117,11 @@ def of_object(value: dict[str, Any], line: int | None, session: str = "") -> Ite
             yield entry_of(one, place, line or place + 1, session, calls=calls)
         else:
             reason = f"number {place + 1} of its list is not a message"
-            yield Unread(line=line or place + 1, session=session, reason=reason)
+            yield UnreadLine(line=line or place + 1, session=session, reason=reason)
     # At the end: of a list that went on, what stands beside it may be another.
     if rest:
         key = f"{BESIDE}:{digest(msgspec.json.encode(rest))}"
-        yield Noted(kind=BESIDE, data=rest, key=key, line=line or 1, session=session)
+        yield NoteEntry(kind=BESIDE, data=rest, key=key, line=line or 1, session=session)
 
 
 def _name_of(value: dict[str, Any], number: int) -> str:
@@ -122,7 +129,7 @@ def _name_of(value: dict[str, Any], number: int) -> str:
     return str(own)[:40] if isinstance(own, str | int) and str(own) else str(number)
 
 
-def _taken_from(rest: dict[str, Any], line: int, session: str = "") -> About:
+def _taken_from(rest: dict[str, Any], line: int, session: str = "") -> SessionFacts:
     """What the fields beside a list say of its session. They are taken out; what is not understood
     stays, but for values that say nothing."""
     title = _take(rest, _TITLES, lambda value: isinstance(value, str) and bool(value.strip()))
@@ -134,7 +141,7 @@ def _taken_from(rest: dict[str, Any], line: int, session: str = "") -> About:
         rest[CONFIG] = inner
     for name in [name for name, value in rest.items() if value in (None, "", [], {})]:
         del rest[name]
-    return About(
+    return SessionFacts(
         line=line,
         session=session,
         model=_take(rest, ("model",), lambda value: isinstance(value, str)),
@@ -238,7 +245,7 @@ def entry_of(
     session: str = "",
     raw: bytes = b"",
     calls: Calls | None = None,
-) -> Said | Summed:
+) -> MessageEntry | SummaryEntry:
     """What a message of a list says, under a key of its place and its content: the line as it
     stands, where it has one of its own. `calls` pairs the calls of the list."""
     key = f"{place}:{digest(raw or msgspec.json.encode(value))}"
@@ -249,9 +256,11 @@ def entry_of(
     message = normal(calls.paired(value, place) if calls else value)
     if value.get("compact_summary") is True and isinstance(message.get("content"), str):
         text = message["content"]
-        return Summed(text=text, key=key, line=line, session=session, at_ms=at_ms)
+        return SummaryEntry(text=text, key=key, line=line, session=session, at_ms=at_ms)
     usage = usage_of(value.get("usage"), key)
-    return Said(message=message, key=key, line=line, session=session, at_ms=at_ms, usage=usage)
+    return MessageEntry(
+        message=message, key=key, line=line, session=session, at_ms=at_ms, usage=usage
+    )
 
 
 def usage_of(value: Any, response: str) -> Usage | None:

@@ -25,7 +25,14 @@ from urllib.parse import quote
 import msgspec
 
 from refold.core.model import Usage
-from refold.edges.importers.entry import About, Entry, Noted, Said, Summed, Where
+from refold.edges.importers.entry import (
+    Entry,
+    MessageEntry,
+    NoteEntry,
+    SessionFacts,
+    SummaryEntry,
+    Where,
+)
 from refold.edges.importers.lines import (
     UNREADABLE,
     Lines,
@@ -66,7 +73,7 @@ def _session(info: Value, messages: list[Any], line: int | None) -> Iterator[Ent
     """One session. Without a line of its own, each message is an element of the file."""
     session = str(info.get("id"))
     title, parent = info.get("title"), info.get("parentID")
-    yield About(
+    yield SessionFacts(
         line=line or 1,
         session=session,
         title=title[:200] if isinstance(title, str) and title.strip() else None,
@@ -99,14 +106,14 @@ def _message(one: Value, where: Where) -> Iterator[Entry]:
         yield from _beside(parts, key, where)
         content = [block for part in parts for block in _shown(part)]
         if content:
-            yield Said(message={"role": "user", "content": content}, key=key, **where)
+            yield MessageEntry(message={"role": "user", "content": content}, key=key, **where)
         return
     if isinstance(info.get("modelID"), str):
-        yield About(model=info["modelID"], **where)
+        yield SessionFacts(model=info["modelID"], **where)
     yield from _beside(parts, key, where)
     if info.get("summary") is True:
         text = "\n".join(str(part.get("text") or "") for part in parts if part["type"] == "text")
-        yield Summed(text=text, key=key, **where)
+        yield SummaryEntry(text=text, key=key, **where)
         return
     usage = _usage(info.get("tokens"), info.get("cost"), response)
     for at, step in enumerate(_steps(parts)):
@@ -134,13 +141,13 @@ def _step(parts: list[Value], key: str, usage: Usage | None, where: Where) -> It
     tools = [part for part in parts if part["type"] == "tool"]
     if tools:
         message["tool_calls"] = [_call(part) for part in tools]
-    yield Said(message=message, key=key, usage=usage, **where)
+    yield MessageEntry(message=message, key=key, usage=usage, **where)
     for part in tools:
         state = part.get("state") or {}
         if state.get("status") in _ANSWERED:
             given = state.get("output") if state["status"] == "completed" else state.get("error")
             answer = {"role": "tool", "tool_call_id": part.get("callID"), "content": str(given)}
-            yield Said(message=answer, key=f"{key}+{part.get('callID')}"[:400], **where)
+            yield MessageEntry(message=answer, key=f"{key}+{part.get('callID')}"[:400], **where)
 
 
 def _texts(parts: list[Value], kind: str) -> str:
@@ -172,7 +179,7 @@ def _beside(parts: list[Value], key: str, where: Where) -> Iterator[Entry]:
     for at, part in enumerate(parts):
         kind = str(part.get("type") or "part")
         if kind not in ("text", "reasoning", "tool"):
-            yield Noted(kind=kind[:80], data=part, key=f"{key}:{at}"[:400], **where)
+            yield NoteEntry(kind=kind[:80], data=part, key=f"{key}:{at}"[:400], **where)
 
 
 def _usage(tokens: Any, cost: Any, key: str) -> Usage | None:

@@ -18,11 +18,11 @@ from typing import Any
 from refold.core.model import Usage
 from refold.edges.importers.entry import (
     LEFT_BRANCH,
-    About,
     Entry,
-    Noted,
-    Said,
-    Unread,
+    MessageEntry,
+    NoteEntry,
+    SessionFacts,
+    UnreadLine,
     Where,
 )
 from refold.edges.importers.lines import Lines, Reader, counts, document, happened, told
@@ -53,13 +53,13 @@ def session_of(lines: Lines) -> str:
 def of_document(lines: Lines) -> Iterator[Entry]:
     """The conversation."""
     state = document(lines.path)
-    yield About(line=1, model=_model_of(state))
+    yield SessionFacts(line=1, model=_model_of(state))
     events: list[tuple[int, Value]] = []
     for number, path in _files(lines.path.parent / "events"):
         try:
             events.append((number, document(path)))
         except RefoldError as error:
-            yield Unread(line=number, reason=error.message)
+            yield UnreadLine(line=number, reason=error.message)
     whole = [(number, one) for number, one in events if isinstance(one, dict)]
     yield from _session(whole, live_of(whole, state.get("leaf_event_id")), _bills_of(state))
 
@@ -94,7 +94,7 @@ def _session(
         kind, key = str(one.get("kind") or "event"), str(one.get("id") or number)
         if key not in live:
             of = str(one.get("llm_response_id") or key)  # the calls of one answer are one message
-            yield Noted(kind=LEFT_BRANCH, data=one, key=key[:400], message=of, **where)
+            yield NoteEntry(kind=LEFT_BRANCH, data=one, key=key[:400], message=of, **where)
             continue
         if kind == "ActionEvent":
             actions.append((where, one))
@@ -111,20 +111,20 @@ def _event(
     one: Value, kind: str, key: str, where: Where, bills: dict[str, list[Usage]]
 ) -> Iterator[Entry]:
     if kind == "SystemPromptEvent":
-        yield About(system=_text([one["system_prompt"]]) or None, **where)
+        yield SessionFacts(system=_text([one["system_prompt"]]) or None, **where)
     elif kind == "MessageEvent":
         message = one["llm_message"]
         text = _text([*(message.get("content") or ()), *(one.get("extended_content") or ())])
         role = "assistant" if message["role"] == "assistant" else "user"
         usage = _billed(one, bills) if role == "assistant" else None
-        yield Said(message={"role": role, "content": text}, key=key, usage=usage, **where)
+        yield MessageEntry(message={"role": role, "content": text}, key=key, usage=usage, **where)
     elif kind in _ANSWERS:
         given = one.get(_ANSWERS[kind])
         text = _text(given["content"]) if isinstance(given, dict) else str(given)
         answer = {"role": "tool", "tool_call_id": one["tool_call_id"], "content": text}
-        yield Said(message=answer, key=key, **where)
+        yield MessageEntry(message=answer, key=key, **where)
     else:
-        yield Noted(kind=kind[:80], data=one, key=key, **where)
+        yield NoteEntry(kind=kind[:80], data=one, key=key, **where)
 
 
 def _acted(actions: list[tuple[Where, Value]], bills: dict[str, list[Usage]]) -> Iterator[Entry]:
@@ -135,7 +135,7 @@ def _acted(actions: list[tuple[Where, Value]], bills: dict[str, list[Usage]]) ->
         message["reasoning_content"] = first["reasoning_content"]
     message["tool_calls"] = [_call(one["tool_call"]) for _, one in actions]
     key = "+".join(str(one.get("id")) for _, one in actions)[:400]
-    yield Said(message=message, key=key, usage=_billed(first, bills), **where)
+    yield MessageEntry(message=message, key=key, usage=_billed(first, bills), **where)
 
 
 def _call(call: Value) -> Value:

@@ -19,7 +19,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from refold.edges.importers.entry import About, Entry, Noted, Said, Unread
+from refold.edges.importers.entry import Entry, MessageEntry, NoteEntry, SessionFacts, UnreadLine
 from refold.edges.importers.lines import Lines, Reader, document, happened
 from refold.edges.importers.messages import entry_of, is_message, usage_of
 
@@ -37,14 +37,16 @@ def of_mini_swe_agent(lines: Lines) -> Iterator[Entry]:
     """The session."""
     value = document(lines.path)
     info = value.get("info") if isinstance(value.get("info"), dict) else {}
-    yield About(line=1, model=_model_of(info), title=str(value.get("instance_id") or "") or None)
-    yield Noted(line=1, kind="info", data=info, key="info")
+    yield SessionFacts(
+        line=1, model=_model_of(info), title=str(value.get("instance_id") or "") or None
+    )
+    yield NoteEntry(line=1, kind="info", data=info, key="info")
     for place, one in enumerate(value["messages"]):
         if isinstance(one, dict) and one.get("role") == "exit":
-            yield Noted(line=place + 1, kind="exit", data=one, key=f"exit:{place}")
+            yield NoteEntry(line=place + 1, kind="exit", data=one, key=f"exit:{place}")
             continue
         if not is_message(one):
-            yield Unread(line=place + 1, reason="no message")
+            yield UnreadLine(line=place + 1, reason="no message")
             continue
         yield _with_extra(one, place)
 
@@ -53,7 +55,7 @@ def _with_extra(one: dict[str, Any], place: int) -> Entry:
     # `extra` may change without the message: the key follows from what was said.
     extra = one.get("extra")
     entry = entry_of({name: one[name] for name in one if name != "extra"}, place, place + 1)
-    if not isinstance(extra, dict) or not isinstance(entry, Said):
+    if not isinstance(extra, dict) or not isinstance(entry, MessageEntry):
         return entry
     response = extra.get("response")
     usage = usage_of(response.get("usage"), entry.key) if isinstance(response, dict) else None
@@ -75,15 +77,15 @@ def is_swe_agent(value: Any) -> bool:
 def of_swe_agent(lines: Lines) -> Iterator[Entry]:
     """The session."""
     value = document(lines.path)
-    yield About(line=1, title=_environment(value))
-    yield Noted(line=1, kind="info", data=value.get("info"), key="info")
+    yield SessionFacts(line=1, title=_environment(value))
+    yield NoteEntry(line=1, kind="info", data=value.get("info"), key="info")
     history = value.get("history")
     messages = history if isinstance(history, list) and history else list(_steps(value))
     for place, one in enumerate(messages):
         if is_message(one):
             yield entry_of(one, place, place + 1)
         else:
-            yield Unread(line=place + 1, reason="no message")
+            yield UnreadLine(line=place + 1, reason="no message")
 
 
 def _environment(value: dict[str, Any]) -> str | None:
