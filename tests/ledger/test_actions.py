@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from refold.config import Config
 from refold.core.model import Message, Slot, Text, ToolCall, ToolResult
 from refold.errors import Invalid
-from refold.ledger.actions import Action, actions_in, actions_of, failed
+from refold.ledger.actions import Action, actions_in, actions_of
 from refold.ledger.arguments import normal
+from refold.ledger.calls import failed
 from refold.ledger.shell import reading_of
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.ledger.arguments import is_path
-from refold.ledger.embedded_files import TAGS, excerpts, header
+from refold.ledger.calls import TAGS, excerpts, header
 
 
 def test_tags_that_are_open_or_nested_take_nothing_along() -> None:

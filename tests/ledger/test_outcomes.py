@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from refold.ledger.actions import exit_status
+from refold.ledger.calls import exit_status
 
 
 @pytest.mark.parametrize(

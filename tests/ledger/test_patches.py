@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from refold.ledger.embedded_files import patched
+from refold.ledger.scripts import patched
 
 
 def test_a_unified_diff_names_its_files() -> None:

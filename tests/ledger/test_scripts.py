@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from refold.config import Config
 from refold.core.model import Message, Text, ToolCall, ToolResult
 from refold.ledger.actions import actions_in
-from refold.ledger.embedded_files import files_written
+from refold.ledger.scripts import files_written
 
 READ_AND_WRITTEN = "p = 'src/a.py'\nwith open(p) as f:\n    t = f.read()\nwith open(p, 'w') as f:\n    f.write(t)\n"
 

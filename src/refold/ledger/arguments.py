@@ -1,19 +1,13 @@
-r"""What the arguments of a tool call mean, whatever shape they came in: paths, line ranges,
-commands, patches.
+r"""The meaning of tool call arguments in any shape: paths, line ranges, commands, patches; and one
+form for every spelling of a path.
 
-Nothing here raises: arguments are whatever a model wrote, and what cannot be understood is simply
-not there. Neighbours: `core.arguments` reads their JSON, `actions` asks these questions of every
-call.
-
-When two spellings name the same file: lexically, without asking a disk.
-
-`./a`, `a`, `x/../a` and `a//b` are brought to one form; a path under a known `cwd` is made relative
-to it. Case counts, unless the configuration says that it does not. Backslashes are slashes only in
-a path that shows it is a Windows one: by a drive or a share, by a `cwd` that has one, or because it
-has no slash and each of them stands before what can begin a name. Otherwise they are a part of the
-name or an escape (`a\1b.txt`, `my\ file`). In doubt two spellings are two files: a copy that is
-not found costs room, one that is found wrongly hides what nothing else shows. Neighbours:
-`actions`, `shell`.
+Nothing here raises: arguments are whatever a model wrote, and unintelligible ones are ignored.
+Paths are compared lexically, without a disk: `./a`, `a`, `x/../a` and `a//b` get one form, relative
+to a known `cwd`. Case counts, unless the configuration ignores it. Backslashes separate only in a
+Windows path: with a drive or a share, under such a `cwd`, or without slashes and with a backslash
+only before characters that can begin a name. Otherwise they belong to the name or escape something
+(`a\1b.txt`, `my\ file`). In doubt two spellings are two files: a missed copy costs room, a wrong
+one hides text that nothing else shows. Neighbours: `actions`, `shell`.
 """
 
 from __future__ import annotations
@@ -33,7 +27,8 @@ DEPTH_MAX = 3
 NAME_MAX = 64
 NUMBER_MAX = 10**9
 RAW = ""  # the key of arguments that are not an object
-NO_KEY = " "  # the key of what cannot be an argument's name
+NO_KEY = " "  # the key of anything that cannot be an argument's name
+PATH_MAX = 4_096
 
 _PATH_KEYS = names(
     "path filepath targetfile filename file notebookpath absolutepath abspath relativepath "
@@ -72,12 +67,12 @@ def key_of(name: str) -> str:
 
 
 def _key(name: object) -> str:
-    """The same of whatever is used as a name."""
+    """The key of a name of any type."""
     return key_of(name) if isinstance(name, str) and len(name) <= NAME_MAX else NO_KEY
 
 
 def argument(arguments: Mapping[str, Any], keys: frozenset[str]) -> Any:
-    """The first argument whose name is one of these."""
+    """The first argument with one of these keys."""
     for name, value in arguments.items():
         if value is not None and _key(name) in keys:
             return value
@@ -88,8 +83,8 @@ def argument(arguments: Mapping[str, Any], keys: frozenset[str]) -> Any:
 
 
 def paths_of(arguments: Mapping[str, Any], named: str = "") -> list[str]:
-    """The files that the arguments name; `named` is the argument to look at, if the
-    configuration says so."""
+    """The files that the arguments name; `named` is the path argument in the configuration, if
+    any."""
     if named:
         return _paths_in(arguments.get(named))
     for name, value in arguments.items():
@@ -100,27 +95,22 @@ def paths_of(arguments: Mapping[str, Any], named: str = "") -> list[str]:
 
 
 def _paths_in(value: object, depth: int = 0) -> list[str]:
-    """A path, or those in a list of paths or of objects that have one."""
+    """A path, or the paths in a list of paths or of objects with a path."""
     if isinstance(value, str):
         return [value] if is_path(value) else []
     if depth >= DEPTH_MAX or isinstance(value, bytes):
         return []
     if isinstance(value, Mapping):
-        return _paths_of_entry(value, depth)
+        own = [path for name in ("path", "file_path") if is_path(path := value.get(name))]
+        return own or _paths_in(value.get("file") or value.get("files"), depth + 1)
     if not isinstance(value, Sequence):
         return []
     paths = [path for item in value[:PATHS_MAX] for path in _paths_in(item, depth + 1)]
     return paths[:PATHS_MAX]
 
 
-def _paths_of_entry(entry: Mapping[str, Any], depth: int) -> list[str]:
-    """The path of an entry of a list, or those of the files in it."""
-    own = [path for name in ("path", "file_path") if is_path(path := entry.get(name))]
-    return own or _paths_in(entry.get("file") or entry.get("files"), depth + 1)
-
-
 def folder_of(arguments: Mapping[str, Any]) -> str:
-    """Where a command is run."""
+    """The folder of a command."""
     value = argument(arguments, _FOLDER_KEYS)
     return value if is_path(value) else ""
 
@@ -129,7 +119,7 @@ def folder_of(arguments: Mapping[str, Any]) -> str:
 
 
 def command_of(arguments: Mapping[str, Any]) -> str | list[str] | None:
-    """The shell command that the arguments give: a line, or its words."""
+    """The shell command in the arguments: a line, or its words."""
     value = argument(arguments, _COMMAND_KEYS)
     if isinstance(value, list | tuple) and value and all(isinstance(word, str) for word in value):
         return list(value)
@@ -142,12 +132,12 @@ def code_of(arguments: Mapping[str, Any]) -> str:
 
 
 def patch_of(arguments: Mapping[str, Any]) -> str:
-    """The patch that the arguments carry."""
+    """The patch in the arguments."""
     return _text_argument(arguments, _PATCH_KEYS)
 
 
 def whole_text(arguments: Mapping[str, Any]) -> str:
-    """The text that a call which writes a whole file carries."""
+    """The text in a call that writes a whole file."""
     return _text_argument(arguments, _TEXT_KEYS)
 
 
@@ -164,29 +154,14 @@ def lines_of(arguments: Mapping[str, Any]) -> tuple[int, int]:
     the end."""
     if argument(arguments, _WHOLE_KEYS) is True:
         return 1, END
-    return _asked_range(arguments) or _first_to_last(arguments) or _from_offset(arguments)
-
-
-def _asked_range(arguments: Mapping[str, Any]) -> tuple[int, int] | None:
-    """The lines of an argument that holds a range."""
     for name, value in arguments.items():
-        found = _range(value) if _key(name) in _RANGE_KEYS else None
-        if found:
-            return found
-    return None
-
-
-def _first_to_last(arguments: Mapping[str, Any]) -> tuple[int, int] | None:
-    """The lines of arguments for the first and the last."""
+        if _key(name) in _RANGE_KEYS and (lines := _range(value)):
+            return lines
     first = _integer(argument(arguments, _FIRST_KEYS))
     last = _integer(argument(arguments, _LAST_KEYS))
-    return _range([first or 1, last]) if first or last else None
-
-
-def _from_offset(arguments: Mapping[str, Any]) -> tuple[int, int]:
-    """The lines of an offset and a count, or of a count from one end."""
-    tail = _number(arguments, "tail")
-    if tail:
+    if (first or last) and (lines := _range([first or 1, last])):
+        return lines
+    if tail := _number(arguments, "tail"):
         return -abs(tail), END
     start = max(_number(arguments, "offset"), 1)
     count = _number(arguments, "limit") or _number(arguments, "head")
@@ -198,22 +173,21 @@ def _number(arguments: Mapping[str, Any], name: str) -> int:
 
 
 def lines_are_known(arguments: Mapping[str, Any], named: str = "") -> bool:
-    """Whether nothing else in the arguments of a read could choose a part of the file: a number
-    or a list under a name that is not known here, or a range that cannot be read."""
-    return all(
-        name == named or _is_understood(_key(name), value) for name, value in arguments.items()
-    )
-
-
-def _is_understood(key: str, value: object) -> bool:
-    """Whether an argument of a read chooses no lines, or lines that can be read."""
-    if key in _FILE_KEYS or value is None or isinstance(value, bool):
-        return True
-    if key in _RANGE_KEYS:
-        return _range(value) is not None
-    if key in _NUMBER_KEYS:
-        return _integer(value) is not None
-    return isinstance(value, str) and not any(char.isdigit() for char in value[:200])
+    """Whether no other argument of a read could choose a part of the file: a number or a list under
+    an unknown name, or an unintelligible range."""
+    for name, value in arguments.items():
+        key = _key(name)
+        if name == named or key in _FILE_KEYS or value is None or isinstance(value, bool):
+            continue
+        if key in _RANGE_KEYS:
+            is_known = _range(value) is not None
+        elif key in _NUMBER_KEYS:
+            is_known = _integer(value) is not None
+        else:
+            is_known = isinstance(value, str) and not any(char.isdigit() for char in value[:200])
+        if not is_known:
+            return False
+    return True
 
 
 def _range(value: object) -> tuple[int, int] | None:
@@ -229,36 +203,32 @@ def _range(value: object) -> tuple[int, int] | None:
 
 
 def _integer(value: object) -> int | None:
-    """A number as an integer, also where it was written as text."""
+    """A number as an integer, also if it was written as text."""
     if isinstance(value, str):
-        return _written_integer(value)
+        is_number = len(value) <= 9 and value.strip().removeprefix("-").isdecimal()
+        return int(value) if is_number else None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if abs(value) < NUMBER_MAX else None
 
 
-def _written_integer(text: str) -> int | None:
-    """The integer that a short text is."""
-    is_number = len(text) <= 9 and text.strip().removeprefix("-").isdecimal()
-    return int(text) if is_number else None
+# --- paths ---
 
-
-PATH_MAX = 4_096
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]|\\\\\w")  # `C:\`, or the `\\server` of a share
 # A backslash before anything but a letter, an underscore or a dot.
 _ESCAPE = re.compile(r"\\(?![^\W\d]|\.)")
 
 
 def is_path(text: object) -> TypeGuard[str]:
-    """Whether this can be the name of a file at all."""
+    """Whether this can be a file name at all."""
     if not isinstance(text, str):
         return False
     return 0 < len(text) <= PATH_MAX and "\n" not in text and "\x00" not in text
 
 
 class Spellings:
-    """One form for every spelling of a path. Where case does not count, the spelling that came
-    first is the form: it is shown to people, who would not know `readme.md` for `README.md`."""
+    """One form for every spelling of a path. If case is ignored, the first spelling is the form: it
+    is shown to people, who would not recognize `README.md` in `readme.md`."""
 
     def __init__(self, cwd: str = "", *, ignore_case: bool = False) -> None:
         self.cwd = cwd
@@ -266,40 +236,30 @@ class Spellings:
         self.seen: dict[str, str] = {}
 
     def form(self, path: str) -> str:
-        whole = normal(path, self.cwd, ignore_case=self.ignore_case)
-        return self.seen.setdefault(whole.casefold(), whole) if self.ignore_case else whole
+        path = normal(path, self.cwd, ignore_case=self.ignore_case)
+        return self.seen.setdefault(path.casefold(), path) if self.ignore_case else path
 
 
 def normal(path: str, cwd: str = "", *, ignore_case: bool = False) -> str:
-    """The one form of a path; relative to `cwd` if it lies under it."""
+    """The one form of a path, relative to `cwd` if it is inside it."""
     text = _with_slashes(path.removeprefix("file://"), cwd)
-    whole = _collapsed(text)
+    form = _collapsed(text)
     if cwd:
-        whole = _seen_from(cwd, whole, ignore_case)
-    is_folder = text.endswith("/") and whole not in ("/", ".")
-    return whole + "/" if is_folder else whole
-
-
-def _seen_from(cwd: str, path: str, ignore_case: bool) -> str:
-    """The path relative to the folder, if it lies under it."""
-    root = _collapsed(_with_slashes(cwd)).rstrip("/")
-    start, rest = path[: len(root)], path[len(root) :]
-    if not _is_same(start, root, ignore_case):
-        return path
-    if not rest:
-        return "."
-    return rest[1:] if rest.startswith("/") else path
-
-
-def _is_same(one: str, other: str, ignore_case: bool) -> bool:
-    if one == other:
-        return True
-    return ignore_case and one.casefold() == other.casefold()
+        root = _collapsed(_with_slashes(cwd)).rstrip("/")
+        start, rest = form[: len(root)], form[len(root) :]
+        if start == root or (ignore_case and start.casefold() == root.casefold()):
+            if not rest:
+                form = "."
+            elif rest.startswith("/"):
+                form = rest[1:]
+    is_folder = text.endswith("/") and form not in ("/", ".")
+    return form + "/" if is_folder else form
 
 
 def joined(folder: str, path: str) -> str:
-    """A path given inside a folder, from where the folder is given."""
-    if not folder or _is_rooted(path):
+    """A path relative to a folder, joined to it."""
+    is_drive = path[1:2] == ":" and path[:1].isalpha()
+    if not folder or is_drive or path.startswith(("/", "~", "\\")):
         return path
     return f"{folder.rstrip('/')}/{path}" if folder != "/" else f"/{path}"
 
@@ -309,42 +269,26 @@ def file_name(path: str) -> str:
     return path.rsplit("/", 1)[-1]
 
 
-def _is_rooted(path: str) -> bool:
-    return path.startswith(("/", "~", "\\")) or (path[1:2] == ":" and path[:1].isalpha())
-
-
 def _with_slashes(path: str, cwd: str = "") -> str:
-    return path.replace("\\", "/") if "\\" in path and _is_windows(path, cwd) else path
-
-
-def _is_windows(path: str, cwd: str) -> bool:
-    """Whether the backslashes of a path separate its parts."""
-    if _DRIVE.match(path) or _DRIVE.match(cwd):
-        return True
-    return "/" not in path and not _ESCAPE.search(path)
+    """The path with slashes, if its backslashes separate its parts."""
+    if "\\" not in path:
+        return path
+    has_drive = _DRIVE.match(path) or _DRIVE.match(cwd)
+    is_windows = has_drive or ("/" not in path and not _ESCAPE.search(path))
+    return path.replace("\\", "/") if is_windows else path
 
 
 def _collapsed(path: str) -> str:
     """The path without empty parts, `.` and `..`, as far as they can be resolved."""
-    if _is_collapsed(path):
-        return path
+    is_clean = "//" not in path and "./" not in path and path not in (".", "..")
+    if is_clean and not path.endswith(("/", "/.", "/..")):
+        return path  # as most paths
     is_rooted = path.startswith("/")
-    text = "/".join(_resolved_parts(path.split("/"), is_rooted=is_rooted))
-    return f"/{text}" if is_rooted else text or "."
-
-
-def _is_collapsed(path: str) -> bool:
-    """Most paths are: a quick look saves the work."""
-    if "//" in path or "./" in path:
-        return False
-    return not path.endswith(("/", "/.", "/..")) and path not in (".", "..")
-
-
-def _resolved_parts(parts: list[str], *, is_rooted: bool) -> list[str]:
-    out: list[str] = []
-    for part in parts:
-        if part == ".." and out and out[-1] != "..":
-            out.pop()
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == ".." and parts and parts[-1] != "..":
+            parts.pop()
         elif (part == ".." and not is_rooted) or part not in ("", ".", ".."):
-            out.append(part)
-    return out
+            parts.append(part)
+    text = "/".join(parts)
+    return f"/{text}" if is_rooted else text or "."

@@ -1,12 +1,9 @@
-"""Facts as values: those of one kind, how much each is needed, and a text of bearable length.
+"""Facts as values: their kinds, their rank by need, and texts cut to size; and the kinds of
+actions.
 
-Secrets go before a text is cut: half of one could not be told by its look.
-
-Neighbours: `ledger` makes facts of what was said and done, `text` writes them for a page.
-
-The kinds of things that an agent does, and which of them change a file.
-
-Neighbours: `tools` finds the kind by a tool's name, `shell` by a command; `actions` has the rest.
+Secrets are removed before a text is cut: half of one is not recognizable. Neighbours: `ledger`
+makes facts of messages and actions and writes them for a page; `tools` finds the kind of an action
+by a tool's name, `shell` by a command.
 """
 
 from __future__ import annotations
@@ -19,9 +16,9 @@ from msgspec import Struct
 from refold.core.model import Fact, FactKind
 from refold.display import cut
 
-RANK_CHANGED = 2  # of files that were changed
+RANK_CHANGED = 2  # of changed files
 RANK_KEPT = 4  # up to this rank a fact never leaves the ledger
-RANK_SPARE = 6  # up to this rank a fact may have room that nothing else needs: decisions, failures
+RANK_SPARE = 6  # up to this rank a fact may use spare room: decisions, failures
 
 
 def of_kind(facts: Iterable[Fact], kind: FactKind) -> list[Fact]:
@@ -30,7 +27,7 @@ def of_kind(facts: Iterable[Fact], kind: FactKind) -> list[Fact]:
 
 
 def rank(fact: Fact) -> int:
-    """How soon a fact may go: 0 last, 9 first. Up to `RANK_KEPT` it never leaves the ledger."""
+    """The order of removal: 0 last, 9 first. Up to `RANK_KEPT` a fact never leaves the ledger."""
     match fact.kind, fact.state:
         case "request", _:
             return 0
@@ -57,16 +54,16 @@ def rank(fact: Fact) -> int:
 
 
 class Cutter(Struct, frozen=True):
-    """Cuts texts to size. `redact` takes secrets out of those that are cut."""
+    """Cuts texts to size. `redact` removes secrets from a text before it is cut."""
 
     redact: Callable[[str], str] = str
 
     def end(self, text: str, size: int) -> str:
-        """A text that is too long without its end."""
+        """The text, without its end if it is too long."""
         return text if len(text) <= size else cut(self.redact(text), size)
 
     def middle(self, text: str, size: int, seq: int = 0) -> str:
-        """A text that is too long without its middle; `seq` says where all of it is."""
+        """The text, without its middle if it is too long; `seq` is where all of it is."""
         return text if len(text) <= size else without_middle(self.redact(text), size, seq)
 
 
@@ -74,7 +71,7 @@ UNCLEANED = Cutter()
 
 
 def without_middle(text: str, size: int, seq: int = 0) -> str:
-    """A text that is too long without its middle; `seq` says where all of it is."""
+    """The text, without its middle if it is too long; `seq` is where all of it is."""
     if len(text) <= size:
         return text
     gap = " … "

@@ -1,8 +1,8 @@
-"""What failed: an error is known by what was tried, and described by the line of the result that
-says most.
+"""Failures: an error is identified by the attempt, and described by the most telling line of its
+result.
 
-It is open until the same is tried again; then it is resolved, or open with its new words.
-Neighbours: `actions` (what was tried), `outcomes` (how it ended), `ledger` (all facts).
+It is open until the same attempt is repeated; then it is resolved, or open with its new text.
+Neighbours: `actions` has the attempts, `calls` their outcomes, `ledger` all facts.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections.abc import Sequence
 
 from refold.core.model import ErrorState, Fact
 from refold.display import one_line, whole_words, without_colors
-from refold.ledger.actions import Action, tests_failed
-from refold.ledger.calls import payload
+from refold.ledger.actions import Action
+from refold.ledger.calls import payload, tests_failed
 from refold.ledger.facts import ON_FILES, UNCLEANED, Cutter, of_kind
 
 LABEL_MAX = 120
 LINE_MAX = 300
 OUTPUT_READ = 200_000
-END_READ = 6_000  # characters at each end in which the telling line is looked for
-SECRET_CHARS = 10_000  # read beyond an end, so that a secret that is cut there is known
-FOLDER_READ = 300  # characters in which `cd folder &&` is looked for
+END_READ = 6_000  # characters at each end that are searched for the telling line
+SECRET_CHARS = 10_000  # read beyond an end, so that a secret cut there is recognized
+FOLDER_READ = 300  # characters that are searched for `cd folder &&`
 FILTER_MAX = 20  # characters of a filter such as ` | tail -20`
-ARROW = " → "  # between what was tried and how it failed
+ARROW = " → "  # between the attempt and its failure
 
 _SIGNS = (
     "error", "fail", "exception", "panic", "fatal", "not found", "no such", "denied", "cannot",
@@ -38,28 +38,23 @@ _REFUSED = ("the user doesn't want to", "the user denied", "user rejected", "[no
 def error_facts(
     actions: Sequence[Action], known: Sequence[Fact], cutter: Cutter = UNCLEANED
 ) -> list[Fact]:
-    """The failures of these actions, and what became of those that are known."""
+    """The failures of these actions, and the new states of known errors."""
     errors = of_kind(known, "error")
-    open_errors = {_label_of(fact): fact for fact in errors if fact.state == "open"}
-    out: dict[str, Fact] = {}
+    open_errors = {fact.text.partition(ARROW)[0]: fact for fact in errors if fact.state == "open"}
+    facts: dict[str, Fact] = {}
     for action in actions:
         label, well = _label(action, cutter), went_well(action)
         if not label or well is None:
             continue
         old = open_errors.pop(label, None)
         if old is not None:
-            # It stays where it failed; the run that passed is among the commands.
-            out[old.text] = _error(old.text, "resolved", old.seq)
-        failure = None if well else _failure(action, label, cutter)
-        if failure is not None:
-            open_errors[label] = out[failure.text] = failure
-    return list(out.values())
-
-
-def _failure(action: Action, label: str, cutter: Cutter) -> Fact | None:
-    """An action that failed as an open error; none if its result tells nothing."""
-    line = telling_line(action.output, cutter)
-    return _error(f"{label}{ARROW}{line}", "open", action.seq) if line else None
+            # It keeps the seq of the failure; the successful run is among the commands.
+            facts[old.text] = _error(old.text, "resolved", old.seq)
+        line = "" if well else telling_line(action.output, cutter)
+        if line:
+            error = _error(f"{label}{ARROW}{line}", "open", action.seq)
+            open_errors[label] = facts[error.text] = error
+    return list(facts.values())
 
 
 def _error(text: str, state: ErrorState, seq: int) -> Fact:
@@ -67,64 +62,41 @@ def _error(text: str, state: ErrorState, seq: int) -> Fact:
 
 
 def went_well(action: Action) -> bool | None:
-    """Whether what was tried came out as wished: a test run without an exit status is judged by
-    its own count."""
+    """Whether an attempt succeeded: a test run without an exit status is judged by its own
+    count."""
     if action.kind != "run" or action.exit is not None or not action.ok:
         return action.ok
     return not tests_failed(action.output)
 
 
-# --- what was tried ---
-
-
-def _label_of(error: Fact) -> str:
-    return error.text.partition(ARROW)[0]
-
-
 def _label(action: Action, cutter: Cutter) -> str:
-    """What was tried, in the words by which a later try is known again."""
+    """The text that identifies an attempt when it is repeated: a command without the folder before
+    it and the filter after it, or a file."""
     if action.kind == "run" and action.command:
-        return cutter.middle(one_line(_bare_command(action.command)), LABEL_MAX)
+        command = action.command.strip()
+        if command.startswith("cd ") and " && " in command[:FOLDER_READ]:
+            command = command.partition(" && ")[2]
+        for name in (" | head", " | tail"):
+            at = command.rfind(name)
+            if at > 0 and len(command) - at < FILTER_MAX:
+                command = command[:at]
+        return cutter.middle(one_line(command.removesuffix(" 2>&1").strip()), LABEL_MAX)
     if action.path and action.kind in ON_FILES and not action.command:
         kind = "modify" if action.kind == "create" else action.kind
         return f"{kind} {action.path}"
     return ""
 
 
-def _bare_command(command: str) -> str:
-    """A command without the folder before it and the filter after it: what is run, not how much
-    of it is shown."""
-    text = _without_folder(command.strip())
-    for name in (" | head", " | tail"):
-        text = _without_filter(text, name)
-    return text.removesuffix(" 2>&1").strip()
-
-
-def _without_folder(command: str) -> str:
-    """A command without `cd folder &&` before it."""
-    if command.startswith("cd ") and " && " in command[:FOLDER_READ]:
-        return command.partition(" && ")[2]
-    return command
-
-
-def _without_filter(command: str, name: str) -> str:
-    at = command.rfind(name)
-    if at <= 0 or len(command) - at >= FILTER_MAX:
-        return command
-    return command[:at]
-
-
-# --- what the result says ---
-
-
 def telling_line(output: str, cutter: Cutter = UNCLEANED) -> str:
-    """The line of a failed result that says most: a named exception, else the first with a sign
-    of failure in it."""
+    """The most telling line of a failed result: a named exception, else the first with a sign of
+    failure in it."""
     if output[:80].lower().startswith(_REFUSED):
         return ""
     lines = _lines_at_ends(output, cutter)
     for line in reversed(lines):
-        if _names_exception(line):
+        name = line[:80].partition(":")[0]
+        is_exception = name.endswith(("Error", "Exception")) and " " not in name
+        if is_exception and line.startswith(": ", len(name)):
             return line[:LINE_MAX]
     for line in lines:
         lowered = line[:LINE_MAX].lower()
@@ -134,23 +106,15 @@ def telling_line(output: str, cutter: Cutter = UNCLEANED) -> str:
 
 
 def _lines_at_ends(output: str, cutter: Cutter) -> list[str]:
-    """The lines at the beginning and the end of an output that can tell something."""
+    """The informative lines at the beginning and the end of an output, without secrets: a line
+    alone may be half of one."""
     text = without_colors(payload(whole_words(output, OUTPUT_READ)))
-    lines = [line.strip() for line in _ends(text, cutter).split("\n")]
-    return [line for line in lines if line and not line.lower().startswith(_UNTELLING)]
-
-
-def _ends(text: str, cutter: Cutter) -> str:
-    """The beginning and the end of a text, without secrets: a line alone may be half of one."""
     if len(text) <= 2 * END_READ:
-        return cutter.redact(text)
-    size = END_READ + SECRET_CHARS
-    start = cutter.redact(whole_words(text, size))
-    end = cutter.redact(text[-size:].partition("\n")[2] or text[-size:])
-    return f"{start[:END_READ]}\n{end[-END_READ:]}"
-
-
-def _names_exception(line: str) -> bool:
-    name = line[:80].partition(":")[0]
-    is_name = name.endswith(("Error", "Exception")) and " " not in name
-    return is_name and line.startswith(": ", len(name))
+        ends = cutter.redact(text)
+    else:
+        size = END_READ + SECRET_CHARS
+        start = cutter.redact(whole_words(text, size))
+        end = cutter.redact(text[-size:].partition("\n")[2] or text[-size:])
+        ends = f"{start[:END_READ]}\n{end[-END_READ:]}"
+    lines = [line.strip() for line in ends.split("\n")]
+    return [line for line in lines if line and not line.lower().startswith(_UNTELLING)]

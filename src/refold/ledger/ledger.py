@@ -1,30 +1,17 @@
 """The ledger: typed facts that code takes from a span, kept over compactions and never paraphrased.
 
 Requests, files, commands, errors, decisions, constraints, to-dos, artifacts; one fact per kind and
-text, the newest state wins. `facts_of` gives what a span adds to what is known, `merged` keeps the
-whole bounded, `ledger_lines` writes it for a page. Neighbours: `actions` (what was done),
-`sentences` (what was said), `failures`, `todos`, `text`.
-
-The ledger as text for a page: grouped, one line per fact with its #seq, always in the same
-order.
-
-When room is short, the least needed facts are left out and counted; none is shortened but older
-requests, which say where they are whole. Neighbours: `ledger` makes the facts, `facts` says what is
-needed most.
-
-Which tools were used, how often, and up to three uses of each worth a word: the failed first,
-then the newest.
-
-A summary notes this (`noted`), and is counted by its notes when the next one covers it, so nothing
-is read or counted twice. A use is the text of the call's arguments. Here it is nearly whole:
-secrets are taken out before it is cut to a line, or half of one could stay. Neighbours:
-`strategies.summarize` notes the uses, `writer.quote` cuts and shows them.
+text, the newest state wins. `facts_of` gives the new facts of a span, `merged` keeps the whole
+bounded, `ledger_lines` writes it for a page: grouped, one line per fact with its #seq, in a fixed
+order; if room is short, the least needed facts are left out and counted. `tools_used` counts tool
+calls for the notes of a summary. Neighbours: `actions`, `sentences`, `failures` and `todos` find
+the facts, `strategies.summarize` notes the uses.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
@@ -44,7 +31,8 @@ from refold.core.model import (
 )
 from refold.core.shortened import text_of
 from refold.display import cut, one_line
-from refold.ledger.actions import Action, actions_of, exit_status, failed
+from refold.ledger.actions import Action, actions_of
+from refold.ledger.calls import exit_status, failed
 from refold.ledger.facts import (
     ON_FILES,
     RANK_CHANGED,
@@ -65,15 +53,25 @@ __all__ = ["facts_of", "files_in_work", "ledger_lines", "merged"]
 FACTS_MAX = 400
 REQUEST_MAX = 2_000
 COMMAND_MAX = 240
-ASSISTANT_MAX = 60  # sentences of the assistant that one span may add
-# Binding sentences of one message: beyond that it is a document, and is whole in the log
-MESSAGE_MAX = 12
+ASSISTANT_MAX = 60  # new sentences of the assistant per span
+MESSAGE_MAX = 12  # binding sentences of one message; one with more is a document
+REQUEST_SHOWN = 400  # of an older request
+CHARACTERS = 12_000
+GROUP_SHARE = 0.35  # of the room, for one group, while others need it
+COUNT_ROOM = 40  # for the line that counts the facts left out
+LEFT_OUT = " more facts are not shown)"
+USES_MAX = 3
+TOOLS_MAX = 30  # the tools used most have their uses noted
+USE_READ = 20_000  # characters: enough for a private key to be recognized
+FAILED = "failed: "
 
-Said = Sequence[tuple[Slot, str]]
-"""Messages, and what their speakers said in them."""
+_MARK = re.compile(r"^- #\d+ ")
+
+OwnTexts = Sequence[tuple[Slot, str]]
+"""Messages, each with its speaker's own text."""
 
 
-# --- what a span adds ---
+# --- the facts of a span ---
 
 
 def facts_of(
@@ -82,81 +80,77 @@ def facts_of(
     known: Sequence[Fact] = (),
     cutter: Cutter = UNCLEANED,
 ) -> tuple[Fact, ...]:
-    """The facts that a span adds to those that are known, or whose state it changes; in order of
-    their seq."""
+    """The facts of a span that are new or have a new state, in order of their seq."""
+    slots = [slot for slot in slots if not (slot.standin or shows_memories(slot.message))]
+    actions = actions_of(slots, config)
+    speaking = [slot for slot in slots if slot.message.role in ("user", "assistant")]
+    texts = [(slot, own_text(slot.message)) for slot in speaking]
+    commands = [action for action in actions if action.kind == "run" and action.command.strip()]
+    check_lists = [checked(text, slot.seq, cutter) for slot, text in texts]
+    lists = [*listings(actions, known, cutter), *filter(None, check_lists)]
+    facts = [
+        *_requests(texts, cutter),
+        *_binding_sentences("assistant", texts, cutter)[-ASSISTANT_MAX:],
+        *_binding_sentences("user", texts, cutter),
+        *_files(actions, known, cutter),
+        *(_command(action, cutter) for action in commands),
+        *error_facts(actions, known, cutter),
+        *settled_todos(lists, known).values(),
+        *_artifacts(slots, actions, cutter),
+    ]
     before = {(fact.kind, fact.text): fact for fact in known}
-    new: dict[tuple[str, str], Fact] = {}
-    said = [slot for slot in slots if not (slot.standin or shows_memories(slot.message))]
-    for fact in _facts_in(said, config, known, cutter):
-        key = fact.kind, fact.text
-        if _is_news(before.get(key), fact):
-            new[key] = fact
+    new = {
+        (fact.kind, fact.text): fact
+        for fact in facts
+        if _is_news(before.get((fact.kind, fact.text)), fact)
+    }
     return tuple(sorted(new.values(), key=lambda fact: (fact.seq, fact.kind, fact.text)))
 
 
-def _facts_in(
-    slots: Sequence[Slot], config: Config, known: Sequence[Fact], cutter: Cutter
-) -> list[Fact]:
-    """All facts of a span, whether they are known or not."""
-    actions = actions_of(slots, config)
-    speaking = [slot for slot in slots if slot.message.role in ("user", "assistant")]
-    said = [(slot, own_text(slot.message)) for slot in speaking]
-    return [
-        *_requests(said, cutter),
-        *_binding_sentences(said, cutter),
-        *_files(actions, known, cutter),
-        *_commands(actions, cutter),
-        *error_facts(actions, known, cutter),
-        *_todos(said, actions, known, cutter),
-        *_artifacts(slots, actions, cutter),
-    ]
-
-
 def files_in_work(slots: Sequence[Slot], config: Config) -> frozenset[str]:
-    """The files that these messages work on."""
+    """The files used in these messages."""
     return frozenset(action.path for action in actions_of(slots, config) if action.path)
 
 
 def _is_news(old: Fact | None, new: Fact) -> bool:
-    """Whether a fact says more than is known: a sentence said twice stays where it was said first,
-    a request where it came last."""
+    """Whether a fact is new: a repeated sentence keeps its first position, a request its last."""
     if old is None or old.state != new.state:
         return True
     return new.kind in ("request", "command") and new.seq > old.seq
 
 
-def _requests(said: Said, cutter: Cutter) -> Iterable[Fact]:
-    """The page may show less of a request than its fact has, so secrets go from a short one too."""
-    for slot, text in said:
+def _requests(texts: OwnTexts, cutter: Cutter) -> Iterable[Fact]:
+    """The page may show less of a request than its fact has, so short ones lose secrets, too."""
+    for slot, text in texts:
         if text.strip() and is_request(slot):
             words = without_middle(cutter.redact(text.strip()), REQUEST_MAX, slot.seq)
             yield Fact(kind="request", text=words, seq=slot.seq)
 
 
-def _binding_sentences(said: Said, cutter: Cutter) -> list[Fact]:
-    """Decisions and constraints; a user's own are marked as such."""
-    assistants = _sentences_by("assistant", said, cutter)
-    users = _sentences_by("user", said, cutter)
-    return [*assistants[-ASSISTANT_MAX:], *users]
-
-
-def _sentences_by(role: Literal["assistant", "user"], said: Said, cutter: Cutter) -> list[Fact]:
+def _binding_sentences(
+    role: Literal["assistant", "user"], texts: OwnTexts, cutter: Cutter
+) -> list[Fact]:
+    """Decisions and constraints of one speaker; a user's own are marked as such."""
     by_user = role == "user"
-    state = "user" if by_user else ""
     facts: list[Fact] = []
-    for slot, text in said:
-        found = marked(text, by_user=by_user) if slot.message.role == role else []
-        for kind, sentence in found[:MESSAGE_MAX]:
+    for slot, text in texts:
+        binding = marked(text, by_user=by_user) if slot.message.role == role else []
+        for kind, sentence in binding[:MESSAGE_MAX]:
             words = cutter.end(sentence, SENTENCE_MAX)
+            state = "user" if by_user else ""
             facts.append(Fact(kind=kind, text=words, seq=slot.seq, state=state))
     return facts
 
 
 def _files(actions: Sequence[Action], known: Sequence[Fact], cutter: Cutter) -> Iterable[Fact]:
-    """One fact per file: what became of it. Reading a file that was changed tells nothing new."""
+    """One fact per file, with its latest state. Reading a changed file is not news."""
     files = {fact.text: fact for fact in of_kind(known, "file")}
     for action in actions:
-        if not _concerns_file(action) or _is_secret(action, cutter):
+        if not _concerns_file(action):
+            continue
+        # A seeming file name in a command may be a secret: `password => 'x'`.
+        name = action.path.rsplit("/", 1)[-1]
+        if name in action.command and name not in cutter.redact(action.command):
             continue
         old = files.get(action.path)
         state = _file_state(old.state if old else "", action)
@@ -168,16 +162,10 @@ def _files(actions: Sequence[Action], known: Sequence[Fact], cutter: Cutter) -> 
 
 
 def _concerns_file(action: Action) -> bool:
-    """Whether it read or changed a file, as far as is known; a folder is not a file."""
+    """Whether an action read or changed a file, or may have; a folder is not a file."""
     if action.kind not in ON_FILES or action.ok is False:
         return False
     return bool(action.path) and not action.path.endswith("/")
-
-
-def _is_secret(action: Action, cutter: Cutter) -> bool:
-    """Whether what a command seems to name as a file is a secret there: `password => 'x'`."""
-    name = action.path.rsplit("/", 1)[-1]
-    return name in action.command and name not in cutter.redact(action.command)
 
 
 def _file_state(old: str, action: Action) -> FileState:
@@ -196,57 +184,36 @@ def _file_state(old: str, action: Action) -> FileState:
             return "deleted"
 
 
-def _commands(actions: Sequence[Action], cutter: Cutter) -> list[Fact]:
-    runs = [action for action in actions if action.kind == "run"]
-    return [_command(action, cutter) for action in runs if action.command.strip()]
-
-
 def _command(action: Action, cutter: Cutter) -> Fact:
-    """A command that was run, and how it ended."""
-    text = cutter.middle(action.command.strip(), COMMAND_MAX)
-    return Fact(kind="command", text=text, seq=action.seq, state=_command_state(action))
-
-
-def _command_state(action: Action) -> str:
+    """A command and its outcome."""
     if action.exit is not None:
-        return f"exit {action.exit}"
-    return {True: "ok", False: "failed", None: ""}[went_well(action)]
-
-
-def _todos(
-    said: Said, actions: Sequence[Action], known: Sequence[Fact], cutter: Cutter
-) -> Iterable[Fact]:
-    in_texts = [checked(text, slot.seq, cutter) for slot, text in said]
-    found = [*listings(actions, known, cutter), *filter(None, in_texts)]
-    return settled_todos(found, known).values()
+        state = f"exit {action.exit}"
+    else:
+        state = {True: "ok", False: "failed", None: ""}[went_well(action)]
+    text = cutter.middle(action.command.strip(), COMMAND_MAX)
+    return Fact(kind="command", text=text, seq=action.seq, state=state)
 
 
 def _artifacts(slots: Sequence[Slot], actions: Sequence[Action], cutter: Cutter) -> Iterable[Fact]:
+    """The artifacts among the results, each with its origin."""
     origins = {(action.result_seq, action.result_block): action for action in reversed(actions)}
     for slot in slots:
         for index, block in enumerate(slot.message.blocks):
             if isinstance(block, ToolResult) and block.artifact:
                 origin = origins.get((slot.seq, index))
-                yield _artifact(block, origin, slot.seq, cutter)
-
-
-def _artifact(result: ToolResult, origin: Action | None, seq: int, cutter: Cutter) -> Fact:
-    """An artifact and what it came from."""
-    name = result.name
-    if origin is not None:
-        name = origin.path or origin.command or origin.tool
-    label = cutter.middle(one_line(name), LABEL_MAX)
-    return Fact(kind="artifact", text=f"{result.artifact} {label}".strip(), seq=seq)
-
-
-# --- keeping it bounded ---
+                name = block.name
+                if origin is not None:
+                    name = origin.path or origin.command or origin.tool
+                label = cutter.middle(one_line(name), LABEL_MAX)
+                text = f"{block.artifact} {label}".strip()
+                yield Fact(kind="artifact", text=text, seq=slot.seq)
 
 
 def merged(
     known: Sequence[Fact], new: Sequence[Fact], facts_max: int = FACTS_MAX
 ) -> tuple[Fact, ...]:
-    """All facts, the new over the known. Above the bound the least needed go, oldest first; what
-    a user asked for, what was changed, what binds and what is still to be done never goes."""
+    """All facts, new ones replacing known ones. Above the bound the least needed go, oldest first;
+    requests, changed files, binding sentences and open to-dos never go."""
     facts = {(fact.kind, fact.text): fact for fact in (*known, *new)}
     excess = len(facts) - facts_max
     if excess > 0:
@@ -257,13 +224,7 @@ def merged(
     return tuple(facts.values())
 
 
-REQUEST_SHOWN = 400  # of an older request
-CHARACTERS = 12_000
-GROUP_SHARE = 0.35  # of the room, for one group, while others need it
-COUNT_ROOM = 40  # for the line that counts what is not shown
-LEFT_OUT = " more facts are not shown)"
-
-_MARK = re.compile(r"^- #\d+ ")
+# --- the lines of a page ---
 
 
 class _Group(NamedTuple):
@@ -298,58 +259,51 @@ def ledger_lines(
     in_work: Set[str] = frozenset(),
     spare: int = 0,
 ) -> list[str]:
-    """The lines, headings included, of the facts that fit; the last line counts those that did
-    not. What is known of the files `in_work` is needed as much as what was changed. All but what
-    went well may have `spare` characters more."""
+    """The lines, headings included, of the facts that fit; the last line counts the others. Files
+    `in_work` are needed as much as changed ones. Facts up to `RANK_SPARE` may use `spare` more
+    characters."""
     newest = max((fact.seq for fact in of_kind(facts, "request")), default=0)
-    lines = {id(fact): _line(fact, fact.seq == newest, characters_max) for fact in facts}
-    order = sorted(facts, key=lambda fact: _turn(fact, newest, in_work))
-    shown = _fitting(order, lines, characters_max, spare)
-    out = _grouped([fact for fact in facts if id(fact) in shown], lines)
-    if len(shown) < len(facts):
-        out.append(f"({len(facts) - len(shown)}{LEFT_OUT}")
-    return out
 
+    def by_need(fact: Fact) -> tuple[bool, int, int, str]:
+        """The newest request, then by need, newest first among equals."""
+        is_newest = fact.kind == "request" and fact.seq == newest
+        is_in_work = fact.kind == "file" and fact.text in in_work
+        need = RANK_CHANGED if is_in_work else rank(fact)
+        return not is_newest, need, -fact.seq, fact.text
 
-def _grouped(facts: Sequence[Fact], lines: dict[int, str]) -> list[str]:
-    """The lines of these facts under the headings of their groups, each group by seq."""
-    out: list[str] = []
-    ordered = sorted(facts, key=lambda fact: (fact.seq, fact.text))
+    texts = {id(fact): _line(fact, fact.seq == newest, characters_max) for fact in facts}
+    order = sorted(facts, key=by_need)
+    room = _Room(texts)
+    first = order[0] if order else None
+    # One group takes all the room only if no other needs it.
+    room.take(order, first, GROUP_SHARE * characters_max, characters_max)
+    room.take(order, first, characters_max, characters_max)
+    if spare > 0:
+        needed = [fact for fact in order if rank(fact) <= RANK_SPARE]
+        room.take(needed, first, characters_max + spare, characters_max + spare)
+    lines: list[str] = []
+    shown = [fact for fact in facts if id(fact) in room.shown]
+    shown.sort(key=lambda fact: (fact.seq, fact.text))
     for group in _GROUPS:
-        found = [lines[id(fact)] for fact in ordered if group.holds(fact)]
-        if found:
-            out += [f"{group.heading}:", *found]
-    return out
+        if grouped := [texts[id(fact)] for fact in shown if group.holds(fact)]:
+            lines += [f"{group.heading}:", *grouped]
+    if len(room.shown) < len(facts):
+        lines.append(f"({len(facts) - len(room.shown)}{LEFT_OUT}")
+    return lines
 
 
 def is_cut(lines: Sequence[str]) -> bool:
-    """Whether there was no room for some facts."""
+    """Whether some facts were left out."""
     return bool(lines) and lines[-1].endswith(LEFT_OUT)
 
 
 def said(lines: Sequence[str]) -> set[str]:
-    """The same lines as they were said: without the ledger's mark."""
+    """The lines in their original words, without the ledger's mark."""
     return {_MARK.sub("", line).strip() for entry in lines for line in entry.split("\n")}
 
 
-# --- what fits ---
-
-
-def _turn(fact: Fact, newest: int, in_work: Set[str]) -> tuple[bool, int, int, str]:
-    """When a fact's turn for room comes: the newest request, then by need, newest first among
-    equals."""
-    is_newest = fact.kind == "request" and fact.seq == newest
-    return not is_newest, _need(fact, in_work), -fact.seq, fact.text
-
-
-def _need(fact: Fact, in_work: Set[str]) -> int:
-    """The rank of a fact; that of a file in work is the rank of a changed one."""
-    is_in_work = fact.kind == "file" and fact.text in in_work
-    return RANK_CHANGED if is_in_work else rank(fact)
-
-
 class _Room:
-    """What is shown so far, and how many characters each heading has taken."""
+    """The facts shown so far, and the characters under each heading."""
 
     def __init__(self, lines: dict[int, str]) -> None:
         self.lines = lines
@@ -358,57 +312,34 @@ class _Room:
         self.total = 0
 
     def take(self, facts: Sequence[Fact], first: Fact | None, share: float, room: int) -> None:
-        """Shows those of the facts that fit; one heading may have its share, but for the first
-        fact of all."""
+        """Shows the facts that fit; one heading may have its share, except for the very first
+        fact."""
         for fact in facts:
-            heading = _heading(fact)
+            heading = next((group.heading for group in _GROUPS if group.holds(fact)), "")
             if not heading or id(fact) in self.shown:
                 continue
             used = self.used.get(heading, 0)
-            need = self._need(fact, heading)
+            need = len(self.lines[id(fact)]) + 1
+            if heading not in self.used:
+                need += len(heading) + 2
             has_share = fact is first or used + need <= share
             if has_share and self.total + need <= room - COUNT_ROOM:
                 self.used[heading] = used + need
                 self.total += need
                 self.shown.add(id(fact))
 
-    def _need(self, fact: Fact, heading: str) -> int:
-        """The characters of a fact's line, and of the heading if it is the first under it."""
-        line = len(self.lines[id(fact)]) + 1
-        return line if heading in self.used else line + len(heading) + 2
-
-
-def _fitting(
-    order: Sequence[Fact], lines: dict[int, str], characters_max: int, spare: int
-) -> set[int]:
-    """The first facts that fit; one group takes all the room only if no other needs it."""
-    room = _Room(lines)
-    first = order[0] if order else None
-    room.take(order, first, GROUP_SHARE * characters_max, characters_max)
-    room.take(order, first, characters_max, characters_max)
-    if spare > 0:
-        needed = [fact for fact in order if rank(fact) <= RANK_SPARE]
-        most = characters_max + spare
-        room.take(needed, first, most, most)
-    return room.shown
-
-
-def _heading(fact: Fact) -> str:
-    for group in _GROUPS:
-        if group.holds(fact):
-            return group.heading
-    return ""
-
-
-# --- one line ---
-
 
 def _line(fact: Fact, is_newest: bool, characters_max: int) -> str:
     mark = f"- #{fact.seq} "
-    if fact.kind == "request":
-        return mark + _request_text(fact, is_newest, characters_max)
     text = one_line(fact.text)
     match fact.kind:
+        case "request":
+            if is_newest and len(fact.text) + 100 <= characters_max:
+                return mark + fact.text
+            size = min(REQUEST_SHOWN, max(40, characters_max // 2))
+            if len(text) > size:
+                text = f"{cut(text, size)} (whole at #{fact.seq})"
+            return mark + text
         case "file":
             return f"{mark}{fact.state} {text}"
         case "command":
@@ -421,39 +352,39 @@ def _line(fact: Fact, is_newest: bool, characters_max: int) -> str:
             return mark + text
 
 
-def _request_text(fact: Fact, is_newest: bool, characters_max: int) -> str:
-    if is_newest and len(fact.text) + 100 <= characters_max:
-        return fact.text
-    line = one_line(fact.text)
-    size = min(REQUEST_SHOWN, max(40, characters_max // 2))
-    return line if len(line) <= size else f"{cut(line, size)} (whole at #{fact.seq})"
-
-
-USES_MAX = 3
-TOOLS_MAX = 30  # the tools used most have their uses noted
-USE_READ = 20_000  # characters: enough for a private key to be known as one
-FAILED = "failed: "
+# --- used tools ---
 
 Use = ToolCall | str
-"""A call, or what a summary noted of one."""
+"""A call, or a summary's note of one."""
 
 
 class Used(Struct, frozen=True):
-    """How often a tool was used, and its notable uses."""
+    """The number of a tool's uses, and the notable ones: the failed first, then the newest."""
 
     count: int
     notable: tuple[str, ...] = ()
 
 
 def tools_used(slots: Sequence[Slot]) -> dict[str, Used]:
-    """The tools called in these messages and in what summaries among them noted, the most used
-    first."""
+    """The tools called in these messages and noted by summaries among them, the most used first.
+    A use is the text of the call's arguments, nearly whole: secrets are removed before it is cut to
+    a line."""
     counts: dict[str, int] = {}
-    uses: dict[str, list[Use]] = {}
-    for name, count, some in _each_tool(slots):
-        counts[name] = counts.get(name, 0) + count
-        uses.setdefault(name, []).extend(some)
-    failures = _failed_calls(slots)
+    uses: dict[str, list[Use]] = {}  # oldest first
+    failures: set[str] = set()  # ids of calls
+    for slot in slots:
+        if slot.summary and (notes := slot.summary.counted):
+            for name, count in notes.tools.items():
+                counts[name] = counts.get(name, 0) + count
+                uses.setdefault(name, []).extend(reversed(notes.uses.get(name, ())))
+        for block in slot.message.blocks:
+            if isinstance(block, ToolCall):
+                counts[block.name] = counts.get(block.name, 0) + 1
+                uses.setdefault(block.name, []).append(block)
+            elif isinstance(block, ToolResult):
+                output = text_of(block)
+                if block.is_error or failed(output) or exit_status(output) not in (None, 0):
+                    failures.add(block.call)
     used: dict[str, Used] = {}
     for name in sorted(counts, key=lambda name: (-counts[name], name)):
         notable = _notable(uses[name], failures) if len(used) < TOOLS_MAX else ()
@@ -462,62 +393,25 @@ def tools_used(slots: Sequence[Slot]) -> dict[str, Used]:
 
 
 def noted(used: dict[str, Used], messages: int) -> SummaryNotes:
-    """The same as notes of a summary of this many messages."""
+    """The used tools as notes of a summary of this many messages."""
     tools = {name: used[name].count for name in sorted(used)}
     uses = {name: list(used[name].notable) for name in sorted(used) if used[name].notable}
     return SummaryNotes(messages=messages, tools=tools, uses=uses)
 
 
-def _each_tool(slots: Sequence[Slot]) -> Iterator[tuple[str, int, list[Use]]]:
-    """Name, how often and the uses, oldest first: of every call, and of every tool that a
-    summary noted."""
-    for slot in slots:
-        if slot.summary and slot.summary.counted:
-            yield from _noted_tools(slot.summary.counted)
-        for block in slot.message.blocks:
-            if isinstance(block, ToolCall):
-                yield block.name, 1, [block]
-
-
-def _noted_tools(notes: SummaryNotes) -> Iterator[tuple[str, int, list[Use]]]:
-    for name, count in notes.tools.items():
-        yield name, count, list(reversed(notes.uses.get(name, ())))
-
-
-def _failed_calls(slots: Sequence[Slot]) -> set[str]:
-    """The ids of the calls whose results say that they failed."""
-    return {
-        block.call
-        for slot in slots
-        for block in slot.message.blocks
-        if isinstance(block, ToolResult) and _has_failed(block)
-    }
-
-
-def _has_failed(result: ToolResult) -> bool:
-    if result.is_error:
-        return True
-    output = text_of(result)
-    return failed(output) or exit_status(output) not in (None, 0)
-
-
 def _notable(uses: Sequence[Use], failures: set[str]) -> tuple[str, ...]:
-    """Only as many arguments are read as are shown: there may be thousands of calls."""
-    shown: list[str] = []
-    for use in sorted(reversed(uses), key=lambda use: not _is_failure(use, failures)):
-        text = use if isinstance(use, str) else _use_text(use, failures)
-        if text not in shown:
-            shown.append(text)
-        if len(shown) == USES_MAX:
+    """Reads only the arguments that are shown: there may be thousands of calls."""
+
+    def has_failed(use: Use) -> bool:
+        return use.startswith(FAILED) if isinstance(use, str) else use.id in failures
+
+    notable: list[str] = []
+    for use in sorted(reversed(uses), key=has_failed, reverse=True):
+        text = use
+        if not isinstance(text, str):
+            text = (FAILED if has_failed(use) else "") + arguments_text(text)[:USE_READ]
+        if text not in notable:
+            notable.append(text)
+        if len(notable) == USES_MAX:
             break
-    return tuple(shown)
-
-
-def _is_failure(use: Use, failures: set[str]) -> bool:
-    return use.startswith(FAILED) if isinstance(use, str) else use.id in failures
-
-
-def _use_text(call: ToolCall, failures: set[str]) -> str:
-    """What a summary notes of a call."""
-    text = arguments_text(call)[:USE_READ]
-    return FAILED + text if call.id in failures else text
+    return tuple(notable)

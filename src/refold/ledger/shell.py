@@ -1,21 +1,17 @@
-"""What a shell command does to files: which it reads (and which lines), creates, modifies, deletes.
+"""The effects of a shell command on files: which it reads (and which lines), creates, modifies,
+deletes.
 
-Conservative: an effect is named only where the words say it for certain; what is not understood is
-just a run. A read is `alone` when the command's output is the text of that one file and nothing
-else. Neighbours: `shell_words` splits the line, `shell_reads` knows the commands that show files,
-`shell_changes` those that change them, `actions` turns effects into actions.
-
-What a simple command changes: `rm`, `mv`, `cp`, `tee`, `sed -i`, `git`, redirections, and the
-scripts and patches that it carries or runs.
-
-A file counts only where its name is certain. Neighbours: `shell` puts the commands of a line
-together, `scripts` and `patches` read what is run.
+Conservative: an effect is listed only if the words are certain; anything else is just a run. A read
+is `alone` if the command's output is the text of that one file and nothing else. Changes come from
+`rm`, `mv`, `cp`, `tee`, `sed -i`, `git`, redirections, and the scripts and patches in a command.
+Neighbours: `shell_words` splits the line and finds reads, `scripts` reads scripts and patches,
+`actions` turns effects into actions.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 
@@ -23,7 +19,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from refold.ledger.arguments import file_name, joined, normal
-from refold.ledger.embedded_files import PATCHES, SUFFIXES, FileChange, files_written, patched
+from refold.ledger.scripts import PATCHES, SUFFIXES, files_written, patched
 from refold.ledger.shell_words import (
     Effect,
     Redirection,
@@ -51,7 +47,7 @@ GIT_LOOKING = names(
     "status log diff show grep ls-files ls-tree blame branch remote rev-parse describe cat-file "
     "reflog shortlog tag rev-list merge-base ls-remote for-each-ref config"
 )
-# Options that make a command which looks around one that changes things.
+# Options that turn a command that looks around into one that changes things.
 ACTING_OPTIONS = {
     "find": names("-delete -exec -execdir -ok -okdir -fprint"),
     "sed": names("-i --in-place"),
@@ -59,14 +55,18 @@ ACTING_OPTIONS = {
 }
 PREFIXES = frozenset({"sudo", "time", "nohup", "command", "builtin", "stdbuf", "rtk"})
 SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
+OUTWARD = names("> >> >| &> &>>")
+FILE_COMMANDS = names("rm unlink Remove-Item mv cp tee touch mkdir")
+STREAM_EDITORS = names("sed gsed perl")
 
 _COMMAND_OPTION = re.compile(r"-(?!-).*c\Z", re.DOTALL)  # `-c`, `-lc`
+_IN_PLACE = re.compile(r"--in-place|-(?!-).*i", re.DOTALL)
 
 
 class Reading(Struct, frozen=True):
-    """What a whole command line does. `plain`: it only reads or looks around; `searches`: it
-    does the latter. `scripts` are script files it writes, with their text; `runs` the script
-    files it runs."""
+    """The effects of a whole command line. `plain`: it only reads or looks around; `searches`: it
+    looks around. `scripts` are script files it writes, with their text; `runs` the script files it
+    runs."""
 
     effects: tuple[Effect, ...] = ()
     plain: bool = False
@@ -77,8 +77,8 @@ class Reading(Struct, frozen=True):
 
 
 def reading_of(command: str | Sequence[str]) -> Reading:
-    """What a command line does, as far as it is certain. Pages are read again and again: short
-    lines are remembered."""
+    """The certain effects of a command line. Pages are read again and again, so short lines are
+    remembered."""
     if isinstance(command, str) and len(command) <= REMEMBERED_MAX:
         return _remembered(command)
     return _reading(command, 0)
@@ -97,21 +97,13 @@ def _reading(command: str | Sequence[str], depth: int) -> Reading:
     if not simples or depth > DEPTH_MAX:
         return Reading()
     simples = [_without_prefixes(simple) for simple in simples]
-    inner = _inner_command(simples)
-    if inner is not None:
-        return _reading(inner, depth + 1)
+    if len(simples) == 1 and file_name(simples[0].name) in SHELLS:  # `bash -lc "…"`
+        for option, script in pairwise(simples[0].arguments):
+            if _COMMAND_OPTION.match(option.text):
+                if script.sure:
+                    return _reading(script.text, depth + 1)
+                break
     return _reading_of_pipelines(_pipelines(simples))
-
-
-def _inner_command(simples: list[Simple]) -> str | None:
-    """The text of `bash -lc "…"`."""
-    if len(simples) != 1 or file_name(simples[0].name) not in SHELLS:
-        return None
-    words = simples[0].arguments
-    for option, script in pairwise(words):
-        if _COMMAND_OPTION.match(option.text):
-            return script.text if script.sure else None
-    return None
 
 
 def _without_prefixes(simple: Simple) -> Simple:
@@ -119,7 +111,8 @@ def _without_prefixes(simple: Simple) -> Simple:
     words = simple.words
     while len(words) > 1:
         first = words[0].text
-        if first in PREFIXES or _is_assignment(first):
+        variable, _, value = first.partition("=")
+        if first in PREFIXES or (value and variable.isidentifier()):
             words = words[1:]
         elif first == "timeout" and len(words) > 2:
             words = words[2:]
@@ -128,15 +121,9 @@ def _without_prefixes(simple: Simple) -> Simple:
     return replace(simple, words=words)
 
 
-def _is_assignment(word: str) -> bool:
-    """Whether a word sets a variable for the command after it."""
-    name, _, value = word.partition("=")
-    return bool(value) and name.isidentifier()
-
-
 def _pipelines(simples: list[Simple]) -> list[list[Simple]]:
-    """The commands joined by pipes; what runs only if something before it failed is left out."""
-    out: list[list[Simple]] = []
+    """The commands by pipeline, without those that run only after a failure."""
+    pipelines: list[list[Simple]] = []
     is_skipped = False
     for simple in simples:
         is_piped = simple.joined in ("|", "|&")
@@ -144,18 +131,18 @@ def _pipelines(simples: list[Simple]) -> list[list[Simple]]:
             is_skipped = simple.joined == "||"
         if is_skipped:
             continue
-        if is_piped and out:
-            out[-1].append(simple)
+        if is_piped and pipelines:
+            pipelines[-1].append(simple)
         else:
-            out.append([simple])
-    return out
+            pipelines.append([simple])
+    return pipelines
 
 
-# --- pipelines together ---
+# --- pipelines ---
 
 
 class _Line(Struct):
-    """What the pipelines of a line did so far. `speaking`: how many of them wrote to the result."""
+    """The effects of a line so far. `speaking` pipelines write to the result."""
 
     folder: str = ""
     speaking: int = 0
@@ -170,12 +157,21 @@ def _reading_of_pipelines(pipelines: list[list[Simple]]) -> Reading:
     line = _Line()
     for stages in pipelines:
         if stages[0].name in ("cd", "pushd"):
-            line.folder = _folder_after(line.folder, stages[0])
+            targets = stages[0].operands
+            is_known = len(targets) == 1 and targets[0].sure
+            if is_known and (line.folder != UNKNOWN_FOLDER or targets[0].text.startswith("/")):
+                line.folder = joined(line.folder, targets[0].text)
+            else:
+                line.folder = UNKNOWN_FOLDER
         else:
             _read_pipeline(line, stages)
+    effects = line.effects
+    reads = sum(effect.kind == "read" for effect in effects)
+    if line.speaking != 1 or reads != 1:  # a read is alone only if nothing else was shown
+        effects = [replace(effect, alone=False) if effect.alone else effect for effect in effects]
     return Reading(
-        effects=_settled_effects(line),
-        plain=line.plain and (line.searches or bool(line.effects)),
+        effects=tuple(effects),
+        plain=line.plain and (line.searches or bool(effects)),
         searches=line.searches,
         steps=len(pipelines),
         scripts=tuple(line.scripts),
@@ -184,101 +180,51 @@ def _reading_of_pipelines(pipelines: list[list[Simple]]) -> Reading:
 
 
 def _read_pipeline(line: _Line, stages: list[Simple]) -> None:
-    """Adds what one pipeline does to what the line did so far."""
-    effects = _pipeline_effects(stages)
+    """Adds the effects of one pipeline to the line."""
+    effects = [effect for stage in stages for effect in file_changes(stage)]
+    if not effects and not any(map(is_redirected, stages)):
+        effects = piped_read(stages)
     reads = bool(effects) and all(effect.kind == "read" for effect in effects)
-    looks = not reads and _looks_around(stages)
+    looks = not reads and all(map(_looks_around, stages))
     line.plain = line.plain and (reads or looks)
     line.searches = line.searches or looks
-    if _prints_result(stages):
+    last = stages[-1]
+    if not (last.name in QUIET or is_redirected(last) or edits_in_place(stages[0])):
         line.speaking += 1
-    line.effects += _placed(effects, line.folder)
-    line.scripts += _scripts_written(effects, stages[0].heredoc or "")
+    for effect in effects:
+        if effect.path.endswith(SUFFIXES):
+            line.scripts.append((normal(effect.path), stages[0].heredoc or ""))
+        if line.folder != UNKNOWN_FOLDER:
+            path = joined(line.folder, effect.path)
+            line.effects.append(replace(effect, path=path) if line.folder else effect)
+        elif effect.path.startswith("/"):
+            line.effects.append(effect)
     for stage in stages:
         line.runs += script_run(stage)
 
 
-def _scripts_written(effects: list[Effect], text: str) -> list[tuple[str, str]]:
-    """The script files among those that a pipeline is fed this text to write."""
-    scripts = [effect.path for effect in effects if effect.path.endswith(SUFFIXES)]
-    return [(normal(path), text) for path in scripts]
-
-
-def _prints_result(stages: list[Simple]) -> bool:
-    """Whether a pipeline's output is part of the result."""
-    last = stages[-1]
-    return not (last.name in QUIET or is_redirected(last) or edits_in_place(stages[0]))
-
-
-def _settled_effects(line: _Line) -> tuple[Effect, ...]:
-    """All effects; a read is alone only if nothing else was shown."""
-    reads = sum(effect.kind == "read" for effect in line.effects)
-    if line.speaking == 1 and reads == 1:
-        return tuple(line.effects)
-    return tuple(
-        replace(effect, alone=False) if effect.alone else effect for effect in line.effects
-    )
-
-
-def _folder_after(folder: str, change: Simple) -> str:
-    """The folder after a `cd`, `UNKNOWN_FOLDER` where it cannot be known."""
-    targets = change.operands
-    if len(targets) != 1 or not targets[0].sure:
-        return UNKNOWN_FOLDER
-    target = targets[0].text
-    is_known = folder != UNKNOWN_FOLDER or target.startswith("/")
-    return joined(folder, target) if is_known else UNKNOWN_FOLDER
-
-
-def _placed(effects: list[Effect], folder: str) -> list[Effect]:
-    """The effects on paths as seen from where the line began; without those that cannot be."""
-    if not folder:
-        return effects
-    if folder == UNKNOWN_FOLDER:
-        return [effect for effect in effects if effect.path.startswith("/")]
-    return [replace(effect, path=joined(folder, effect.path)) for effect in effects]
-
-
-# --- one pipeline ---
-
-
-def _pipeline_effects(stages: list[Simple]) -> list[Effect]:
-    effects = [effect for stage in stages for effect in file_changes(stage)]
-    if effects or any(map(is_redirected, stages)):
-        return effects
-    return piped_read(stages)
-
-
-def _looks_around(stages: list[Simple]) -> bool:
-    """Whether a pipeline only looks around."""
-    return all(_only_looks(stage) and not _acts(stage) for stage in stages)
-
-
-def _only_looks(stage: Simple) -> bool:
-    """Whether the command is one that usually only looks."""
+def _looks_around(stage: Simple) -> bool:
+    """Whether a command only looks around, with no redirection or option that changes files."""
     if stage.name == "git":
-        return git_command(stage)[0] in GIT_LOOKING
-    return stage.name in LOOKING
-
-
-def _acts(stage: Simple) -> bool:
-    """Whether a redirection or an option makes the command change something."""
-    if writing_redirections(stage) or edits_in_place(stage):
-        return True
+        is_looking = git_command(stage)[0] in GIT_LOOKING
+    else:
+        is_looking = stage.name in LOOKING
+    if not is_looking or writing_redirections(stage) or edits_in_place(stage):
+        return False
     acting = ACTING_OPTIONS.get(stage.name, ())
-    return any(word.text in acting for word in stage.arguments)
+    return not any(word.text in acting for word in stage.arguments)
 
 
-OUTWARD = names("> >> >| &> &>>")
-FILE_COMMANDS = names("rm unlink Remove-Item mv cp tee touch mkdir")
-STREAM_EDITORS = names("sed gsed perl")
-
-_IN_PLACE = re.compile(r"--in-place|-(?!-).*i", re.DOTALL)
+# --- changes ---
 
 
 def file_changes(simple: Simple) -> list[Effect]:
-    """What a command changes, by what it is and by where its output goes."""
-    return [*_changes_by_name(simple), *_redirection_changes(simple)]
+    """The changes of a command, by its name and by its redirections."""
+    changes = _changes_by_name(simple)
+    for operator, _, target in writing_redirections(simple):
+        if target.sure and target.text:
+            changes.append(_written_file(target.text, appends=operator.endswith(">>")))
+    return changes
 
 
 # --- redirections ---
@@ -295,19 +241,11 @@ def writing_redirections(simple: Simple) -> list[Redirection]:
 
 
 def is_redirected(simple: Simple) -> bool:
-    """Whether the output goes somewhere else than to the result."""
+    """Whether the output does not go to the result."""
     return any(
         redirection.operator in OUTWARD and redirection.fd in ("", "1")
         for redirection in simple.redirections
     )
-
-
-def _redirection_changes(simple: Simple) -> list[Effect]:
-    return [
-        _written_file(target.text, appends=operator.endswith(">>"))
-        for operator, _, target in writing_redirections(simple)
-        if target.sure and target.text
-    ]
 
 
 def _written_file(path: str, *, appends: bool) -> Effect:
@@ -322,36 +260,28 @@ def _changes_by_name(simple: Simple) -> list[Effect]:
     if name == "git":
         return _git_changes(*git_command(simple))
     if name in ("apply_patch", "applypatch"):
-        return _effects(patched(_patch_text(simple)))
+        patch = simple.heredoc or "\n".join(word.text for word in simple.arguments)
+        return [Effect(kind, path) for kind, path in patched(patch)]
     if _is_interpreter(name):
-        return _effects(files_written(_inline_code(simple)))
+        return [Effect(kind, path) for kind, path in files_written(_inline_code(simple))]
     if name in STREAM_EDITORS:
         return [Effect("modify", word.text) for word in _edited_files(simple) if word.sure]
     return _file_command_changes(simple) if name in FILE_COMMANDS else []
-
-
-def _effects(changes: Iterable[FileChange]) -> list[Effect]:
-    return [Effect(kind, path) for kind, path in changes]
 
 
 def _is_interpreter(name: str) -> bool:
     return name.startswith(("python", "node")) or "/python" in name
 
 
-def _patch_text(simple: Simple) -> str:
-    if simple.heredoc:
-        return simple.heredoc
-    return "\n".join(word.text for word in simple.arguments)
-
-
 def _file_command_changes(simple: Simple) -> list[Effect]:
-    """The changes of a command whose arguments are files."""
+    """The changes of a command with files as arguments."""
     words = [word.text for word in simple.arguments]
-    files = _certain_files(simple)
+    files = [word.text for word in simple.operands if word.sure and word.text]
     match simple.name:
         case "rm" | "unlink" | "Remove-Item":
             return [Effect("delete", path) for path in files]
-        case "mv" | "cp" if len(files) >= 2 and "-t" not in words:
+        # With an uncertain name the roles of a move would shift.
+        case "mv" | "cp" if len(files) == len(simple.operands) >= 2 and "-t" not in words:
             return _moved_files(files, keeps=simple.name == "cp")
         case "tee":
             kept = [path for path in files if not path.startswith("/dev/")]
@@ -364,17 +294,8 @@ def _file_command_changes(simple: Simple) -> list[Effect]:
             return []
 
 
-def _certain_files(simple: Simple) -> list[str]:
-    """The arguments that are files, as far as their names are certain."""
-    files = [word.text for word in simple.operands if word.sure and word.text]
-    # One file that is not known may be any of them: for a move the roles would shift.
-    if simple.name in ("mv", "cp") and len(files) < len(simple.operands):
-        return []
-    return files
-
-
 def _moved_files(files: list[str], *, keeps: bool) -> list[Effect]:
-    """The files that go, unless they are kept, and those that come; the last is the target."""
+    """The deleted files, unless they are kept, and the created ones; the last is the target."""
     *sources, target = files
     gone = [] if keeps else [Effect("delete", path) for path in sources]
     made = [target]
@@ -405,20 +326,15 @@ def _edited_files(simple: Simple) -> list[Word]:
     files: list[Word] = []
     has_script = takes_value = False
     for word in simple.arguments:
+        option = word.text
         if takes_value:
             takes_value, has_script = False, True
-        elif word.is_option and word.text != "-":
-            takes_value = _takes_script(simple.name, word.text)
-        elif word.text:
+        elif word.is_option and option != "-":  # the script, or its file, may follow an option
+            is_long = option.startswith("--") or "i" in option
+            takes_value = not is_long and option[-1] in ("eE" if simple.name == "perl" else "ef")
+        elif option:
             files.append(word)
     return files if has_script else files[1:]
-
-
-def _takes_script(name: str, option: str) -> bool:
-    """Whether the word after an option is the script, or its file."""
-    if option.startswith("--") or "i" in option:
-        return False
-    return option[-1] in ("eE" if name == "perl" else "ef")
 
 
 # --- git ---
@@ -454,31 +370,19 @@ def _git_changes(subcommand: str, arguments: list[Word]) -> list[Effect]:
 
 
 def script_run(simple: Simple) -> list[str]:
-    """The script file that an interpreter is given, or the patch that is applied."""
-    if _applies_patch(simple):
-        return _patch_files(simple)
+    """The script file of an interpreter, or the applied patches, from arguments or input."""
+    if simple.name == "patch" or (simple.name == "git" and git_command(simple)[0] == "apply"):
+        inputs = [target for operator, _, target in simple.redirections if operator == "<"]
+        words = [*simple.arguments, *inputs]
+        return [normal(word.text) for word in words if word.sure and word.text.endswith(PATCHES)]
     if not _is_interpreter(simple.name):
         return []
     first = simple.operands[:1]
     return [normal(word.text) for word in first if word.text.endswith(SUFFIXES)]
 
 
-def _applies_patch(simple: Simple) -> bool:
-    if simple.name == "git":
-        return git_command(simple)[0] == "apply"
-    return simple.name == "patch"
-
-
-def _patch_files(simple: Simple) -> list[str]:
-    """The patches that are given as arguments or fed in."""
-    fed = [target for operator, _, target in simple.redirections if operator == "<"]
-    given = [*simple.arguments, *fed]
-    return [normal(word.text) for word in given if word.sure and word.text.endswith(PATCHES)]
-
-
 def _inline_code(simple: Simple) -> str:
-    """The script that is given to an interpreter with its command: after `-c` or `-e`, or as a
-    here-document."""
+    """The script inside an interpreter's command: after `-c` or `-e`, or as a here-document."""
     words = [word.text for word in simple.arguments]
     for option in ("-c", "-e"):
         if option in words[:-1]:

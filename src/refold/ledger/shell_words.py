@@ -1,14 +1,11 @@
-"""A command line as its simple commands: words, redirections, here-documents, and what joins them.
+"""A command line as its simple commands: words, redirections, here-documents, and joining
+operators; and the files that a pipeline of them shows.
 
-Only what is certain is read: a command with substitutions, subshells, loops or unbalanced quotes is
-not understood (None), and a word with a variable or a pattern in it is marked as unsure. One pass,
-no backtracking, bounded length. Neighbour: `shell` says what the simple commands do to files.
-
-Commands that show a file: `cat`, `head`, `tail`, `nl`, `sed -n`, alone or piped into one
-another, and which lines.
-
-Anything that shows other than a run of the file's lines is not a read. Neighbours: `shell_words`,
-`shell`.
+Only certain commands are read: one with substitutions, subshells, loops or unbalanced quotes is not
+understood (None), and a word with a variable or a pattern in it is marked as unsure. One pass, no
+backtracking, bounded length. Reads are `cat`, `head`, `tail`, `nl`, `sed -n`, alone or piped into
+one another; any output but a run of the file's lines is not a read. Neighbour: `shell` has the
+effects of commands on files.
 """
 
 from __future__ import annotations
@@ -24,6 +21,7 @@ from refold.ledger.facts import FileKind
 
 LENGTH_MAX = 200_000
 PIECES_MAX = 200
+END = 0  # as `last`: to the end of the file
 
 
 def names(text: str) -> frozenset[str]:
@@ -50,7 +48,7 @@ REDIRECTIONS = frozenset({"&>>", "&>", "<<<", "<<-", "<<", ">>", ">|", ">&", "<&
 
 
 class Word(NamedTuple):
-    """A word without its quotes; not `sure` if the shell would still change it."""
+    """A word without its quotes; not `sure` if the shell would still expand it."""
 
     text: str
     sure: bool
@@ -67,8 +65,7 @@ class Redirection(NamedTuple):
 
 
 class Simple(Struct):
-    """One simple command. `joined` is the operator before it; `heredoc` the text that is fed to
-    it."""
+    """One simple command. `joined` is the operator before it; `heredoc` its input text."""
 
     joined: str = ""
     words: list[Word] = field(default_factory=list)
@@ -90,7 +87,7 @@ class Simple(Struct):
 
 
 class _Here(NamedTuple):
-    """A here-document whose lines still come."""
+    """A here-document, before its lines are read."""
 
     command: Simple
     delimiter: str
@@ -98,7 +95,7 @@ class _Here(NamedTuple):
 
 
 class _NotUnderstood(Exception):
-    """Raised inside this module only: the command is beyond what can be read with certainty."""
+    """Raised inside this module only: the command cannot be read with certainty."""
 
 
 def simple_commands(text: str) -> list[Simple] | None:
@@ -114,8 +111,8 @@ def simple_commands(text: str) -> list[Simple] | None:
 
 
 class _Scanner:
-    """Walks the text once. State: where it is, the command being built, here-documents whose
-    bodies still come."""
+    """Walks the text once. State: the position, the current command, and the here-documents to
+    read."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -154,8 +151,7 @@ class _Scanner:
         self.pending = []
 
     def _here_text(self, here: _Here) -> str:
-        """The lines up to the one that is the delimiter; without one, all the rest, as the shell
-        does it."""
+        """The lines up to the delimiter; without one, all the rest, as in the shell."""
         start = at = self.at
         while at < len(self.text):
             end = self._line_end(at)
@@ -180,21 +176,18 @@ class _Scanner:
         if self.redirection or len(self.done) > PIECES_MAX:
             raise _NotUnderstood
         if self.current.words or self.current.redirections:
-            self._keep_command(operator)
+            if self.current.name in CONTROL:
+                raise _NotUnderstood
+            self.done.append(self.current)
+            self.current = Simple(joined=operator)
         elif operator in _JOINING or not self.current.joined:
             # A line may end in an operator: the newline after it adds nothing.
             self.current.joined = operator or self.current.joined
 
-    def _keep_command(self, operator: str) -> None:
-        if self.current.name in CONTROL:
-            raise _NotUnderstood
-        self.done.append(self.current)
-        self.current = Simple(joined=operator)
-
     def _read_word(self) -> None:
         plain = _PLAIN.match(self.text, self.at)
         if plain and self.text[plain.end() : plain.end() + 1] in ("", " ", "\n"):
-            # Most words are like this; the general way would give the same.
+            # A shortcut for most words.
             self.at = plain.end()
             self._take(Word(plain[0], not _PATTERN.search(plain[0])))
             return
@@ -203,14 +196,16 @@ class _Scanner:
         if self.at == start:
             self.at += 1  # a space that only `str.isspace` knows
             return
-        operator = _OPERATOR.match(self.text, self.at)
-        if operator and self._is_descriptor(start, word, operator[0]):
-            self._read_operator(operator[0], word.text)
+        match = _OPERATOR.match(self.text, self.at)
+        # The number before a redirection, as in `2>`; quotes would make it a word.
+        is_number = word.text.isdigit() and self.text[start : self.at] == word.text
+        if match and is_number and match[0] in REDIRECTIONS:
+            self._read_operator(match[0], word.text)
         else:
             self._take(word)
 
     def _joined_parts(self) -> Word:
-        """The word that begins here: quoted and plain parts without anything between them."""
+        """The word that begins here, of quoted and plain parts."""
         parts: list[str] = []
         sure = True
         while self.at < len(self.text):
@@ -222,17 +217,15 @@ class _Scanner:
             sure = sure and certain
         return Word("".join(parts), sure)
 
-    def _is_descriptor(self, start: int, word: Word, operator: str) -> bool:
-        """Whether a word is the number before a redirection, as in `2>`: quotes make it a word."""
-        is_quoted = self.text[start : self.at] != word.text
-        return operator in REDIRECTIONS and word.text.isdigit() and not is_quoted
-
     def _part(self, char: str) -> tuple[str, bool]:
-        """A part of a word without its quotes, and whether the shell would leave it as it is."""
+        """A part of a word without its quotes, and whether the shell would not expand it."""
         if char == "'":
             return self._matched(_SINGLE)[1], True
         if char == '"':
-            return self._double_quoted()
+            inside = self._matched(_DOUBLE)[1]
+            if _SUBSTITUTION.search(inside):
+                raise _NotUnderstood
+            return _ESCAPED.sub(_unescaped, inside), "$" not in inside
         if char == "\\":
             self.at += 2
             return self.text[self.at - 1 : self.at].strip("\n"), True
@@ -244,14 +237,8 @@ class _Scanner:
         text = self._matched(_PLAIN)[0]
         return text, not _PATTERN.search(text)
 
-    def _double_quoted(self) -> tuple[str, bool]:
-        inside = self._matched(_DOUBLE)[1]
-        if _SUBSTITUTION.search(inside):
-            raise _NotUnderstood
-        return _ESCAPED.sub(_unescaped, inside), "$" not in inside
-
     def _matched(self, form: re.Pattern[str]) -> re.Match[str]:
-        """What has this form at the place that is read, which moves after it."""
+        """The match of this form at the current position, which moves behind it."""
         match = form.match(self.text, self.at)
         if match is None:
             raise _NotUnderstood
@@ -259,40 +246,36 @@ class _Scanner:
         return match
 
     def _take(self, word: Word) -> None:
-        """Adds a word to the command, or gives it to the redirection that waits for it."""
+        """Adds a word to the command, or to the current redirection."""
         if self.redirection is None:
             self.current.words.append(word)
             return
         operator, fd = self.redirection
         self.redirection = None
-        if operator in ("<<", "<<-"):
-            self._await_here(word.text, operator)
-        else:
+        if operator not in ("<<", "<<-"):
             self.current.redirections.append(Redirection(operator, fd, word))
-
-    def _await_here(self, delimiter: str, operator: str) -> None:
-        if not delimiter:
+        elif word.text:
+            self.pending.append(_Here(self.current, word.text, operator == "<<-"))
+        else:
             raise _NotUnderstood
-        is_dashed = operator == "<<-"
-        self.pending.append(_Here(self.current, delimiter, is_dashed))
 
 
 def _unescaped(match: re.Match[str]) -> str:
-    """What an escape in double quotes stands for; an escaped newline for nothing."""
+    """The character of an escape in double quotes; empty for a newline."""
     char: str = match[1]
     return char.strip("\n")
 
 
-END = 0  # as `last`: to the end of the file
+# --- reads ---
 
 Lines = tuple[int, int]
 WHOLE: Lines = (1, END)
 Parsed = tuple[Lines | None, list[Word]]
-"""The lines that a command shows, None if they are not known, and the files it is given."""
+"""The lines that a command shows, None if they are unknown, and its files."""
 
 
 class Effect(Struct, frozen=True):
-    """What happens to one file. Lines `first` to `last`; a negative `first` counts from the end."""
+    """The effect on one file. Lines `first` to `last`; a negative `first` counts from the end."""
 
     kind: FileKind
     path: str
@@ -302,24 +285,21 @@ class Effect(Struct, frozen=True):
 
 
 def piped_read(stages: list[Simple]) -> list[Effect]:
-    """The files whose text a pipeline shows; filters that keep other than a run of lines end the
-    certainty."""
+    """The files that a pipeline shows; empty after a filter that keeps anything but a run of
+    lines."""
     effects = _files_shown(stages[0])
     for stage in stages[1:]:
-        lines = _lines_passed(stage)
-        if len(effects) != 1 or lines is None:
+        if len(effects) != 1 or stage.name not in ("head", "tail", "sed", "cat", "nl"):
             return []
-        effects = [_narrowed(effects[0], lines)]
+        lines, files = READERS[stage.name](stage.arguments)
+        if lines is None or files:
+            return []
+        effect = effects[0]
+        if lines != WHOLE and (effect.first, effect.last) == WHOLE:
+            effects = [replace(effect, first=lines[0], last=lines[1])]
+        elif lines != WHOLE:
+            effects = [replace(effect, alone=False)]
     return effects
-
-
-def _narrowed(effect: Effect, lines: Lines) -> Effect:
-    """A read of which a filter shows only these lines."""
-    if lines == WHOLE:
-        return effect
-    if effect.first == 1 and effect.last == END:
-        return replace(effect, first=lines[0], last=lines[1])
-    return replace(effect, alone=False)
 
 
 def _files_shown(simple: Simple) -> list[Effect]:
@@ -331,15 +311,7 @@ def _files_shown(simple: Simple) -> list[Effect]:
     return [Effect("read", word.text, *lines, alone=True) for word in files if word.text]
 
 
-def _lines_passed(simple: Simple) -> Lines | None:
-    """The lines that a filter lets through; None if it is not a filter of lines."""
-    if simple.name not in ("head", "tail", "sed", "cat", "nl"):
-        return None
-    lines, files = READERS[simple.name](simple.arguments)
-    return lines if not files else None
-
-
-# --- what each command shows ---
+# --- the lines shown by each command ---
 
 _COUNT = re.compile(r"-(?:n|-lines=)?([+-]?\d{1,9})$")
 _POSITIVE = re.compile(r"0*[1-9]\d{0,17}\Z")
@@ -381,7 +353,7 @@ def _tail(words: Sequence[Word]) -> Parsed:
 
 
 def _counted(words: Sequence[Word]) -> tuple[str, list[Word]]:
-    """The count of `head` or `tail` and the files; no count if an option is not understood."""
+    """The count of `head` or `tail` and the files; no count after an unknown option."""
     count = "10"
     files: list[Word] = []
     rest = iter(words)
@@ -398,20 +370,15 @@ def _counted(words: Sequence[Word]) -> tuple[str, list[Word]]:
 
 
 def _sed(words: Sequence[Word]) -> Parsed:
-    """`sed -n 'A,Bp' file`: anything else that sed can do is not a plain read."""
+    """`sed -n 'A,Bp' file`, `5p` or `5,$p`: any other script is not a plain read."""
     rest = [word for word in words if word.text not in ("-n", "-e", "--quiet", "--silent", "-ne")]
     if len(rest) == len(words) or not rest or any(word.is_option for word in rest):
         return None, []
-    return _printed_lines(rest[0].text), rest[1:]
-
-
-def _printed_lines(script: str) -> Lines | None:
-    """The lines of a sed script that only prints: `5p`, `5,9p`, `5,$p`."""
-    match = _PRINT.match(script)
+    match = _PRINT.match(rest[0].text)
     if match is None:
-        return None
+        return None, rest[1:]
     first, last = int(match[1]), match[2]
-    return max(1, first), END if last == "$" else int(last or first)
+    return (max(1, first), END if last == "$" else int(last or first)), rest[1:]
 
 
 READERS: dict[str, Callable[[Sequence[Word]], Parsed]] = {

@@ -1,7 +1,7 @@
 """To-dos and their state, from the tools that keep lists and from check lists in text.
 
-A tool's own list is its word: it may reopen what was done. A check list in text may close an item,
-never reopen it. What a newer list of the same tool leaves out is no longer to be done. Neighbour:
+A tool's own list is authoritative: it may reopen an item. A check list in text may close an item,
+never reopen it. An item missing from a newer list of the same tool is cancelled. Neighbour:
 `ledger`.
 """
 
@@ -45,7 +45,7 @@ Item = tuple[str, TodoState]
 
 
 class Listing(NamedTuple):
-    """Items with their states as one source gave them. `whole`: it is the tool's complete list."""
+    """Items with their states from one source. `whole`: it is the tool's complete list."""
 
     seq: int
     items: tuple[Item, ...]
@@ -56,8 +56,14 @@ class Listing(NamedTuple):
 def listings(
     actions: Iterable[Action], known: Sequence[Fact], cutter: Cutter = UNCLEANED
 ) -> Iterator[Listing]:
-    """What the tools that keep lists were told, in order."""
-    by_number = {_number_of(fact.text): fact.text for fact in of_kind(known, "todo")}
+    """The lists of to-do tools, in order."""
+    by_number: dict[
+        str, str
+    ] = {}  # the number of an item is kept in its text: `[4] Write the test`
+    for fact in of_kind(known, "todo"):
+        end = fact.text.find("] ", 0, 24)
+        is_numbered = fact.text.startswith("[") and end > 0
+        by_number[fact.text[1:end] if is_numbered else ""] = fact.text
     for action in actions:
         if action.kind != "todo" or action.ok is False:
             continue
@@ -78,33 +84,24 @@ def checked(text: str, seq: int, cutter: Cutter = UNCLEANED) -> Listing | None:
 
 
 def settled_todos(found: Iterable[Listing], known: Sequence[Fact]) -> dict[str, Fact]:
-    """Every to-do that the listings say something new about, with its state after all of them."""
+    """The to-dos with a new state after all of these listings. Only a tool may reopen one, and its
+    complete list cancels open items that it leaves out."""
     before = {fact.text: fact for fact in of_kind(known, "todo")}
     after = dict(before)
     listed: set[str] = set()
     for listing in sorted(found, key=lambda listing: listing.seq):
-        _apply_items(after, listing)
+        for text, state in listing.items:
+            old = after.get(text)
+            may_change = listing.by_tool or state != "open"
+            if old is None or (old.state != state and may_change):
+                after[text] = _todo(text, state, listing.seq)
         if listing.whole:
             kept = {text for text, _ in listing.items}
-            _cancel(after, listed - kept, listing.seq)
+            for text in listed - kept:
+                if after[text].state == "open":
+                    after[text] = _todo(text, "cancelled", listing.seq)
             listed = kept
     return {text: fact for text, fact in after.items() if before.get(text) != fact}
-
-
-def _apply_items(todos: dict[str, Fact], listing: Listing) -> None:
-    """Gives the to-dos the states that a listing has; only a tool may reopen one."""
-    for text, state in listing.items:
-        old = todos.get(text)
-        may_change = listing.by_tool or state != "open"
-        if old is None or (old.state != state and may_change):
-            todos[text] = _todo(text, state, listing.seq)
-
-
-def _cancel(todos: dict[str, Fact], texts: Iterable[str], seq: int) -> None:
-    """Cancels those of the to-dos that are open."""
-    for text in texts:
-        if todos[text].state == "open":
-            todos[text] = _todo(text, "cancelled", seq)
 
 
 def _todo(text: str, state: TodoState, seq: int) -> Fact:
@@ -112,21 +109,21 @@ def _todo(text: str, state: TodoState, seq: int) -> Fact:
 
 
 def stateless(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """What a tool that keeps a list was told, without the states of its items."""
+    """The arguments of a to-do tool, without the states of its items."""
+
+    def without_state(entry: Any) -> Any:
+        if not isinstance(entry, Mapping):
+            return entry
+        return {name: value for name, value in entry.items() if name not in _STATE_NAMES}
+
     return {
-        name: [_without_state(entry) for entry in value] if isinstance(value, list) else value
+        name: [without_state(entry) for entry in value] if isinstance(value, list) else value
         for name, value in arguments.items()
         if name not in _STATE_NAMES
     }
 
 
-def _without_state(entry: Any) -> Any:
-    if not isinstance(entry, Mapping):
-        return entry
-    return {name: value for name, value in entry.items() if name not in _STATE_NAMES}
-
-
-# --- what a tool was told ---
+# --- arguments of to-do tools ---
 
 
 def _complete_list(arguments: Mapping[str, Any], cutter: Cutter) -> tuple[list[Item], bool]:
@@ -152,40 +149,21 @@ def _item(entry: object, cutter: Cutter) -> Item | None:
 
 
 def _changed_item(action: Action, by_number: dict[str, str], cutter: Cutter) -> list[Item]:
-    """One item that a tool changes by its number, or creates."""
-    number = _number_argument(action.arguments)
-    if not number:
-        return _created_item(action, by_number, cutter)
-    text = by_number.get(number, "")
-    if not text or "status" not in action.arguments:
-        return []
-    return [(text, _state_of(action.arguments["status"]))]
-
-
-def _created_item(action: Action, by_number: dict[str, str], cutter: Cutter) -> list[Item]:
-    """The item that a tool creates; its number, where the result tells it, is kept in its text."""
-    named = {name: action.arguments.get(name) for name in ("subject", "title")}
-    item = _item(named, cutter)
+    """The item that a tool changes by its number, or creates. The number of a new item, if the
+    result has it, is kept in its text."""
+    arguments = action.arguments
+    number = next((arguments[name] for name in _NUMBER_NAMES if name in arguments), "")
+    if number := str(number)[:20]:
+        text = by_number.get(number, "")
+        return [(text, _state_of(arguments["status"]))] if text and "status" in arguments else []
+    item = _item({name: arguments.get(name) for name in ("subject", "title")}, cutter)
     if item is None or not compact(action.tool).endswith(("create", "add")):
         return []
     text = item[0]
-    created = _CREATED.search(action.output[:200])
-    if created:
+    if created := _CREATED.search(action.output[:200]):
         text = f"[{created[1]}] {text}"
         by_number[created[1]] = text
     return [(text, "open")]
-
-
-def _number_argument(arguments: Mapping[str, Any]) -> str:
-    """The number of an item that a tool changes."""
-    number = next((arguments[name] for name in _NUMBER_NAMES if name in arguments), "")
-    return str(number)[:20]
-
-
-def _number_of(text: str) -> str:
-    """The number of a to-do that was created with one: `[4] Write the test`."""
-    end = text.find("] ", 0, 24)
-    return text[1:end] if text.startswith("[") and end > 0 else ""
 
 
 def _state_of(value: object) -> TodoState:

@@ -1,5 +1,4 @@
-"""What kind of thing a tool does, by its name: the tools of the common agents, then the words a
-name is made of.
+"""The kind of a tool by its name: first the tools of the common agents, then the words of the name.
 
 Names are compared without case, separators and server prefixes, so that `mcp__files__read_file`,
 `ReadFile` and `read-file` are one. A configuration's `tool_kinds` comes first: name → kind, or
@@ -66,7 +65,7 @@ _NAMES: dict[ActionKind, str] = {
 BY_NAME: dict[str, ActionKind] = {
     name: kind for kind, listed in _NAMES.items() for name in listed.split()
 }
-# Editors of many commands: the argument `command` says what they do.
+# Editors of many commands: the argument `command` has the kind.
 EDITORS = names(
     "strreplaceeditor strreplacebasededittool texteditor fileeditor editor texteditorcodeexecution"
 )
@@ -93,8 +92,8 @@ _BY_VERB: dict[str, ActionKind] = {
     "query": "search", "lookup": "search", "grep": "search", "resolve": "search",
     "browse": "search",
 }  # fmt: skip
-# Words by which a name that is not known says that the tool runs what it is given. Arguments never
-# say it: a ticket may have a script, a log line a command.
+# Words in an unknown name that mark a tool that runs commands. Arguments prove nothing: a ticket
+# may have a script, a log line a command.
 _RUNNERS = names(
     "run exec execute executor invoke launch bash shell sh zsh fish powershell pwsh terminal tmux "
     "ssh subprocess repl console"
@@ -114,19 +113,17 @@ def compact(name: str) -> str:
 
 @lru_cache(maxsize=4_096)
 def _words(name: str) -> tuple[str, ...]:
-    """The words that a name is made of."""
+    """The words of a name."""
     return tuple(word.lower() for word in _WORDS.findall(_without_prefix(name)[:80]))
 
 
 @lru_cache(maxsize=4_096)
 def _says_it_runs(name: str) -> bool:
-    """Whether a name that is not known is that of a tool which runs commands."""
+    """Whether an unknown name reads like a tool that runs commands."""
     words = _words(name)
     if not words or words[0] in _TELLING_VERBS:
         return False
-    if _BY_VERB.get(words[0], "run") != "run":
-        return False
-    return not _RUNNERS.isdisjoint(words)
+    return _BY_VERB.get(words[0], "run") == "run" and not _RUNNERS.isdisjoint(words)
 
 
 def _without_prefix(name: str) -> str:
@@ -140,10 +137,11 @@ def _without_prefix(name: str) -> str:
 def kind_of_tool(
     name: str, arguments: Mapping[str, Any], *, has_path: bool, has_command: bool
 ) -> ActionKind:
-    """The kind by name; by the name's verb only where the arguments confirm it."""
+    """The kind by name; by the name's verb only if the arguments confirm it."""
     short = compact(name)
     if short in EDITORS:
-        return _editor_kind(arguments)
+        command = str(arguments.get("command", ""))
+        return EDITOR_COMMANDS.get(command[:40], "other")
     known = BY_NAME.get(short)
     if known is None:
         return _guessed_kind(name, has_path=has_path, has_command=has_command)
@@ -151,14 +149,8 @@ def kind_of_tool(
     return "other" if needs_path and not has_path else known
 
 
-def _editor_kind(arguments: Mapping[str, Any]) -> ActionKind:
-    """What an editor of many commands does."""
-    command = str(arguments.get("command", ""))
-    return EDITOR_COMMANDS.get(command[:40], "other")
-
-
 def _guessed_kind(name: str, *, has_path: bool, has_command: bool) -> ActionKind:
-    """The kind by the first word of a name that is not known."""
+    """The kind by the first word of an unknown name."""
     words = _words(name)
     guess = _BY_VERB.get(words[0], "other") if words else "other"
     if guess == "search":
@@ -169,8 +161,8 @@ def _guessed_kind(name: str, *, has_path: bool, has_command: bool) -> ActionKind
 
 
 def kind_by_name(name: str, entry: str = "", *, has_path: bool) -> ActionKind:
-    """The kind by the name alone, after the entry that a configuration has for it. Of a name that
-    is not known, the verb counts for files only if there is a path."""
+    """The kind by the configuration's entry or the name alone. The verb of an unknown name counts
+    for files only if there is a path."""
     if entry:
         return configured(entry)[0]
     short = compact(name)

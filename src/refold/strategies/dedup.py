@@ -5,7 +5,7 @@ File text comes from reads, from writes, and from tags in other text, and forms 
 file. A later text replaces an earlier one only if it covers the same lines, loses nothing of them,
 and is still visible itself. Equal large results of any tool are treated the same way. The task is
 never edited. Neighbours: `newer_text` decides whether one text can replace another,
-`ledger.actions` has the reads and writes, `ledger.embedded_files` the file text between tags.
+`ledger.actions` has the reads and writes, `ledger.calls` the file text between tags.
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ from refold.core.model import (
 )
 from refold.core.plan import Ask
 from refold.core.shortened import GAP, text_of
-from refold.ledger.actions import Action, actions_of, failed, spellings_of
-from refold.ledger.calls import is_cut, payload, shown_lines
-from refold.ledger.embedded_files import excerpts
+from refold.ledger.actions import Action, actions_of, spellings_of
+from refold.ledger.calls import excerpts, failed, is_cut, payload, shown_lines
 from refold.ledger.facts import CHANGES
 from refold.ledger.shell_words import END
 from refold.strategies.brief import Brief, opening, protected
