@@ -250,8 +250,9 @@ def test_what_was_erased_is_in_no_file(tmp_path: Path) -> None:
     for id in ("log", "fork"):
         store.keep_bookmark(id, b"secret facts")
     Path(f"{log_of(tmp_path)}.quarantine").write_bytes(b"secret draft")
-    store.conversations()
-    store._save_list()
+    store.close()
+    assert b"secret" in (tmp_path / "index.json").read_bytes()
+    store = FilesStore(str(tmp_path))
     for name in ("bookmark.new", "messages.jsonl.new"):
         (tmp_path / "conversations" / "log" / name).write_bytes(b"secret, left by a killed process")
     for seq in (1, 2, 4):

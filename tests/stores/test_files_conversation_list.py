@@ -9,6 +9,7 @@ import pytest
 
 from refold.stores.contract.kit import grown
 from refold.stores.files import FilesStore
+from refold.stores.files.folder import OpenFolders
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,9 @@ def test_an_index_entry_that_still_holds_spares_the_folder(
     grown(other, "b", 1, before=events["b"][-1])
     opened: list[str] = []
     reader = FilesStore(str(tmp_path))
-    find = reader._folders.find
-    monkeypatch.setattr(reader._folders, "find", lambda id: (opened.append(id), find(id))[1])
+    find = OpenFolders.find
+    monkeypatch.setattr(
+        OpenFolders, "find", lambda self, id: (opened.append(id), find(self, id))[1]
+    )
     assert [found.head for found in reader.conversations()] == [2, 3] and opened == ["b"]
     other.close()

@@ -143,8 +143,7 @@ def test_a_tail_that_was_cut_and_grew_to_the_same_length_is_seen(tmp_path: Path)
     before = path.read_bytes()
     path.write_bytes(before + b"x" * len(batch))
     path.chmod(0o400)
-    reader = FilesStore(str(tmp_path))
-    reader._folders.known("log").log.writable = False
+    reader = FilesStore(str(tmp_path), read_only=True)
     assert reader.read("log") == events
     with open(path, "r+b") as file:
         file.seek(len(before))

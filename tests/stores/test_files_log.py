@@ -60,11 +60,13 @@ def test_places_that_were_found_are_remembered_and_stay_few(
     store = FilesStore(str(tmp_path))
     events = sealed(None, [b'"%s"' % (b"x" * 2_000)] * 1_000)
     store.append("log", events, expect=0)
-    reader = FilesStore(str(tmp_path))
-    for after in [*range(0, 1_000, 7), *range(999, 0, -13)]:
-        assert reader.read("log", after=after, limit=3) == events[after : after + 3]
-    folder = reader._folders.known("log")
-    assert len(folder.log._places) <= 16
+    log = files_log.LogFile(str(log_of(tmp_path)), read_only=True)
+    log.refresh()
+    for after in [*range(0, 1_000, 7), *range(997, 0, -13)]:
+        last = min(after + 3, 1_000)
+        assert log.events(after + 1, last) == events[after:last]
+    assert 0 < len(log.places) <= 16
+    log.close()
 
 
 def test_opening_reads_the_bookmark_and_the_tail_not_the_log(

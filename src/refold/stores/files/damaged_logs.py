@@ -1,14 +1,10 @@
-"""What a log file still holds, however damaged it is, and a sound log in its place.
+"""Logs across files: the ancestors that a fork shares events with, and logs that may be damaged.
 
-A line is an event or it is not; nothing is said here about its place in the log. A blank line holds
-nothing. What follows the last whole batch is half written and not part of the log. The file that
-was damaged is kept beside the new one. Neighbours: `log` reads a sound file,
-`conversations.repairer` judges what is found here.
-
-Who reads whose log: a fork's log begins in its parent's.
-
-What a conversation does not hold itself is found by walking up to its ancestors, in a loop.
-Neighbours: `open_folders` has the conversations, `store` asks.
+A fork's log begins in its parent's file; its ancestors are walked in a loop. Salvaging judges each
+line alone, as an event or not, and not its position; a blank line is nothing, and bytes after the
+last complete batch are half written. A repair keeps the damaged file beside the new one.
+Neighbours: `folder` has the conversations, `log` reads a sound file, `conversations.repairer`
+judges salvaged pieces.
 """
 
 from __future__ import annotations
@@ -33,89 +29,80 @@ Piece = Event | str
 
 
 class DamagedLogs:
-    """Reads and replaces logs that need not be sound."""
+    """Reads and replaces logs that may be damaged."""
 
     def __init__(self, folders: OpenFolders, ancestry: Ancestry) -> None:
         self._folders, self._ancestry = folders, ancestry
 
     def salvage(self, conversation: str) -> Salvage:
-        """What lies in the place of a log, and of its ancestors'."""
+        """The lines of a log and of its ancestors, as events and texts; NotFound if there are
+        none."""
         with closing(self._folders.unread(conversation)) as folder:
-            found = self._salvaged(folder)
-        if not found.pieces and not found.parent:
+            salvage = self._salvaged(folder)
+        if not salvage.pieces and not salvage.parent:
             raise checks.unknown(conversation)
-        return found
+        return salvage
 
     def _salvaged(self, folder: Folder) -> Salvage:
-        known = folder.metadata
-        pieces: tuple[Piece, ...] = (*self._inherited(known), *pieces_of(folder.log))
+        parent, parent_seq = folder.metadata.parent, folder.metadata.parent_seq
+        pieces: list[Piece] = []
+        if parent:
+            try:
+                pieces += pieces_up_to(self.salvage(parent).pieces, parent_seq)
+            except (Corrupt, NotFound) as error:
+                pieces.append(f"the parent {parent} cannot be read: {error}")
+        pieces += pieces_of(folder.log)
         if folder.is_emptied:
-            pieces += (f"{folder.log.path} is empty: all events that it had",)
-        return Salvage(pieces=pieces, parent=known.parent, parent_seq=known.parent_seq)
-
-    def _inherited(self, known: Metadata) -> Iterator[Piece]:
-        """What lies in the logs of the ancestors."""
-        if not known.parent:
-            return
-        try:
-            parent = self.salvage(known.parent)
-        except (Corrupt, NotFound) as error:
-            yield f"the parent {known.parent} cannot be read: {error}"
-        else:
-            yield from upto(parent.pieces, known.parent_seq)
+            pieces.append(f"{folder.log.path} is empty: all events that it had")
+        return Salvage(pieces=tuple(pieces), parent=parent, parent_seq=parent_seq)
 
     def rewrite(self, conversation: str, events: Sequence[Event], after: int, seen: Salvage) -> str:
-        """Puts these events in place of the log; gives the path of the file that was there. The
-        caller holds the lock of the tree."""
+        """Replaces the log by these events; returns the path of the kept old file. The caller
+        holds the lock of the tree."""
         with closing(self._folders.unread(conversation)) as folder, folder.exclusive():
             if not folder.log.is_current() or self._salvaged(folder) != seen:
                 raise checks.written_meanwhile(conversation, len(seen.pieces))
             metadata = self._metadata_after(folder, events, after)
-            kept = folder.rewrite(events, metadata, checks.stamp())
+            copy = folder.rewrite(events, metadata, checks.stamp())
         self._folders.close(conversation)
         for reader in self._ancestry.readers(conversation):
             tree.remove_file(self._folders.path(reader, BOOKMARK))
-        return kept
+        return copy
 
     def _metadata_after(self, folder: Folder, events: Sequence[Event], after: int) -> Metadata:
-        """What is to be known of the conversation once it has these events."""
+        """The metadata of the conversation with these events."""
         title, title_seq = checks.title_in(events), events[-1].seq if events else 0
         if not after:
             at_ms = events[0].at_ms if events else 0
             title_seq = 0 if title is None else title_seq
             return Metadata(id=folder.id, at_ms=at_ms, title=title or "", title_seq=title_seq)
-        known = folder.metadata
         if title is None:
-            title, title_seq = self._ancestry.title(known.parent, after)
-        return replace(known, title=title, title_seq=title_seq, title_before="")
+            title, title_seq = self._ancestry.title(folder.metadata.parent, after)
+        return replace(folder.metadata, title=title, title_seq=title_seq, title_before="")
 
 
 def pieces_of(log: LogFile) -> Iterator[Piece]:
-    """The events that the file holds, and a text for each line that is none."""
+    """The events in the file, and a text for each unreadable line."""
     size = os.fstat(log.fd).st_size
-    end = log.whole(size)
+    end = log.last_complete_batch_end(size)
     with open(os.dup(log.fd), "rb") as file:
         file.seek(0)
         while (start := file.tell()) < end:
             line = file.readline(LINE_BYTES_MAX + 1)
             while line and not line.endswith(b"\n") and file.tell() < end:
-                # Longer than any event: it is passed over, not held.
+                # Longer than any event: skipped, not held in memory.
                 line = b"#" + file.readline(LINE_BYTES_MAX + 1)
             if line.strip():
-                yield _piece_of(line, f"{log.path}, byte {start:,}")
+                try:
+                    yield event_of(line)
+                except Corrupt as error:
+                    yield f"{log.path}, byte {start:,}: {error}"
     if size > end:
         yield f"{log.path}, byte {end:,}: {size - end:,} bytes were half written"
 
 
-def _piece_of(line: bytes, place: str) -> Piece:
-    try:
-        return event_of(line)
-    except Corrupt as error:
-        return f"{place}: {error}"
-
-
-def upto(pieces: Sequence[Piece], last: int) -> Iterator[Piece]:
-    """The events up to `last`, and what stands between them."""
+def pieces_up_to(pieces: Sequence[Piece], last: int) -> Iterator[Piece]:
+    """The events up to `last`, and the texts between them."""
     is_before = True
     for piece in pieces:
         if isinstance(piece, str):
@@ -128,30 +115,28 @@ def upto(pieces: Sequence[Piece], last: int) -> Iterator[Piece]:
 
 
 class Ancestry:
-    """The conversations of a tree, each with what it shares with its ancestors."""
+    """The conversations of a tree, each with the events it shares with its ancestors."""
 
     def __init__(self, folders: OpenFolders) -> None:
         self._folders = folders
 
     def span(self, conversation: str, after: int, last: int, limit: int) -> list[Event]:
         """Events with after < seq <= last, at most `limit`, whichever conversation holds them."""
-        parts = []
+        ranges = []
         for holder, begin, end in self._upwards(conversation, min(last, after + limit)):
-            parts.append((holder, max(after, begin) + 1, end))
+            ranges.append((holder, max(after, begin) + 1, end))
             if begin <= after:
                 break
         events: list[Event] = []
-        for holder, first, end in reversed(parts):
-            if first <= end:
-                events += self._own_events(holder, first, end)
+        for holder, first, end in reversed(ranges):
+            if first > end:
+                continue
+            folder = self._folders.existing(holder)
+            if folder.head < end:
+                message = f"{folder.log.path} ends at event {folder.head}, its forks begin later"
+                raise Corrupt(message, hint=REPAIR)
+            events += folder.log.events(first, end)
         return events
-
-    def _own_events(self, holder: str, first: int, last: int) -> list[Event]:
-        folder = self._folders.known(holder)
-        if folder.head < last:
-            said = f"{folder.log.path} ends at event {folder.head}, its forks begin later"
-            raise Corrupt(said, hint=REPAIR)
-        return folder.log.events(first, last)
 
     def has(self, conversation: str, events: Sequence[Event]) -> bool:
         """Whether exactly these events are there already."""
@@ -169,15 +154,15 @@ class Ancestry:
         return next(self._upwards(conversation, seq))[0]
 
     def title(self, conversation: str, last: int, *, without: int = 0) -> tuple[str, int]:
-        """The newest title in the log up to `last`, and the event that gave it; one event may be
-        left out."""
-        known = self._folders.known(conversation).metadata
-        if known.title_seq <= last and not without:
-            return known.title, known.title_seq
+        """The newest title in the log up to `last`, and the seq of the event that gave it;
+        `without` is ignored."""
+        metadata = self._folders.existing(conversation).metadata
+        if metadata.title_seq <= last and not without:
+            return metadata.title, metadata.title_seq
         for holder, _, end in self._upwards(conversation, last):
-            log = self._folders.known(holder).log
-            if found := log.newest_title(end, without=without):
-                return found
+            log = self._folders.existing(holder).log
+            if newest := log.newest_title(end, without=without):
+                return newest
         return "", 0
 
     def readers(self, conversation: str) -> list[str]:
@@ -191,12 +176,13 @@ class Ancestry:
         return readers
 
     def _upwards(self, conversation: str, last: int) -> Iterator[tuple[str, int, int]]:
-        """The conversation and its ancestors: after which seq and up to which seq each is read."""
+        """The conversation and its ancestors, each with the range of seqs (after, last) to read
+        from it."""
         while True:
-            known = self._folders.known(conversation).metadata
-            if last > known.parent_seq:
-                yield conversation, known.parent_seq, last
-            last = min(last, known.parent_seq)
-            if not known.parent or last == 0:
+            metadata = self._folders.existing(conversation).metadata
+            if last > metadata.parent_seq:
+                yield conversation, metadata.parent_seq, last
+            last = min(last, metadata.parent_seq)
+            if not metadata.parent or last == 0:
                 return
-            conversation = known.parent
+            conversation = metadata.parent

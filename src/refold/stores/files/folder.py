@@ -1,16 +1,12 @@
-"""One conversation's folder, open: its log, its metadata, its bookmark; who may write, and what a
-killed writer left.
+"""One conversation's open folder: log, metadata, bookmark, lock, and the repair after a killed
+writer; and the set of all open folders.
 
-The lock is on the log file itself. An erase puts another file in its place, so whoever got the lock
-looks again whether it is the lock of the file that is there now. The title is written before the
-event that gives it, together with the title before: whichever of the two a killed writer leaves,
-the head of the log tells which one holds. Neighbours: `tree` has the names, `log` the lines.
-
-The conversations' folders that are open, and those that are still to be synced.
-
-Only so many folders stay open, and one that is closed is synced first: only a file that was open
-all the time is sure to hear of a failed write. Neighbours: `folder` is one of them, `ancestry`
-reads through them, `store` is above.
+The lock is on the log file itself. An erase replaces that file, so a writer that gets the lock
+checks whether the file is still the current one. The title is written before the event that gives
+it, together with the title before: whichever of the two a killed writer leaves, the head of the log
+tells which is valid. The number of open folders is limited, and a folder is synced before it is
+closed: only a file that was open all the time is sure to report a failed write. Neighbours: `tree`
+has the names, `log` the lines, `damaged_logs` reads through the folders, `store` is above.
 """
 
 from __future__ import annotations
@@ -44,7 +40,7 @@ Stamp = tuple[int, int, int]
 
 
 def stamp_of(path: str) -> Stamp | None:
-    """What changes whenever the file does; None if there is none."""
+    """A value that changes with the file; None if there is no file."""
     try:
         found = os.stat(path, follow_symlinks=False)
     except FileNotFoundError:
@@ -53,9 +49,8 @@ def stamp_of(path: str) -> Stamp | None:
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a conversation besides its log. `title_seq` is the event that gave the
-    title, or one after it; where it lies above the head, that event was never written and
-    `title_before` still holds."""
+    """The metadata of a conversation. `title_seq` is the event that gave the title, or one after
+    it; if it is above the head, that event was never written and `title_before` is valid."""
 
     id: str
     title: str = ""
@@ -71,7 +66,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
 
     def title_at(self, head: int) -> str:
-        """The title that holds while the log ends at `head`."""
+        """The valid title of a log that ends at `head`."""
         return self.title if self.title_seq <= head else self.title_before
 
 
@@ -79,7 +74,7 @@ _METADATA = decoding.decoder(Metadata)
 
 
 class Folder:
-    """The folder of one conversation. `is_new` says that names in it are still to be synced."""
+    """The folder of one conversation. `is_new` says that names in it need a sync."""
 
     def __init__(
         self, id: str, path: str, *, durable: bool = True, read_only: bool = False
@@ -87,21 +82,17 @@ class Folder:
         self.id, self.path, self.durable, self._read_only = id, path, durable, read_only
         if stat.S_ISLNK(os.lstat(path).st_mode):
             raise Denied(f"{path} is a link", hint="put the folder itself there")
-        self.log = self._open_log()
+        try:
+            self.log = LogFile(self.file(LOG), read_only=read_only)
+        except FileNotFoundError as error:
+            # Folders appear and disappear complete. The first append takes over an empty one.
+            if os.listdir(path):
+                hint = "restore it from a copy, or move it away"
+                raise Corrupt(f"{path} has no {LOG}", hint=hint) from error
+            raise
         self.is_new = self.is_held = False
         self._metadata: Metadata | None = None
         self._stamp: Stamp | None = None
-
-    def _open_log(self) -> LogFile:
-        try:
-            return LogFile(self.file(LOG), read_only=self._read_only)
-        except FileNotFoundError as error:
-            # A folder comes whole and goes whole. An empty one is nobody's, and becomes ours with
-            # the first append.
-            if os.listdir(self.path):
-                hint = "restore it from a copy, or move it away"
-                raise Corrupt(f"{self.path} has no {LOG}", hint=hint) from error
-            raise
 
     def file(self, name: str) -> str:
         return os.path.join(self.path, name)
@@ -109,34 +100,34 @@ class Folder:
     def close(self) -> None:
         self.log.close()
 
-    # --- what it knows ---
+    # --- reading ---
 
     def refresh(self) -> None:
-        """Learns what other writers appended."""
+        """Picks up the appends of other writers."""
         try:
             self.log.refresh()
         except Corrupt:
-            # While a torn tail is moved aside, old and new bytes may be read as one line: look
-            # again, undisturbed. A file that may only be read has a lock as well.
+            # While a torn tail is moved aside, old and new bytes may be read as one line: read
+            # again under the lock. A file without write permission has a lock as well.
             if not self.log.writable and not self._read_only:
                 raise
             with self.exclusive():
                 self.log.refresh()
         if self.log.newest is None and self.is_emptied:
-            what = f"{self.log.path} is empty, but its bookmark is of events that it had"
-            raise Corrupt(what, hint=codec.REPAIR)
+            message = f"{self.log.path} is empty, but its bookmark is of events that it had"
+            raise Corrupt(message, hint=codec.REPAIR)
 
     @property
     def is_emptied(self) -> bool:
-        """Whether the log lost all its events: a bookmark is only kept of a log that has some. A
-        fork has those of its parent."""
+        """Whether the log lost all its events: only a log with events gets a bookmark. A fork shows
+        its parent's events."""
         if os.fstat(self.log.fd).st_size or self.metadata.parent:
             return False
         return self.bookmark() is not None
 
     @property
     def head(self) -> int:
-        """The seq of the newest event; 0 if there is none, and then there is no conversation."""
+        """The seq of the newest event; 0 without events, and then there is no conversation."""
         newest = self.log.newest
         return newest.seq if newest else self.metadata.parent_seq
 
@@ -148,40 +139,42 @@ class Folder:
         return self._metadata
 
     def about(self) -> Conversation:
-        """The conversation, as a list shows it."""
-        known, newest = self.metadata, self.log.newest
+        """The conversation, for a listing."""
+        metadata, newest = self.metadata, self.log.newest
         return Conversation(
             id=self.id,
             head=self.head,
-            chain=newest.chain if newest else bytes.fromhex(known.parent_chain),
-            title=known.title_at(self.head),
-            parent=known.parent,
-            parent_seq=known.parent_seq,
-            at_ms=known.at_ms,
-            updated_ms=newest.at_ms if newest else known.at_ms,
+            chain=newest.chain if newest else bytes.fromhex(metadata.parent_chain),
+            title=metadata.title_at(self.head),
+            parent=metadata.parent,
+            parent_seq=metadata.parent_seq,
+            at_ms=metadata.at_ms,
+            updated_ms=newest.at_ms if newest else metadata.at_ms,
         )
 
     def _read_metadata(self) -> Metadata:
         path = self.file(METADATA)
         content = tree.read_file(path)
         try:
-            known = _METADATA.decode(content or b"")
-            bytes.fromhex(known.parent_chain)
+            metadata = _METADATA.decode(content or b"")
+            bytes.fromhex(metadata.parent_chain)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            return self._metadata_by_log(error)
-        if known.v > VERSION:
-            raise checks.too_new(path, known.v, VERSION)
-        if self.log.first not in (0, known.parent_seq + 1):
-            said = f"{self.log.path} begins with event {self.log.first}"
-            raise Corrupt(said, hint=codec.REPAIR)
-        return known
+            return self._metadata_from_log(error)
+        if metadata.v > VERSION:
+            raise checks.too_new(path, metadata.v, VERSION)
+        if self.log.first not in (0, metadata.parent_seq + 1):
+            message = f"{self.log.path} begins with event {self.log.first}"
+            raise Corrupt(message, hint=codec.REPAIR)
+        return metadata
 
-    def _metadata_by_log(self, error: Exception) -> Metadata:
-        """What the log itself tells: all there is to know, unless the conversation is a fork."""
+    def _metadata_from_log(self, error: Exception) -> Metadata:
+        """The metadata as the log gives them; Corrupt for a fork, whose parent only the file
+        names."""
         if self.log.first > 1:
-            said = f"{self.file(METADATA)} does not say where {self.id!r} left its parent: {error}"
+            path = self.file(METADATA)
+            message = f"{path} does not say where {self.id!r} left its parent: {error}"
             hint = "restore the file from a copy; refold repair keeps the conversation's own events"
-            raise Corrupt(said, hint=hint) from error
+            raise Corrupt(message, hint=hint) from error
         if self.log.first == 0:
             return Metadata(id=self.id)
         title, title_seq = self.log.newest_title(checks.SEQ_MAX) or ("", 0)
@@ -192,7 +185,7 @@ class Folder:
 
     @contextmanager
     def locked(self) -> Iterator[bool]:
-        """Alone with the log, which is up to date. False if another file has come in its place."""
+        """Locks the log and refreshes it. False if another file has replaced it."""
         with self.exclusive():
             is_current = self.log.is_current()
             if is_current:
@@ -205,7 +198,7 @@ class Folder:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Alone with the log, however damaged it is."""
+        """Locks the log, however damaged it is."""
         tree.lock(self.log.fd, self.log.path)
         try:
             yield
@@ -213,23 +206,20 @@ class Folder:
             tree.unlock(self.log.fd)
 
     def append(self, events: Sequence[Event], batch: bytes) -> None:
-        """Writes a batch; the caller holds the lock."""
-        self._write_title(events)
-        if self.head == 0:
+        """Writes a batch, and before it the title that its events give; the caller holds the
+        lock."""
+        metadata, head, title = self.metadata, self.head, checks.title_in(events)
+        if title is not None:
+            before, last = metadata.title_at(head), events[-1].seq
+            self.write_metadata(replace(metadata, title=title, title_seq=last, title_before=before))
+        elif metadata.title_seq > head:
+            # A killed writer left the title of an event that it never wrote. The event that gave
+            # the title before is unknown, but it is not above the head.
+            before = metadata.title_before
+            self.write_metadata(replace(metadata, title=before, title_seq=head, title_before=""))
+        if head == 0:
             self.write_metadata(replace(self.metadata, at_ms=events[0].at_ms))
         self.log.append(events, batch)
-
-    def _write_title(self, events: Sequence[Event]) -> None:
-        """Writes the title that the events will give; one that a killed writer left for an event
-        that never came goes."""
-        known, head, title = self.metadata, self.head, checks.title_in(events)
-        if title is not None:
-            before, last = known.title_at(head), events[-1].seq
-            self.write_metadata(replace(known, title=title, title_seq=last, title_before=before))
-        elif known.title_seq > head:
-            # Which event gave the title before is not known: none after the head.
-            before = known.title_before
-            self.write_metadata(replace(known, title=before, title_seq=head, title_before=""))
 
     def write_metadata(self, metadata: Metadata) -> None:
         """Replaces the metadata; the caller holds the lock."""
@@ -238,7 +228,7 @@ class Folder:
         self._metadata = None
 
     def repair_if_free(self) -> Recovery | None:
-        """Moves a torn tail aside, unless its writer is at work: then it is not torn."""
+        """Moves a torn tail aside, unless a writer holds the lock: then it is not torn."""
         if not self.log.writable or not disk.try_lock(self.log.fd):
             return None
         try:
@@ -253,26 +243,20 @@ class Folder:
         """Moves a torn tail aside; the caller holds the lock."""
         if not self.log.is_torn:
             return None
-        aside, size = f"{self.log.path}.quarantine", self.log.size - self.log.end
-        self._copy_torn(aside)
-        self.log.cut()
-        return Recovery(conversation=self.id, file=aside, size_bytes=size)
-
-    def _copy_torn(self, path: str) -> None:
-        """Appends the torn tail to another file."""
-        with disk.closing(tree.open_own(path, os.O_WRONLY | os.O_APPEND)) as fd:
-            for piece in self.log.torn():
-                tree.write_all(fd, piece)
+        quarantine, size = f"{self.log.path}.quarantine", self.log.size - self.log.end
+        with disk.closing(tree.open_own(quarantine, os.O_WRONLY | os.O_APPEND)) as fd:
+            for chunk in self.log.torn():
+                tree.write_all(fd, chunk)
             tree.write_all(fd, b"\n")
             if self.durable:
                 disk.sync(fd)
                 disk.sync_folder(self.path)
+        self.log.cut()
+        return Recovery(conversation=self.id, file=quarantine, size_bytes=size)
 
     def erase(self, seq: int) -> None:
-        """Puts a log in place that has only the envelope of the event; the caller holds the lock.
-
-        What was moved aside or kept goes as well: it may hold the same words.
-        """
+        """Replaces the log by one with only the envelope of the event. Quarantined tails and copies
+        of repairs are removed: they may have the same text. The caller holds the lock."""
         with self._replacing() as fd:
             self.log.write_without(seq, fd)
             tree.remove_file(f"{self.log.path}.quarantine")
@@ -281,21 +265,21 @@ class Folder:
                     os.unlink(self.file(name))
 
     def rewrite(self, events: Sequence[Event], metadata: Metadata, stamp: str) -> str:
-        """Puts a log of these events in place and keeps the file that was there; gives its path.
-        The caller holds the lock."""
-        kept = self.file(f"{DAMAGED}{stamp}")
+        """Replaces the log by these events; returns the path under which the old file is kept. The
+        caller holds the lock."""
+        copy = self.file(f"{DAMAGED}{stamp}")
         with self._replacing() as fd:
             for event in events:
                 tree.write_all(fd, batch_of([event]))
-            os.link(self.log.path, kept)
+            os.link(self.log.path, copy)
             self.write_metadata(metadata)
         self.drop_bookmark()
-        return kept
+        return copy
 
     @contextmanager
     def _replacing(self) -> Iterator[int]:
-        """A new file that takes the place of the log at the end of the block. Whoever opens it
-        must wait until we are done, as those do who have the old one."""
+        """Opens a new file that replaces the log at the end of the block. It is locked, so that
+        writers wait for it as they do for the old one."""
         path, new = self.log.path, self.log.path + ".new"
         with disk.closing(tree.open_new(new)) as fd:
             tree.lock(fd, new)
@@ -307,7 +291,7 @@ class Folder:
                 disk.sync_folder(self.path)
 
     def sync(self) -> None:
-        """Makes everything that was written here survive power loss."""
+        """Makes every write to this folder survive power loss."""
         disk.sync(self.log.fd)
         if self.is_new:
             tree.sync_path(self.file(METADATA))
@@ -318,8 +302,7 @@ class Folder:
     # --- the bookmark ---
 
     def bookmark(self) -> bytes | None:
-        """The bookmark; None if there is none that can be read, or it is damaged, as it may be
-        after power loss."""
+        """The bookmark; None if it is missing, unreadable, or damaged as after a power loss."""
         content = tree.read_derived(self.file(BOOKMARK))
         if content is None:
             return None
@@ -327,9 +310,8 @@ class Folder:
         return bookmark if codec.digest_of(b"", bookmark) == digest else None
 
     def keep_bookmark(self, bookmark: bytes) -> None:
-        """Replaces the bookmark; the caller holds the lock. It is not synced, because it can be
-        made again, but the log is: a bookmark of events that a power loss took would look like
-        damage."""
+        """Replaces the bookmark; the caller holds the lock. The log is synced first: a bookmark of
+        events lost with the power would look like damage. The bookmark itself is disposable."""
         if self.durable:
             self.sync()
         content = codec.digest_of(b"", bookmark) + bookmark
@@ -339,14 +321,16 @@ class Folder:
         tree.remove_file(self.file(BOOKMARK))
 
 
+# --- all open folders ---
+
 OPEN_MAX = 64
 RECOVERED_MAX = 100
 TRIES_MAX = 100
 
 
 class OpenFolders:
-    """The open folders of a tree. `recovered` tells what was moved aside; `ended` is set by a
-    sync that failed."""
+    """The open folders of a tree. `recovered` lists the torn tails moved aside; a failed sync sets
+    `ended`."""
 
     def __init__(self, tree: Tree) -> None:
         self.recovered: list[Recovery] = []
@@ -359,7 +343,7 @@ class OpenFolders:
     # --- one conversation ---
 
     def find(self, conversation: str) -> Folder | None:
-        """The conversation's folder, opened and up to date; None if there is none."""
+        """The conversation's folder, opened and refreshed; None if there is no folder."""
         folder = self._open.pop(codec.conversation_checked(conversation), None)
         if folder is None or not folder.log.is_current():
             if folder is not None:
@@ -375,7 +359,7 @@ class OpenFolders:
         return folder
 
     def path(self, conversation: str, name: str) -> str:
-        """Where a file of a conversation lies."""
+        """The path of a file of a conversation."""
         return os.path.join(self._tree.folder(conversation), name)
 
     def _folder_of(self, conversation: str) -> Folder | None:
@@ -388,15 +372,15 @@ class OpenFolders:
             return None
 
     def unread(self, conversation: str) -> Folder:
-        """The folder as it lies there, its log not looked at: that may be damaged. NotFound if
-        there is none. The caller closes it."""
+        """The folder, without reading its log, which may be damaged; NotFound if there is no
+        folder. The caller closes it."""
         folder = self._folder_of(codec.conversation_checked(conversation))
         if folder is None:
             raise checks.unknown(conversation)
         return folder
 
-    def known(self, conversation: str) -> Folder:
-        """The folder, opened and up to date, or NotFound."""
+    def existing(self, conversation: str) -> Folder:
+        """The folder, opened and refreshed, or NotFound."""
         folder = self.find(conversation)
         if folder is None or folder.head == 0:
             raise checks.unknown(conversation)
@@ -404,9 +388,9 @@ class OpenFolders:
 
     @contextmanager
     def alone(self, conversation: str) -> Iterator[Folder | None]:
-        """The folder, locked and repaired; None if there is none."""
+        """The folder, locked and repaired; None if there is no folder."""
         for _ in range(TRIES_MAX):
-            # Whether an open one is up to date, the lock will tell.
+            # The lock tells whether an open folder is current.
             folder = self._open.get(conversation) or self.find(conversation)
             if folder is None:
                 yield None
@@ -418,33 +402,29 @@ class OpenFolders:
                         yield folder
                         return
             else:
-                # Opening it for writing failed, and says why if it fails again.
+                # Opening it for writing failed; a second attempt raises the reason.
                 os.close(os.open(folder.log.path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW))
             self.close(conversation)
         raise Conflict(f"{conversation!r} was replaced {TRIES_MAX} times", head=0)
 
     def about(self, conversation: str) -> Conversation | None:
-        """What a list shows of it; None if there is none."""
+        """The conversation, for a listing; None if there is no such conversation."""
         folder = self.find(conversation)
         return folder.about() if folder and folder.head else None
 
     def listed(self, conversation: str) -> Conversation | None:
-        """The same, but one that is damaged is listed as well, without a head: it must not hide
-        the others."""
+        """The same, with head 0 for a damaged log: it must not hide the other conversations."""
         try:
             return self.about(conversation)
         except Corrupt:
-            known = self._unread_metadata(conversation)
+            metadata = self._unread_metadata(conversation)
+            parent, parent_seq = metadata.parent, metadata.parent_seq
             return Conversation(
-                id=conversation,
-                head=0,
-                chain=b"",
-                parent=known.parent,
-                parent_seq=known.parent_seq,
+                id=conversation, head=0, chain=b"", parent=parent, parent_seq=parent_seq
             )
 
     def close(self, conversation: str) -> None:
-        """Closes the folder of one conversation; it is opened again when it is needed."""
+        """Closes the folder of one conversation; the next use opens it again."""
         if folder := self._open.pop(conversation, None):
             folder.close()
 
@@ -454,7 +434,7 @@ class OpenFolders:
             self._open.popitem()[1].close()
 
     def _close_oldest(self) -> None:
-        """Closes what was not used for the longest time, until few enough are open."""
+        """Closes the least recently used folders above the limit."""
         while len(self._open) > OPEN_MAX:
             oldest = next(id for id, folder in self._open.items() if not folder.is_held)
             folder = self._open.pop(oldest)
@@ -466,22 +446,21 @@ class OpenFolders:
         if recovery is not None and len(self.recovered) < RECOVERED_MAX:
             self.recovered.append(recovery)
 
-    # --- what is to be synced ---
+    # --- syncing ---
 
     def note_change(self, folder: Folder) -> None:
-        """Notes that the folder is to be synced."""
+        """Notes that the folder needs a sync."""
         self._unsynced.add(folder.id)
         self.has_changed = True
 
     def note_new_name(self, conversation: str) -> None:
-        """Notes that the folder, or the log in it, has just got its name: names are to be synced
-        as well."""
-        folder = self.known(conversation)
+        """Notes that the folder, or the log in it, has a new name, which needs a sync as well."""
+        folder = self.existing(conversation)
         folder.is_new = True
         self.note_change(folder)
 
     def sync(self, folder: Folder) -> None:
-        """Makes what the folder holds survive power loss. A sync that fails ends the store."""
+        """Makes the folder's files survive power loss. A failed sync ends the store."""
         try:
             folder.sync()
         except OSError as error:
@@ -497,22 +476,22 @@ class OpenFolders:
             self._unsynced.discard(conversation)
 
     def metadatas(self) -> Iterator[tuple[str, Metadata]]:
-        """What is known about every conversation, besides its log, which may be damaged."""
+        """The metadata of every conversation, also where its log is damaged."""
         for id in self._tree.ids():
             try:
                 folder = self.find(id)
             except Corrupt:
-                known = self._unread_metadata(id)
-                if not known.at_ms:
-                    # Nothing is known of it: it may be a fork of any other.
+                metadata = self._unread_metadata(id)
+                if not metadata.at_ms:
+                    # Without metadata it may be a fork of any other.
                     raise
-                yield id, known
+                yield id, metadata
                 continue
             if folder and folder.head:
                 yield id, folder.metadata
 
     def _unread_metadata(self, conversation: str) -> Metadata:
-        """What the metadata say; nothing where they are damaged as well."""
+        """The metadata of a damaged log; empty where they are damaged as well."""
         try:
             folder = self.unread(conversation)
         except (Corrupt, NotFound):

@@ -1,8 +1,9 @@
 """One log as a file: an event a line, appended; any part of it is found without reading the rest.
 
-What follows the last whole batch is not part of the log: a writer is at work there, or died there.
-Lines carry their seq at the front, so a place in the middle is found by halving the file. Places
-that were found are remembered. Neighbours: `lines` says what a line is, `folder` locks and repairs.
+Bytes after the last complete batch are not part of the log: a writer is at work there, or died
+there. Every line begins with its seq, so an event in the middle is found by bisecting the file, and
+offsets once found are cached. Neighbours: `stores.checks` encodes lines, `folder` locks and
+repairs.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _SEQ = re.compile(rb'\{"v":\d+,"seq":(\d+),')
 
 
 def _open_log(path: str, *, read_only: bool) -> tuple[int, bool]:
-    """A descriptor, and whether it can write: a log that may only be read is opened for
+    """A descriptor, and whether it is writable: without permission to write, the log is opened for
     reading."""
     if read_only:
         return os.open(path, os.O_RDONLY | _FLAGS), False
@@ -47,7 +48,7 @@ def _open_log(path: str, *, read_only: bool) -> tuple[int, bool]:
 
 
 class Newest(NamedTuple):
-    """What is remembered about the newest event: not its body, which may be large."""
+    """The newest event, without its body, which may be large."""
 
     seq: int
     chain: bytes
@@ -55,8 +56,8 @@ class Newest(NamedTuple):
 
 
 class LogFile:
-    """An open log. `end` is where its last whole batch ends, `size` how long the file was when
-    we looked."""
+    """An open log. `end` is the end of its last complete batch, `size` the size of the file at the
+    last refresh."""
 
     def __init__(self, path: str, *, read_only: bool = False) -> None:
         self.path = path
@@ -72,14 +73,14 @@ class LogFile:
     def _forget(self) -> None:
         self.size = self.end = self.first = 0
         self.newest: Newest | None = None
-        self._places: list[tuple[int, int]] = []  # a seq and where its line begins, sorted
+        self.places: list[tuple[int, int]] = []  # some seqs with the offsets of their lines, sorted
 
     @property
     def is_torn(self) -> bool:
         return self.size > self.end
 
     def is_current(self) -> bool:
-        """Whether the path still names this file: it is another one after an erase or a delete."""
+        """Whether the path still names this file; an erase or a delete replaces it."""
         try:
             there = os.stat(self.path, follow_symlinks=False)
         except FileNotFoundError:
@@ -87,12 +88,12 @@ class LogFile:
         return (there.st_dev, there.st_ino) == self.identity
 
     def refresh(self) -> None:
-        """Learns where the log ends now, from its last line."""
+        """Updates the end of the log from its last line."""
         size = os.fstat(self.fd).st_size
-        # With a torn tail the size says nothing: it may have been cut, and as much been appended.
+        # With a torn tail the size proves nothing: a cut and an append may cancel out.
         if size == self.size and not self.is_torn:
             return
-        end = self.whole(size)
+        end = self.last_complete_batch_end(size)
         if end < self.end:
             self._forget()
         if end > self.end:
@@ -101,8 +102,7 @@ class LogFile:
         self.size, self.end = size, end
 
     def _learn(self, start: int, newest: Event) -> None:
-        """Remembers the newest event, whose line begins at `start`, if it follows the one
-        before."""
+        """Caches the newest event, whose line begins at `start`, if it follows the one before."""
         if start:
             before = self._seq_at(self._newline_before(start - 1) + 1)
             if newest.seq != before + 1:
@@ -112,12 +112,11 @@ class LogFile:
         self.first = self.first or self._seq_at(0)
 
     def append(self, events: Sequence[Event], batch: bytes) -> None:
-        """Writes a batch after the last. The caller holds the lock and has moved a torn tail
-        aside."""
+        """Writes a batch at the end. The caller holds the lock and has moved a torn tail aside."""
         try:
             tree.write_all(self.fd, batch)
         except BaseException:
-            # What we cannot take back either is a torn tail, and the next writer's to move aside.
+            # If the truncation fails too, the next writer moves the torn tail aside.
             self.size = -1
             os.ftruncate(self.fd, self.end)
             raise
@@ -132,9 +131,9 @@ class LogFile:
         start = offset = self._offset_of(first)
         for start, line in self.lines(offset):
             event = self._event(start, line)
-            due = first + len(events)
-            if event.seq != due:
-                raise self._damage(start, f"event {due} is missing before event {event.seq}")
+            expected = first + len(events)
+            if event.seq != expected:
+                raise self._damage(start, f"event {expected} is missing before event {event.seq}")
             events.append(event)
             if event.seq >= last:
                 self._remember(event.seq, start)
@@ -142,17 +141,17 @@ class LogFile:
         raise self._damage(start, f"the log ends before event {last}")
 
     def lines(self, offset: int = 0) -> Iterator[tuple[int, bytes]]:
-        """Every line from there on with its place, read in pieces that grow; a long line alone,
-        once its end is known."""
+        """Every line from the offset on, with its own offset. Reads chunks that grow; a long line
+        is read alone, once its end is known."""
         start = offset
         rest, step = b"", READ_BYTES
         while offset < self.end:
-            piece = self._bytes(offset, min(offset + step, self.end))
-            *lines, rest = (rest + piece).split(b"\n")
+            chunk = self._bytes(offset, min(offset + step, self.end))
+            *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 yield start, line
                 start += len(line) + 1
-            offset += len(piece)
+            offset += len(chunk)
             step = min(2 * step, READ_BYTES_MAX)
             if len(rest) >= READ_BYTES_MAX:
                 rest = b""
@@ -161,18 +160,18 @@ class LogFile:
                 start = offset = stop + 1
 
     def newest_title(self, last: int, *, without: int = 0) -> tuple[str, int] | None:
-        """The newest title that an event up to `last` gave here, and its seq; one event may be
-        left out."""
-        found = None
+        """The newest title given by an event up to `last` in this file, and the seq of that event;
+        `without` is ignored."""
+        newest = None
         for event in self._containing(b'"kind":"meta"'):
             if event.seq > last:
                 break
             if event.seq != without and (title := checks.title_in([event])) is not None:
-                found = title, event.seq
-        return found
+                newest = title, event.seq
+        return newest
 
     def naming(self, digest: str) -> list[Event]:
-        """The artifact events here that name a content."""
+        """The artifact events in this file that name a content."""
         return [event for event in self._containing(digest.encode()) if event.kind == "artifact"]
 
     def _containing(self, text: bytes) -> Iterator[Event]:
@@ -181,7 +180,7 @@ class LogFile:
                 yield self._event(start, line)
 
     def write_without(self, seq: int, fd: int) -> None:
-        """Copies the log to another file, with body and salt of one event left out."""
+        """Copies the log to another file, without the body and salt of one event."""
         offset = self._offset_of(seq)
         _, line = next(self.lines(offset))
         emptied = line_of(replace(self._event(offset, line), body=b"", salt=b""))
@@ -190,12 +189,12 @@ class LogFile:
         self._copy(offset + len(line), self.end, fd)
 
     def torn(self) -> Iterator[bytes]:
-        """What lies after the last whole batch."""
+        """The bytes after the last complete batch."""
         for start in range(self.end, self.size, READ_BYTES_MAX):
             yield self._bytes(start, min(start + READ_BYTES_MAX, self.size))
 
     def cut(self) -> None:
-        """Lets the file end with its last whole batch."""
+        """Truncates the file to its last complete batch."""
         os.ftruncate(self.fd, self.end)
         self.size = self.end
 
@@ -210,41 +209,44 @@ class LogFile:
 
     # --- places ---
 
-    def whole(self, size: int) -> int:
-        """Where the last whole batch of the first `size` bytes ends."""
+    def last_complete_batch_end(self, size: int) -> int:
+        """The end of the last complete batch in the first `size` bytes."""
         at = self._newline_before(size)
         while at > 0 and os.pread(self.fd, 1, at - 1) == b" ":
             at = self._newline_before(at)
         return at + 1
 
     def _newline_before(self, before: int) -> int:
-        """The last newline below an offset, -1 if there is none; read backwards in pieces that
-        grow."""
+        """The last newline below an offset, or -1; reads backwards in chunks that grow."""
         step = READ_BYTES
         while before > 0:
             start = max(0, before - step)
-            found = self._bytes(start, before).rfind(b"\n")
-            if found >= 0:
-                return start + found
+            newline = self._bytes(start, before).rfind(b"\n")
+            if newline >= 0:
+                return start + newline
             before, step = start, min(2 * step, READ_BYTES_MAX)
         return -1
 
     def _newline_after(self, start: int, stop: int) -> int:
-        """The first newline from `start` on, -1 if there is none below `stop`."""
+        """The first newline from `start` on and below `stop`, or -1."""
         step = READ_BYTES
         while start < stop:
-            piece = self._bytes(start, min(start + step, stop))
-            found = piece.find(b"\n")
-            if found >= 0:
-                return start + found
-            start, step = start + len(piece), min(2 * step, READ_BYTES_MAX)
+            chunk = self._bytes(start, min(start + step, stop))
+            newline = chunk.find(b"\n")
+            if newline >= 0:
+                return start + newline
+            start, step = start + len(chunk), min(2 * step, READ_BYTES_MAX)
         return -1
 
     def _offset_of(self, seq: int) -> int:
-        """Where the line of an event begins: closed in between two known places, by turns where
-        it would lie if all lines were as long, and by halving, which is sure to end soon."""
-        at = bisect.bisect_right(self._places, (seq, self.end))
-        (near, low), (far, high) = self._around(at)
+        """The offset of an event's line. Narrows the range between two cached offsets by turns: by
+        interpolation, as if all lines were equally long, and by halving, which ends soon in any
+        case."""
+        assert self.newest is not None
+        at = bisect.bisect_right(self.places, (seq, self.end))
+        near, low = self.places[at - 1] if at else (self.first, 0)
+        is_last = at == len(self.places)
+        far, high = (self.newest.seq + 1, self.end) if is_last else self.places[at]
         halves = False
         while high - low > NEAR_BYTES and near < seq:
             aim = low + (high - low) * (seq - near) // (far - near) - NEAR_BYTES // 2
@@ -254,23 +256,16 @@ class LogFile:
             if start == 0 or start >= high:
                 high = probe
                 continue
-            found = self._seq_at(start)
-            self._remember(found, start)
-            if found <= seq:
-                near, low = found, start
+            probed = self._seq_at(start)
+            self._remember(probed, start)
+            if probed <= seq:
+                near, low = probed, start
             else:
-                far, high = found, start
+                far, high = probed, start
         return self._skip(low, seq - near)
 
-    def _around(self, at: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        """The known place before the `at`th and the `at`th itself, or the ends of the log."""
-        assert self.newest is not None
-        before = self._places[at - 1] if at else (self.first, 0)
-        after = self._places[at] if at < len(self._places) else (self.newest.seq + 1, self.end)
-        return before, after
-
     def _skip(self, start: int, lines: int) -> int:
-        """The beginning of the line that comes so many lines later."""
+        """The offset after a number of lines."""
         if lines == 0:
             return start
         for at, (offset, _) in enumerate(self.lines(start)):
@@ -279,11 +274,11 @@ class LogFile:
         raise self._damage(start, f"{lines} lines are missing")
 
     def _remember(self, seq: int, offset: int) -> None:
-        if len(self._places) >= PLACES_MAX:
-            del self._places[1::2]
-        at = bisect.bisect_left(self._places, (seq, 0))
-        if at == len(self._places) or self._places[at][0] != seq:
-            self._places.insert(at, (seq, offset))
+        if len(self.places) >= PLACES_MAX:
+            del self.places[1::2]
+        at = bisect.bisect_left(self.places, (seq, 0))
+        if at == len(self.places) or self.places[at][0] != seq:
+            self.places.insert(at, (seq, offset))
 
     def _seq_at(self, offset: int) -> int:
         found = _SEQ.match(os.pread(self.fd, 64, offset))
@@ -294,8 +289,8 @@ class LogFile:
     # --- bytes ---
 
     def _line(self, start: int, stop: int) -> bytes:
-        """The line between two places; without a stop, or longer than any event, it is damage
-        and not read."""
+        """The line between two offsets. Corrupt, without reading it, if it has no end or is longer
+        than any event."""
         if stop < 0 or stop - start > LINE_BYTES_MAX:
             raise self._damage(
                 start, f"a line of more than {LINE_BYTES_MAX:,} bytes is not an event"
@@ -326,7 +321,4 @@ class LogFile:
             ) from error
 
     def _damage(self, offset: int, what: str) -> Corrupt:
-        return Corrupt(
-            f"{self.path}, byte {offset:,}: {what}",
-            hint=REPAIR,
-        )
+        return Corrupt(f"{self.path}, byte {offset:,}: {what}", hint=REPAIR)

@@ -2,20 +2,16 @@
 version control.
 
 An append is one write at the end of `messages.jsonl` under the lock of that file; it survives kill
--9. `flush` is one fdatasync for each log that was written to, and a sync of the folders where a
-name is new. Readers take no lock: what lies before the last whole batch never changes under them.
-After a failed sync the store ends, because the kernel may have dropped the pages and would report
-success the next time; opened again, it reads what really is on the disk.
+-9. `flush` is one fdatasync for each written log, and a sync of the folders with new names. Readers
+take no lock: bytes before the last complete batch never change under them. After a failed sync the
+store ends, because the kernel may have dropped the pages and would report success the next time;
+opened again, it reads what really is on the disk. Creating, forking, erasing and deleting also hold
+the lock of the tree, which is taken before the lock of a log.
 
-Making, forking, erasing and deleting also hold the lock of the tree, which is taken before that of
-a log. Neighbours: `tree` has the names and locks, `open_folders` the conversations, `ancestry` who
-reads whose log, `conversation_list` the list, `artifact_links` and `stores.contents` the contents.
-
-`index.json`: the list of conversations, so that listing many opens only those that changed.
-
-Derived and disposable. Every entry carries the sizes and times of the files it was made from, and
-holds only while they are the same; what is missing, old or damaged is read from the folder.
-Neighbour: `store` asks and saves.
+`index.json` is the list of conversations, so that listing many opens only those that changed. It is
+derived and disposable: an entry is valid only while the sizes and times of its files are the same.
+Neighbours: `tree` has the names and locks, `folder` the open conversations, `damaged_logs` forks
+and repairs, `stores.contents` the artifacts.
 """
 
 from __future__ import annotations
@@ -37,7 +33,7 @@ from refold.errors import Conflict, RefoldError
 from refold.stores import checks
 from refold.stores.checks import batch_of
 from refold.stores.contents import Artifacts
-from refold.stores.files import tree as artifact_links
+from refold.stores.files import tree
 from refold.stores.files.damaged_logs import Ancestry, DamagedLogs
 from refold.stores.files.folder import (
     ARTIFACTS,
@@ -49,7 +45,7 @@ from refold.stores.files.folder import (
     OpenFolders,
     stamp_of,
 )
-from refold.stores.files.tree import Tree, read_derived, remove_file, replace_file
+from refold.stores.files.tree import Tree
 from refold.stores.protocol import Recovery, Salvage
 from refold.system import disk, process_fork
 
@@ -60,7 +56,7 @@ R = TypeVar("R")
 def _guarded(
     method: Callable[Concatenate[FilesStore, P], R],
 ) -> Callable[Concatenate[FilesStore, P], R]:
-    """One thread at a time, and only errors of the family leave."""
+    """Runs a method for one thread at a time, and translates every error into one of refold's."""
 
     @functools.wraps(method)
     def guarded(self: FilesStore, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -69,8 +65,8 @@ def _guarded(
                 self._check_alive()
                 return method(self, *args, **kwargs)
         except OSError as error:
-            place = error.filename if isinstance(error.filename, str) else self.root
-            raise disk.os_failure(error, f"cannot use {place}") from error
+            path = error.filename if isinstance(error.filename, str) else self.root
+            raise disk.os_failure(error, f"cannot use {path}") from error
 
     return guarded
 
@@ -93,7 +89,7 @@ class FilesStore:
 
     @property
     def recovered(self) -> list[Recovery]:
-        """What killed writers had left half written, and where it was moved."""
+        """The torn tails that killed writers left, and where they were moved."""
         return self._folders.recovered
 
     # --- logs ---
@@ -105,14 +101,10 @@ class FilesStore:
         for id in self._tree.ids():
             if len(found) >= limit:
                 break
-            about = self._listed(id) if id > after else None
+            about = self._list.about(id, self._folders.listed) if id > after else None
             if about:
                 found.append(about)
         return found
-
-    def _listed(self, id: str) -> Conversation | None:
-        """The conversation as a list shows it; None if it has no event yet."""
-        return self._list.about(id, self._folders.listed)
 
     @_guarded
     def head(self, conversation: str) -> int | None:
@@ -121,13 +113,13 @@ class FilesStore:
 
     @_guarded
     def conversation(self, conversation: str) -> Conversation:
-        return self._folders.known(conversation).about()
+        return self._folders.existing(conversation).about()
 
     @_guarded
     def read(
         self, conversation: str, *, after: int = 0, last: int | None = None, limit: int = 1_000
     ) -> list[Event]:
-        head, after = self._folders.known(conversation).head, checks.bounded(after)
+        head, after = self._folders.existing(conversation).head, checks.bounded(after)
         end = head if last is None else min(checks.bounded(last), head)
         if after >= end:
             return []
@@ -156,17 +148,24 @@ class FilesStore:
             if events[-1].seq <= head and self._ancestry.has(folder.id, events):
                 return
             raise checks.moved(folder.id, expect, head)
-        artifact_links.link(folder.file(ARTIFACTS), events, self._artifacts.location)
+        tree.link(folder.file(ARTIFACTS), events, self._artifacts.location)
         folder.append(events, batch)
         self._folders.note_change(folder)
 
     def _create(self, conversation: str, events: Sequence[Event], batch: bytes) -> bool:
-        """A new folder with the first events in it. False if somebody else was faster."""
+        """Creates the folder with the first events in it. False if somebody else was faster."""
 
         def fill(folder: str) -> None:
-            artifact_links.link(os.path.join(folder, ARTIFACTS), events, self._artifacts.location)
+            tree.link(os.path.join(folder, ARTIFACTS), events, self._artifacts.location)
 
-        files = {METADATA: _first_metadata(conversation, events).encoded(), LOG: batch}
+        title = checks.title_in(events)
+        metadata = Metadata(
+            id=conversation,
+            title=title or "",
+            title_seq=0 if title is None else events[-1].seq,
+            at_ms=events[0].at_ms,
+        )
+        files = {METADATA: metadata.encoded(), LOG: batch}
         with self._structure():
             if not self._tree.place(conversation, files, fill=fill):
                 return False
@@ -199,16 +198,16 @@ class FilesStore:
 
     @_guarded
     def drop(self, digest: str, *, before_ms: int) -> bool:
-        # The names in the conversations' folders would keep the bytes alive.
+        # The hard links in the conversations' folders would keep the bytes alive.
         path = self._artifacts.location(digest)
         if not self._artifacts.drop(digest, before_ms=before_ms):
             return False
         for id in self._tree.ids():
-            artifact_links.unlink(os.path.join(self._tree.folder(id), ARTIFACTS), digest, path)
+            tree.unlink(os.path.join(self._tree.folder(id), ARTIFACTS), digest, path)
         return True
 
     def derived_path(self, name: str) -> str:
-        """In the folder of the store, which belongs to it alone."""
+        """A path in the folder of the store, which belongs to it alone."""
         return os.path.join(self.root, name)
 
     # --- forks, and removing ---
@@ -216,28 +215,25 @@ class FilesStore:
     @_guarded
     def fork(self, conversation: str, at: int, new: str) -> None:
         codec.conversation_checked(new)
-        self._folders.known(conversation)
+        self._folders.existing(conversation)
         with self._structure():
-            self._check_fork(conversation, at, new)
+            head = self._folders.existing(conversation).head
+            if existing := self._folders.about(new):
+                raise checks.taken(new, existing.head)
+            if not 1 <= at <= head:
+                raise checks.outside(conversation, at, head)
             metadata = self._fork_metadata(conversation, at, new)
-            # What the fork stands on must not be lost where the fork is kept.
-            self._folders.sync(self._folders.known(self._ancestry.holder(conversation, at)))
+            # A power loss must not take the shared events and leave the fork.
+            self._folders.sync(self._folders.existing(self._ancestry.holder(conversation, at)))
             if self._folders.find(new):
                 self._folders.close(new)
                 self._tree.remove(new)
-            # Where it left its parent stands nowhere else, so it must be on the disk before the
-            # folder has its name.
+            # Only the metadata say where the fork left its parent, so they must be on the disk
+            # before the folder has its name.
             files = {METADATA: metadata.encoded(), LOG: b""}
             if not self._tree.place(new, files, durable=self._tree.durable):
                 raise checks.taken(new, 0)
             self._folders.note_new_name(new)
-
-    def _check_fork(self, conversation: str, at: int, new: str) -> None:
-        head = self._folders.known(conversation).head
-        if there := self._folders.about(new):
-            raise checks.taken(new, there.head)
-        if not 1 <= at <= head:
-            raise checks.outside(conversation, at, head)
 
     def _fork_metadata(self, conversation: str, at: int, new: str) -> Metadata:
         left = self._ancestry.event(conversation, at)
@@ -254,19 +250,20 @@ class FilesStore:
 
     @_guarded
     def erase(self, conversation: str, seq: int) -> None:
-        self._folders.known(conversation)
+        self._folders.existing(conversation)
         with self._structure():
-            head = self._folders.known(conversation).head
+            head = self._folders.existing(conversation).head
             if not 1 <= seq <= head:
                 raise checks.no_event(conversation, seq, head)
             event = self._ancestry.event(conversation, seq)
             holder = self._ancestry.holder(conversation, seq)
-            # First what was derived from the body: whoever is killed on the way erases again.
+            # Derived data goes first: a caller that is killed on the way erases again.
             self._erase_derived(holder, event)
             self._erase_body(holder, event)
 
     def _erase_derived(self, holder: str, event: Event) -> None:
-        """Removes the bookmarks of all who read the event, and the titles that may be its own."""
+        """Removes the bookmarks of all logs with this event, and the titles that it may have
+        given."""
         for reader in self._ancestry.readers(holder):
             with self._folders.alone(reader) as folder:
                 assert folder is not None, "nobody deletes while we hold the lock of the tree"
@@ -277,10 +274,10 @@ class FilesStore:
             self._list.remove()
 
     def _retitle(self, folder: Folder, *, without: int) -> None:
-        """Gives the conversation the title that it has without one of its events."""
+        """Sets the title that the conversation has without one of its events."""
         title, title_seq = self._ancestry.title(folder.id, folder.head, without=without)
-        known = replace(folder.metadata, title=title, title_seq=title_seq, title_before="")
-        folder.write_metadata(known)
+        metadata = replace(folder.metadata, title=title, title_seq=title_seq, title_before="")
+        folder.write_metadata(metadata)
         self._folders.note_change(folder)
 
     def _erase_body(self, holder: str, event: Event) -> None:
@@ -293,33 +290,29 @@ class FilesStore:
         self._folders.note_new_name(holder)
 
     def _unlink_artifact(self, folder: Folder, event: Event) -> None:
-        """Removes the link to what the event names, unless other events name it as well: then
-        the link says what the newest of them says."""
-        artifact = artifact_links.artifact_of(event)
+        """Removes the link to the event's artifact. If other events name the same content, the
+        link is made again with the metadata of the newest."""
+        artifact = tree.artifact_of(event)
         if artifact is None:
             return
         path, location = folder.file(ARTIFACTS), self._artifacts.location
-        artifact_links.unlink(path, artifact.digest, location(artifact.digest))
-        named = folder.log.naming(artifact.digest)
-        others = [other for other in named if other.seq != event.seq]
-        artifact_links.link(path, others[-1:], location)
+        tree.unlink(path, artifact.digest, location(artifact.digest))
+        others = [one for one in folder.log.naming(artifact.digest) if one.seq != event.seq]
+        tree.link(path, others[-1:], location)
 
     @_guarded
     def delete(self, conversation: str) -> None:
-        self._folders.known(conversation)
+        self._folders.existing(conversation)
         with self._structure():
-            self._check_no_fork(conversation)
+            head = self._folders.existing(conversation).head
+            for id, metadata in self._folders.metadatas():
+                if metadata.parent == conversation:
+                    raise checks.forked(conversation, id, head)
             with self._folders.alone(conversation) as folder:
                 assert folder is not None, "nobody deletes while we hold the lock of the tree"
                 self._tree.remove(conversation)
             self._folders.close(conversation)
             self._list.remove()
-
-    def _check_no_fork(self, conversation: str) -> None:
-        head = self._folders.known(conversation).head
-        for id, metadata in self._folders.metadatas():
-            if metadata.parent == conversation:
-                raise checks.forked(conversation, id, head)
 
     # --- repair ---
 
@@ -332,9 +325,9 @@ class FilesStore:
         self, conversation: str, events: Sequence[Event], *, after: int, seen: Salvage
     ) -> str:
         with self._structure():
-            kept = self._damaged.rewrite(conversation, events, after, seen)
+            copy = self._damaged.rewrite(conversation, events, after, seen)
             self._list.remove()
-        return kept
+        return copy
 
     # --- flushing, and the end ---
 
@@ -353,47 +346,39 @@ class FilesStore:
                 self._folders.ended = self._folders.ended or checks.closed(self.url)
 
     def _save_list(self) -> None:
-        """Brings `index.json` up to date, if we changed anything: those who only read write
-        nothing."""
+        """Brings `index.json` up to date if this store changed anything."""
         if not self._folders.has_changed:
             return
-        # Where that fails, or others are at work, the entries stay old: whoever lists looks into
-        # the folders instead.
+        # If that fails, or another process holds the lock, the entries stay old, and a listing
+        # reads the folders instead.
         with suppress(OSError, RefoldError), self._tree.locked(wait_s=0):
-            self._list.save([id for id in self._tree.ids() if self._listed(id)])
+            ids = [id for id in self._tree.ids() if self._list.about(id, self._folders.listed)]
+            self._list.save(ids)
 
     def _check_alive(self) -> None:
         if ended := self._folders.ended:
             raise type(ended)(ended.message, hint=ended.hint)
 
     def before_fork(self) -> None:
-        """Nothing: the parent goes on with its open files."""
+        """Nothing: the parent keeps its open files."""
 
     def after_fork(self, *, in_child: bool) -> None:
-        """In the child the open files share their locks with the parent's, so they are opened
-        again; a thread that held our lock is not there."""
+        """Replaces the lock and the open files in the child: the files share their locks with the
+        parent's, and the thread that may hold the lock is missing."""
         if in_child:
             self._lock = threading.RLock()
             self._folders.close_all()
 
     @contextmanager
     def _structure(self) -> Iterator[None]:
-        """Alone in the tree, for what makes, forks, erases or removes a conversation."""
+        """Locks the tree, to create, fork, erase or delete a conversation."""
         self._tree.check()
         with self._tree.locked():
             self._folders.has_changed = True
             yield
 
 
-def _first_metadata(conversation: str, events: Sequence[Event]) -> Metadata:
-    title = checks.title_in(events)
-    return Metadata(
-        id=conversation,
-        title=title or "",
-        title_seq=0 if title is None else events[-1].seq,
-        at_ms=events[0].at_ms,
-    )
-
+# --- the list of conversations ---
 
 VERSION = 1
 
@@ -418,19 +403,20 @@ class _File(msgspec.Struct, kw_only=True):
 
 
 class ConversationList:
-    """The entries, as they were saved and as they became known since."""
+    """The entries of `index.json`, and those read from folders since."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._entries: dict[str, _Entry] | None = None
 
     def about(self, id: str, read: Callable[[str], Conversation | None]) -> Conversation | None:
-        """The conversation by its entry, if that still holds; else what `read` gives."""
+        """The conversation from its entry if that is still valid, else from `read`."""
         stamp = self._stamp(id)
         entry = self._loaded().get(id)
         if entry is not None and entry.stamp == stamp:
             return _conversation_of(entry)
-        # The stamp was taken before: what is appended while we read makes the entry old, not wrong.
+        # The stamp is older than the read: an append in between makes the entry outdated, not
+        # wrong.
         about = read(id)
         if about is not None and about.head and stamp is not None:
             self._loaded()[id] = _entry_of(about, stamp)
@@ -438,32 +424,27 @@ class ConversationList:
 
     def save(self, ids: Iterable[str]) -> None:
         """Writes the entries of these conversations. The caller holds the lock of the tree."""
-        known = self._loaded()
-        entries = [known[id] for id in ids if id in known]
+        loaded = self._loaded()
+        entries = [loaded[id] for id in ids if id in loaded]
         plain = msgspec.json.encode(_File(v=VERSION, conversations=entries))
         content = msgspec.json.format(plain, indent=2) + b"\n"
-        replace_file(self._tree.index, content, durable=False)
+        tree.replace_file(self._tree.index, content, durable=False)
 
     def remove(self) -> None:
-        """Removes the file: it has titles in it, and those are words of a conversation."""
-        remove_file(self._tree.index)
+        """Removes the file: its titles are text of conversations."""
+        tree.remove_file(self._tree.index)
         self._entries = {}
 
     def _loaded(self) -> dict[str, _Entry]:
         if self._entries is None:
             self._entries = {}
-            self._entries |= {entry.id: entry for entry in self._saved()}
+            content = tree.read_derived(self._tree.index) or b""
+            # A missing or damaged file costs nothing: the folders say the same.
+            with suppress(msgspec.DecodeError, ValueError, RecursionError):
+                saved = decoding.decode(content, _File)
+                if saved.v == VERSION:
+                    self._entries = {entry.id: entry for entry in saved.conversations}
         return self._entries
-
-    def _saved(self) -> list[_Entry]:
-        """The entries of the file; none if it is missing or damaged: it says nothing that the
-        folders do not say."""
-        content = read_derived(self._tree.index) or b""
-        try:
-            saved = decoding.decode(content, _File)
-        except (msgspec.DecodeError, ValueError, RecursionError):
-            return []
-        return saved.conversations if saved.v == VERSION else []
 
     def _stamp(self, id: str) -> Stamp | None:
         folder = self._tree.folder(id)

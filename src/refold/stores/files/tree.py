@@ -7,18 +7,12 @@ locked and removed.
                                           a `.meta.json`
                          bookmark         derived, disposable
     DIR/artifacts/                        contents, kept once for all conversations
-    DIR/index.json                        the list of conversations: derived, rebuilt when it is
-                                          missing or old
+    DIR/index.json                        the list of conversations: derived, disposable
 
-A conversation's folder appears whole, by one rename, and disappears by one. A name that begins with
-a dot is on its way in or out and belongs to nobody once the lock of the tree is free. Neighbours:
-`folder` is one folder, `store` the store.
-
-`conversations/ID/artifacts/`: what the conversation's events name, for a person or a grep.
-
-A content lies once in the store's own `artifacts/`; here it has a second name, and beside it
-`NAME.meta.json` with what the event says about it. Derived from log and contents: whatever is
-missing here is still found by its digest. Neighbour: `store` keeps the links up to date.
+A conversation's folder appears complete, by one rename, and disappears by one. A name that begins
+with a dot is being created or removed, and is garbage once the lock of the tree is free. The links
+to artifacts are derived from log and contents: a missing one is still found by its digest.
+Neighbours: `folder` is one folder, `store` the store.
 """
 
 from __future__ import annotations
@@ -46,7 +40,7 @@ _TAKEN = (errno.EEXIST, errno.ENOTEMPTY)
 
 
 class Tree:
-    """Where everything of one store lies."""
+    """The paths of one store."""
 
     def __init__(self, root: str, *, durable: bool = True, read_only: bool = False) -> None:
         self.root, self.durable, self.read_only = root, durable, read_only
@@ -67,7 +61,7 @@ class Tree:
         return sorted(id for name in names if (id := id_of(name)) is not None)
 
     def check(self) -> None:
-        """Refuses a link that another user may point elsewhere, and what is not a folder."""
+        """Raises an error for a link that another user may point elsewhere, or for a file."""
         for name in (self.root, self.conversations):
             try:
                 found = os.lstat(name)
@@ -80,15 +74,10 @@ class Tree:
                 hint = "name the folder of the store: files:.refold/tree"
                 raise Invalid(f"{name} is not a folder", hint=hint)
 
-    def make(self) -> None:
-        """The folders of the store itself."""
-        disk.make_folder(self.conversations, durable=self.durable)
-
     @contextmanager
     def locked(self, *, wait_s: float | None = None) -> Iterator[None]:
-        """Alone in the tree: what makes, forks, erases or removes a conversation waits for each
-        other."""
-        self.make()
+        """Locks the tree, to create, fork, erase or delete a conversation."""
+        disk.make_folder(self.conversations, durable=self.durable)
         with disk.closing(open_own(self._lock_path, os.O_RDWR)) as fd:
             lock(fd, self._lock_path, wait_s=wait_s)
             self._sweep()
@@ -102,12 +91,15 @@ class Tree:
         durable: bool = False,
         fill: Callable[[str], None] | None = None,
     ) -> bool:
-        """Makes the folder with these files and what `fill` puts there, all at once. False if
-        there is one already."""
+        """Creates the folder with these files and those that `fill` adds, all at once. False if it
+        exists already."""
         pending = self._hidden(NEW)
         disk.make_folder(pending, durable=False)
         try:
-            write_files(pending, files, durable=durable)
+            for name, content in files.items():
+                # An empty file has nothing to sync.
+                is_durable = durable and bool(content)
+                write_file(os.path.join(pending, name), content, durable=is_durable)
             if fill:
                 fill(pending)
             os.rename(pending, self.folder(id))
@@ -119,11 +111,11 @@ class Tree:
         return True
 
     def _hidden(self, prefix: str) -> str:
-        """A path for a folder that is on its way in or out."""
+        """A path for a folder that is being created or removed."""
         return os.path.join(self.conversations, prefix + secrets.token_hex(16))
 
     def remove(self, id: str) -> None:
-        """Takes the folder away by one rename, then empties it."""
+        """Removes the folder: hides it by one rename, then deletes it."""
         gone = self._hidden(GONE)
         os.rename(self.folder(id), gone)
         if self.durable:
@@ -131,7 +123,7 @@ class Tree:
         shutil.rmtree(gone)
 
     def _sweep(self) -> None:
-        """Removes what a killed process left on its way. We hold the lock, so it is nobody's."""
+        """Removes the leftovers of killed processes. The caller holds the lock of the tree."""
         if self._swept:
             return
         for name in os.listdir(self.conversations):
@@ -141,16 +133,15 @@ class Tree:
 
 
 def folder_of(id: str) -> str:
-    """The name of a conversation's folder: its id. With capitals in it, a mark follows that
-    tells which letters they are, so that ids that differ only in case have two folders on every
-    file system."""
+    """The name of a conversation's folder: its id, followed by a bit mask of its capitals if it has
+    some, so that ids that differ only in case have two folders on every file system."""
     codec.conversation_checked(id)
     capitals = sum(1 << at for at, letter in enumerate(id) if letter.isupper())
     return f"{id}~{capitals:x}" if capitals else id
 
 
 def id_of(name: str) -> str | None:
-    """The conversation whose folder has this name; None if it is not a folder of ours."""
+    """The conversation whose folder has this name; None for a foreign name."""
     id = name.partition("~")[0]
     try:
         return id if folder_of(id) == name else None
@@ -159,8 +150,8 @@ def id_of(name: str) -> str | None:
 
 
 def lock(fd: int, path: str, *, wait_s: float | None = None) -> None:
-    """Takes the lock of an open file, which the kernel gives back when its holder dies. Waits,
-    but not for ever."""
+    """Locks an open file, waiting up to a timeout. The kernel releases the lock of a dead
+    process."""
     disk.lock(fd, path, wait_s=LOCK_S if wait_s is None else wait_s)
 
 
@@ -169,14 +160,14 @@ def unlock(fd: int) -> None:
 
 
 def open_own(path: str, flags: int) -> int:
-    """A file for the owner alone, whatever the umask; made if it is missing."""
+    """Opens a file that only its owner can read, whatever the umask; created if it is missing."""
     fd = os.open(path, flags | os.O_CREAT | _OWN, 0o600)
     os.fchmod(fd, 0o600)
     return fd
 
 
 def open_new(path: str) -> int:
-    """An empty file for the owner alone; what was left half written in it is gone."""
+    """Opens an empty file that only its owner can read; a half written one is truncated."""
     return open_own(path, os.O_RDWR | os.O_TRUNC | os.O_APPEND)
 
 
@@ -184,12 +175,6 @@ def write_all(fd: int, content: bytes) -> None:
     rest = memoryview(content)
     while rest:
         rest = rest[os.write(fd, rest) :]
-
-
-def write_files(folder: str, files: dict[str, bytes], *, durable: bool) -> None:
-    """Writes several files; an empty one has nothing to sync."""
-    for name, content in files.items():
-        write_file(os.path.join(folder, name), content, durable=durable and bool(content))
 
 
 def write_file(path: str, content: bytes, *, durable: bool) -> None:
@@ -200,22 +185,20 @@ def write_file(path: str, content: bytes, *, durable: bool) -> None:
 
 
 def replace_file(path: str, content: bytes, *, durable: bool) -> None:
-    """Puts the content in place of the file's: whoever reads sees the old or the new. The caller
-    holds a lock."""
+    """Replaces the file: a reader sees the old content or the new. The caller holds a lock."""
     write_file(path + ".new", content, durable=durable)
     os.rename(path + ".new", path)
 
 
 def remove_file(path: str) -> None:
-    """Removes a file that may be there, and what a killed process left of one that was to
-    replace it."""
+    """Removes a file if it exists, and the half written replacement of a killed process."""
     for name in (path, path + ".new"):
         with suppress(FileNotFoundError):
             os.unlink(name)
 
 
 def read_file(path: str) -> bytes | None:
-    """All of a small file of ours; None if there is none."""
+    """The content of a small file; None if there is no file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | _OWN)
     except FileNotFoundError:
@@ -225,7 +208,7 @@ def read_file(path: str) -> bytes | None:
 
 
 def read_derived(path: str) -> bytes | None:
-    """The same for a file that can be made again: one that cannot be read is none."""
+    """The content of a derived file; None also if it is unreadable."""
     try:
         return read_file(path)
     except OSError:
@@ -233,13 +216,15 @@ def read_derived(path: str) -> bytes | None:
 
 
 def sync_path(path: str) -> None:
-    """Makes the content of a file that was closed survive power loss; nothing if there is none. To
-    open something else in its place could wait for ever."""
+    """Makes the content of a closed file survive power loss, if the file exists."""
+    # Opening a named pipe in its place could wait for ever.
     if not disk.is_regular(path):
         return
     with suppress(FileNotFoundError), disk.closing(os.open(path, os.O_RDONLY | _OWN)) as fd:
         disk.sync(fd)
 
+
+# --- links to artifacts ---
 
 META = ".meta.json"
 
@@ -247,29 +232,29 @@ Location = Callable[[str], str | None]
 
 
 def link(folder: str, events: Iterable[Event], location: Location) -> None:
-    """Puts the contents that these events name into the folder."""
+    """Links the artifacts of these events into the folder, each with its metadata beside it."""
     for event in events:
         artifact = artifact_of(event)
-        path = _path_of(artifact, location) if artifact else None
-        if artifact and path:
-            _link_one(folder, artifact, path)
-
-
-def _link_one(folder: str, artifact: Artifact, path: str) -> None:
-    disk.refuse_link(folder)
-    disk.make_folder(folder, durable=False)
-    name = os.path.join(folder, os.path.basename(path))
-    # Where it has this name already, or the disk has no hard links, the .meta.json leads to the
-    # content.
-    with suppress(OSError):
-        os.link(path, name)
-    meta = msgspec.json.format(msgspec.json.encode(artifact), indent=2) + b"\n"
-    replace_file(name + META, meta, durable=False)
+        path = None
+        # A store keeps every event, even one with a malformed digest.
+        with suppress(Invalid):
+            path = location(artifact.digest) if artifact else None
+        if path is None:
+            continue
+        disk.refuse_link(folder)
+        disk.make_folder(folder, durable=False)
+        name = os.path.join(folder, os.path.basename(path))
+        # Where the link exists already, or the disk has no hard links, the .meta.json leads to the
+        # content.
+        with suppress(OSError):
+            os.link(path, name)
+        meta = msgspec.json.format(msgspec.json.encode(artifact), indent=2) + b"\n"
+        replace_file(name + META, meta, durable=False)
 
 
 def unlink(folder: str, digest: str, path: str | None) -> None:
-    """Removes a content's name, and what is said about it, from the folder. `path` is where the
-    content lies or lay, if that is known."""
+    """Removes the link to a content and its metadata from the folder. `path` is where the content
+    is or was, if that is known."""
     if os.path.islink(folder):
         return
     stems = {codec.artifact_id(digest), _stem(os.path.basename(path or ""))}
@@ -284,8 +269,8 @@ def _stem(name: str) -> str:
 
 
 def artifact_of(event: Event) -> Artifact | None:
-    """What an artifact event says; None for any other, and for one that cannot be read: the fold
-    will complain."""
+    """The body of an artifact event; None for any other, and for an unreadable one: the fold
+    reports it."""
     if event.kind != "artifact":
         return None
     try:
@@ -293,11 +278,3 @@ def artifact_of(event: Event) -> Artifact | None:
     except Corrupt:
         return None
     return body if isinstance(body, Artifact) else None
-
-
-def _path_of(artifact: Artifact, location: Location) -> str | None:
-    try:
-        return location(artifact.digest)
-    except Invalid:
-        # A store keeps what it is given, even an event that names nothing.
-        return None
