@@ -26,8 +26,9 @@ from refold.errors import Conflict, Invalid, NotFound, RefoldError
 from refold.log.draft import Draft
 from refold.log.log import Log
 from refold.log.trace import pages_of
+from refold.memory.bookmark import unpacked
 from refold.memory.claim import claim_of
-from refold.memory.entry import Version, unpacked
+from refold.memory.entry import Version
 from refold.memory.fold import Entries
 from refold.stores.protocol import Store
 

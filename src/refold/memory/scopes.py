@@ -22,7 +22,7 @@ from refold.memory.fold import Entries
 from refold.memory.forgetting import MENTIONS_TOLD, Forgetter, Which
 from refold.memory.inbox import repeated, waiting_entry
 from refold.memory.journal import AGENT, Journal, scope_checked
-from refold.memory.settling import REPLACED_MAX
+from refold.memory.merging import REPLACED_MAX
 from refold.search.embedders import Embedder
 from refold.search.upkeep import Progress, Tell
 from refold.settings.sources import user_store
