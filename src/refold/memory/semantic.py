@@ -157,7 +157,7 @@ class SemanticMemory:
                 accepted=accepted,
             )
             found: builtins.list[MemoryEntry] = []
-            for journal in self._scopes.looked_at(scope):
+            for journal in self._scopes.visible_journals(scope):
                 found += recall(journal, self._scopes.finder(journal), asked, wanted)
             found.sort(key=lambda entry: entry.score, reverse=True)
             self._scopes.count_use(found[:limit])
@@ -256,10 +256,11 @@ class SemanticMemory:
             return known_of(journal, self._scopes.finder(journal), sentences, limit)
 
     def inbox(self) -> builtins.list[MemoryEntry]:
-        """What waits to be accepted or rejected, oldest first; what tools or imports said waits as
-        well."""
+        """The entries that wait to be accepted or rejected, including facts from tools and imports,
+        oldest first."""
         with self._lock:
-            return [entry for journal in self._scopes.looked_at() for entry in undecided(journal)]
+            journals = self._scopes.visible_journals()
+            return [entry for journal in journals for entry in undecided(journal)]
 
     @checked
     def accept(self, id: str, content: str | None = None) -> MemoryEntry:
@@ -296,7 +297,7 @@ class SemanticMemory:
         with self._lock:
             at_ms = happened_ms(as_of)
             now_ms = self._scopes.journal().now_ms() if at_ms is None else at_ms
-            when_ms, journals = None if ended else now_ms, self._scopes.looked_at(scope)
+            when_ms, journals = None if ended else now_ms, self._scopes.visible_journals(scope)
             return listed(journals, when_ms, tags, metadata or {})[:limit]
 
     @checked
@@ -380,7 +381,7 @@ class SemanticMemory:
     def is_empty(self) -> bool:
         """Whether nothing was ever stored in the scopes that are looked at."""
         with self._lock:
-            return all(journal.is_empty() for journal in self._scopes.looked_at())
+            return all(journal.is_empty() for journal in self._scopes.visible_journals())
 
     # --- the end ---
 
