@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 import refold
 from refold.core.model import Memory
 from refold.memory import journal as journals
+from refold.memory.bookmark import unpacked
 from refold.memory.claim import claim_of
-from refold.memory.entry import Version, unpacked
+from refold.memory.entry import Version
 from refold.memory.fold import Entries
 from refold.memory.semantic import SemanticMemory
 from refold.stores.memory import MemoryStore

@@ -156,7 +156,7 @@ def test_without_an_embedder_there_is_nothing_to_keep(shelf):
         store="memory:", config={"memory_vectors": "shelf"}, embedder=False
     ) as memory:
         memory.store("first")
-        with pytest.raises(refold.Unavailable, match="nothing makes the vectors") as raised:
+        with pytest.raises(refold.Unavailable, match="no embedder is configured") as raised:
             memory.retrieve("first")
         assert "refold[semantic]" in raised.value.hint
 

@@ -1,33 +1,19 @@
-"""An entry of a memory as a caller sees it, and how its id is made.
+"""The entries of a memory: as a caller sees them, and as the fold builds them from events.
 
-One event of a memory, and an entry as it stood for a while. Neighbour: `fold` makes them.
-
-What a caller gives an entry, checked before anything is written.
-
-What of the fold of a memory's log retrieve needs, without bodies: so the first question of a
-process does not read the whole log.
-
-The fold is maps from what is claimed, said or ended to the events that do so. A bookmark keeps them
-as two columns, by hashes of the keys and by seq, and an event is read and its claim made again when
-somebody asks for its key. So it has no words. It is kept in the index, made again when the log has
-grown by much, and thrown away when something is forgotten. Neighbours: `fold` has the maps,
-`journal` opens and keeps bookmarks.
+A `Version` is one event, a `Run` is an entry while it was true, with the versions merged into it; a
+`MemoryEntry` is what a caller gets. Arguments of a caller are checked here, before anything is
+written. Neighbour: `fold` makes runs and entries.
 """
 
 from __future__ import annotations
 
 import secrets
-from array import array
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from hashlib import blake2b
-from typing import Any, TypeVar
+from typing import Any
 
-import msgspec
 from msgspec import Struct, field
 
-from refold import decoding
 from refold.checked import quoted
 from refold.core.model import Memory, Trust
 from refold.display import is_text
@@ -43,21 +29,20 @@ def new_id() -> str:
 
 
 def is_whole(id: str) -> bool:
-    """Whether an id is one that a memory gives itself, and not the beginning of one."""
+    """Whether an id is complete and of our own form, not the beginning of one."""
     digits = id.removeprefix(ID_PREFIX)
     is_long = id.startswith(ID_PREFIX) and len(digits) == 2 * ID_BYTES
     return is_long and set(digits) <= set("0123456789abcdef")
 
 
 class MemoryEntry(Struct, frozen=True, kw_only=True):
-    """One thing that is remembered. `score` says how well it answers, from 0 to 1, and `why` by
-    what; `count` how often it was said. It is true from `valid_from_ms` on, and until
-    `valid_until_ms` unless that is None. `rivals` are entries that say something else about the
-    same, or replaced the same: code cannot tell which of them holds. `replaces` are entries that
-    ended because somebody said that this one replaces them; as long as it waits in the inbox, they
-    are still true. It `waits` while no person has accepted what only a tool, an import or a rule
-    said: no model is shown it.
-    `source` is a conversation and a seq."""
+    """One remembered fact. `score` is its quality as an answer, from 0 to 1, and `why` the reason;
+    `count` is the number of times it was said. It is true from `valid_from_ms` until
+    `valid_until_ms`, or still if that is None. `rivals` are entries with another value for the same
+    thing, or with the same predecessor: code cannot tell which of them is right. `replaces` are
+    entries that this one was declared to replace; while it is in the inbox, they are still true. It
+    `waits` until a person accepts a fact from a tool, an import or a rule, and no model is shown it
+    before. `source` is a conversation and a seq."""
 
     id: str
     content: str
@@ -77,16 +62,16 @@ class MemoryEntry(Struct, frozen=True, kw_only=True):
     rivals: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
     waits: bool = False
-    seq: int = 0  # of the newest event that it is made of, in the log of its scope
+    seq: int = 0  # of its newest event, in the log of its scope
 
     @property
     def created(self) -> datetime:
-        """When it was first said."""
+        """The time it was first said."""
         return datetime.fromtimestamp(self.created_ms / 1_000, UTC)
 
     @property
     def updated(self) -> datetime:
-        """When it was said or changed last."""
+        """The time it was last said or changed."""
         return datetime.fromtimestamp(self.updated_ms / 1_000, UTC)
 
     @property
@@ -96,10 +81,9 @@ class MemoryEntry(Struct, frozen=True, kw_only=True):
 
 
 class Forgotten(Struct, frozen=True, kw_only=True):
-    """What `forget` did: the entries whose words are gone, how many events of theirs were erased,
-    how many messages that showed them, and how many summaries of those. `mentions` are messages
-    that say the same words and stay: a conversation and a seq. `out_of_reach` says what else may
-    still have them."""
+    """The result of `forget`: the forgotten entries, and the numbers of erased events, of messages
+    that showed them, and of summaries of those. `mentions` are messages with the same words that
+    stay: a conversation and a seq. `out_of_reach` lists other places that may still have them."""
 
     entries: tuple[str, ...] = ()
     events: int = 0
@@ -109,7 +93,6 @@ class Forgotten(Struct, frozen=True, kw_only=True):
     out_of_reach: tuple[str, ...] = ("earlier exports", "backups of the files")
 
     def __add__(self, other: Forgotten) -> Forgotten:
-        """Both together."""
         return Forgotten(
             entries=self.entries + other.entries,
             events=self.events + other.events,
@@ -122,11 +105,11 @@ class Forgotten(Struct, frozen=True, kw_only=True):
 
 FOREVER_MS = 1 << 62
 TRUSTED: tuple[Trust, ...] = ("user", "model", "tool", "import")  # most first
-ACCEPTED: tuple[Trust, ...] = ("user", "model")  # the others wait until a person accepts them
+ACCEPTED: tuple[Trust, ...] = ("user", "model")  # the rest waits until a person accepts it
 
 
 class Version(Struct, frozen=True, gc=False):
-    """One event: where it stands, when it was written, what it says and claims."""
+    """One event of an entry: its seq, time, body and claim."""
 
     seq: int
     at_ms: int
@@ -135,7 +118,7 @@ class Version(Struct, frozen=True, gc=False):
 
     @property
     def from_ms(self) -> int:
-        """From when it is true: as given, else from when it was said."""
+        """The start of its validity: as given, else the time it was said."""
         return self.body.valid_from_ms or self.at_ms
 
     @property
@@ -144,14 +127,14 @@ class Version(Struct, frozen=True, gc=False):
 
 
 class Run(Struct):
-    """One entry as it stood for a while: the version that began it, and what was merged into it.
-    `until_ms` is FOREVER_MS while nothing ended it; `heir` is the seq of what did, `is_told` if
-    somebody said that it does."""
+    """An entry while it was true: its first version, and the versions merged into it. `until_ms` is
+    FOREVER_MS while nothing ended it; `heir` is the seq of its successor, and `is_declared` says
+    that the successor was declared to replace it."""
 
     versions: list[Version]
     until_ms: int = FOREVER_MS
     heir: int = 0
-    is_told: bool = False
+    is_declared: bool = False
 
     @property
     def first(self) -> Version:
@@ -167,12 +150,12 @@ class Run(Struct):
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """That of all versions; where they differ, the later one's."""
+        """The metadata of all versions; the later one wins."""
         return {key: one for each in self.versions for key, one in each.body.metadata.items()}
 
     @property
     def version(self) -> int:
-        """The number of its own newest version, not of one that was merged into it."""
+        """The number of its own newest version, ignoring versions merged into it."""
         newest = self.versions[-1].body
         if newest.entry == self.entry:
             return newest.version
@@ -180,19 +163,19 @@ class Run(Struct):
 
     @property
     def trust(self) -> Trust:
-        """That of the one who is trusted most among those who said it."""
+        """The highest trust among its versions."""
         return min((one.body.trust for one in self.versions), key=TRUSTED.index)
 
     @property
     def replaces(self) -> tuple[str, ...]:
-        """The entries that are so no longer since this is."""
+        """The entries that it replaces."""
         return tuple(dict.fromkeys(id for one in self.versions for id in one.body.replaces))
 
     def holds_at(self, at_ms: int) -> bool:
         return self.first.from_ms <= at_ms < self.until_ms
 
     def shown(self, **more: Any) -> MemoryEntry:
-        """It as a caller sees it, with what only the fold knows."""
+        """The entry for a caller, with the fields that only the fold knows."""
         newest = self.versions[-1]
         given = dict[str, Any](
             id=self.entry,
@@ -212,21 +195,21 @@ class Run(Struct):
         )
         return MemoryEntry(**(given | more))
 
-    def end(self, by: Version, *, is_told: bool = False) -> None:
-        """Ends it by something else, if that was so before it ended. What is told to replace it
-        may have been so before it was: then it never was."""
-        until_ms = max(by.from_ms, self.first.from_ms) if is_told else by.from_ms
+    def end(self, by: Version, *, is_declared: bool = False) -> None:
+        """Ends it by a successor, unless it ended earlier. A declared successor may have been true
+        before it: then it never was true."""
+        until_ms = max(by.from_ms, self.first.from_ms) if is_declared else by.from_ms
         if until_ms < self.until_ms:
-            self.until_ms, self.heir, self.is_told = until_ms, by.seq, is_told
+            self.until_ms, self.heir, self.is_declared = until_ms, by.seq, is_declared
 
     def says_the_same(self, other: Version) -> bool:
-        """Whether a version is one that is merged into this, and cannot end it."""
+        """Whether a version would be merged into this run, and so cannot end it."""
         is_alike = self.first.is_accepted == other.is_accepted
         return is_alike and is_same(self.first.claim, other.claim)
 
 
 def is_same(one: Claim, other: Claim) -> bool:
-    """Whether two claims say the same of the same."""
+    """Whether two claims give the same thing the same value."""
     if one.about != other.about:
         return False
     return one.value == other.value if one.about else one.said == other.said
@@ -236,19 +219,20 @@ CONTENT_CHARS_MAX, TAG_CHARS_MAX, TAGS_MAX = 20_000, 100, 50
 
 
 def content_checked(content: str) -> str:
-    """The text of an entry, without space around it; Invalid if it is empty, too long, or cannot
-    be written."""
+    """The stripped text of an entry; Invalid if it is empty, too long, or not writable."""
     text = content.strip()
     if not text or len(text) > CONTENT_CHARS_MAX:
         said = f"the content has {len(text):,} characters"
         raise Invalid(said, hint=f"from 1 to {CONTENT_CHARS_MAX:,}; keep long texts as artifacts")
     if not is_text(text):
-        raise Invalid("the content holds half a character", hint="give text that UTF-8 can hold")
+        raise Invalid(
+            "the content contains an unpaired surrogate", hint="give text that UTF-8 can hold"
+        )
     return text
 
 
 def tags_checked(tags: Sequence[str]) -> tuple[str, ...]:
-    """The tags, each once."""
+    """The tags, without duplicates."""
     out = tuple(dict.fromkeys(tags))
     if len(out) > TAGS_MAX:
         raise Invalid(f"{len(out)} tags are too many", hint=f"at most {TAGS_MAX}")
@@ -262,7 +246,7 @@ def tags_checked(tags: Sequence[str]) -> tuple[str, ...]:
 def source_checked(
     source: int | tuple[str, int] | None, conversation: str
 ) -> tuple[str, int] | None:
-    """Where an entry was said: a seq alone is one of the conversation that the memory is of."""
+    """The source of an entry; a seq alone belongs to the conversation of the memory."""
     if source is None or isinstance(source, tuple):
         return source
     if not conversation:
@@ -270,91 +254,3 @@ def source_checked(
             f"source={source} names no conversation", hint="give a conversation and a seq"
         )
     return conversation, source
-
-
-FORMAT = 2
-Key = TypeVar("Key")
-Value = TypeVar("Value")
-Row = tuple[str, str, int]  # a map, a key of it, and a seq
-
-
-class Bookmark(Struct, frozen=True, kw_only=True):
-    """The state at the event `head`, whose chain is `chain`; `forgotten` are ids of entries."""
-
-    format: int = FORMAT
-    head: int
-    chain: bytes
-    forgotten: list[str]
-    total: int
-    places: bytes
-    seqs: bytes
-
-
-def packed(
-    rows: Iterable[Row], *, head: int, chain: bytes, forgotten: Iterable[str], total: int
-) -> bytes:
-    """A bookmark as it is kept."""
-    ordered = sorted((_place(map, key), seq) for map, key, seq in rows)
-    return msgspec.msgpack.encode(
-        Bookmark(
-            head=head,
-            chain=chain,
-            forgotten=list(forgotten),
-            total=total,
-            places=array("q", (place for place, _ in ordered)).tobytes(),
-            seqs=array("q", (seq for _, seq in ordered)).tobytes(),
-        )
-    )
-
-
-def unpacked(kept: bytes) -> Bookmark | None:
-    """A bookmark as it was kept; None if it is damaged or of another version of refold."""
-    try:
-        found = decoding.packed_decoder(Bookmark).decode(kept)
-    except msgspec.MsgspecError:
-        return None
-    is_whole = len(found.places) == len(found.seqs) and len(found.seqs) % 8 == 0
-    return found if found.format == FORMAT and is_whole else None
-
-
-class Places:
-    """The columns of a bookmark."""
-
-    def __init__(self, bookmark: Bookmark) -> None:
-        self._places, self._seqs = array("q"), array("q")
-        self._places.frombytes(bookmark.places)
-        self._seqs.frombytes(bookmark.seqs)
-
-    def seqs(self, map: str, key: str) -> Iterator[int]:
-        """The seqs at a key of a map, rising."""
-        place = _place(map, key)
-        at = bisect_left(self._places, place)
-        while at < len(self._places) and self._places[at] == place:
-            yield self._seqs[at]
-            at += 1
-
-
-def _place(map: str, key: str) -> int:
-    digest = blake2b(f"{map} {key}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little", signed=True)
-
-
-class Loaded(dict[Key, Value]):
-    """A map that loads what is at a key when somebody first asks for it, so it has every key."""
-
-    def __init__(self, load: Callable[[Key], Value]) -> None:
-        super().__init__()
-        self._load = load
-
-    def __missing__(self, key: Key) -> Value:
-        value = self[key] = self._load(key)
-        return value
-
-    def get(self, key: Key, default: object = None) -> Value:
-        return self[key]
-
-    def setdefault(self, key: Key, default: object = None) -> Value:
-        return self[key]
-
-    def __bool__(self) -> bool:
-        return True

@@ -1,17 +1,11 @@
-"""Vector stores of others: what one must be, and which are known by name.
+"""External vector stores: the protocol, the known names, and vectors kept in one of them.
 
-A vector store keeps the vectors of memories instead of refold's own index. It is given numbers and
-ids, never a text; words are found by refold's index in any case. `chroma` is known; a program makes
-others known by `refold.register.vector_store`. Neighbours: `outside_vectors` asks one, `chroma` is
-one.
-
-The vectors of memories in a vector store of somebody else's, ranked like our own.
-
-The index still knows the words, and up to where entries have vectors; only the numbers are
-elsewhere. Another embedder, another length of its vectors or another store is noticed by the facts
-of the index: then all vectors are made again. What the store raises is told, and the answer is by
-words alone. Neighbours: `vector_store` says what a store is, `search.vectors` does the same inside
-the index.
+A vector store keeps the vectors of memories instead of refold's own index. It gets numbers and ids,
+never a text; words are always found by refold's index, which also knows which entries have vectors.
+Another embedder, vector length or store is noticed by the facts of the index; then all vectors are
+made again. If the store fails, that is reported, and the answer is by words alone. `chroma` is
+built in, and `refold.register.vector_store` adds others. Neighbour: `search.vectors` does the same
+inside the index.
 """
 
 from __future__ import annotations
@@ -35,11 +29,11 @@ CHROMA = "chroma"
 
 
 class VectorStore(Protocol):
-    """Keeps vectors by id, in groups. All vectors that it is given have one length; an id that is
-    added again has the new vector."""
+    """Keeps vectors by id, in groups. All vectors have one length; adding an id again replaces its
+    vector."""
 
     def add(self, group: int, vectors: Mapping[str, Sequence[float]]) -> None:
-        """Keeps these vectors, by id."""
+        """Stores these vectors by id."""
 
     def nearest(
         self, group: int, vector: Sequence[float], limit: int
@@ -47,17 +41,17 @@ class VectorStore(Protocol):
         """The ids of a group whose vectors are nearest, each with its cosine."""
 
     def remove(self, group: int, ids: Sequence[str]) -> None:
-        """Removes these, as far as they are there."""
+        """Removes these ids, if they exist."""
 
     def clear(self) -> None:
         """Removes everything."""
 
     def close(self) -> None:
-        """Lets go of every file."""
+        """Closes all files."""
 
 
 OpenVectorStore = Callable[[str], VectorStore]
-"""Opens a vector store in a folder; an empty path means that it is kept in memory."""
+"""Opens a vector store in a folder, or in memory for an empty path."""
 
 _REGISTERED: dict[str, OpenVectorStore] = {}
 
@@ -66,12 +60,12 @@ def register(name: str, opener: OpenVectorStore) -> None:
     """Makes a vector store usable by name."""
     if not name.strip() or name == CHROMA or not callable(opener):
         hint = "give a name of its own, and a function from a folder to a vector store"
-        raise Invalid(f"{quoted(name)} with {shown(opener)} is no vector store", hint=hint)
+        raise Invalid(f"{quoted(name)} with {shown(opener)} is not a vector store", hint=hint)
     _REGISTERED[name] = opener
 
 
 def check_name(name: str) -> None:
-    """Invalid for a name that is not known."""
+    """Invalid for an unknown name."""
     known = (CHROMA, *_REGISTERED)
     if name and name not in known:
         hint = f"{suggestion(name, known)}; another is made known by refold.register.vector_store"
@@ -79,8 +73,8 @@ def check_name(name: str) -> None:
 
 
 def opener_of(name: str) -> OpenVectorStore:
-    """What opens the vector store of that name. Unavailable, with what to install, if its package
-    is missing."""
+    """The function that opens the vector store of this name. Unavailable, with an install hint, if
+    its package is missing."""
     check_name(name)
     if name != CHROMA:
         return _REGISTERED[name]
@@ -95,17 +89,17 @@ def opener_of(name: str) -> OpenVectorStore:
 NEAREST = 200
 
 
-class Outside:
-    """A vector store by its name, opened when it is first needed; `folder` is where it may keep
-    files, empty for memory."""
+class ExternalStore:
+    """A vector store by name, opened at first use; `folder` is the place for its files, empty for
+    memory."""
 
     def __init__(self, name: str, opener: OpenVectorStore, folder: str) -> None:
         self.name, self._opener, self._folder = name, opener, folder
         self._store: VectorStore | None = None
 
     @contextmanager
-    def asked(self) -> Iterator[VectorStore]:
-        """The store. Unavailable if it, which is somebody else's code, fails in here."""
+    def guarded_store(self) -> Iterator[VectorStore]:
+        """The store. Turns any failure of this foreign code into Unavailable."""
         try:
             if self._store is None:
                 self._store = self._opener(self._folder)
@@ -113,62 +107,63 @@ class Outside:
         except RefoldError:
             raise
         except Exception as error:
-            said = f"the vector store {self.name} failed: {failure(error)}"
-            raise Unavailable(said, hint="refold memory reindex makes its vectors again") from error
+            reason = f"the vector store {self.name} failed: {failure(error)}"
+            hint = "refold memory reindex makes its vectors again"
+            raise Unavailable(reason, hint=hint) from error
 
     def close(self) -> None:
         """Closes the store, if it was opened."""
         if self._store is not None:
-            with self.asked() as store:
+            with self.guarded_store() as store:
                 store.close()
             self._store = None
 
 
-def outside_of(name: str, store: Store, embedder: Embedder | None) -> Outside | None:
-    """The vector store of that name for the memories of a store; None for the index itself.
+def external_store(name: str, store: Store, embedder: Embedder | None) -> ExternalStore | None:
+    """The vector store of this name for the memories of a store; None for the index itself.
     Unavailable without its package, or without an embedder."""
     if not name:
         return None
     opener = opener_of(name)
     if embedder is None:
         hint = f"{install_hint('semantic')}; or give embedder="
-        raise Unavailable(f"nothing makes the vectors that {name} would keep", hint=hint)
-    return Outside(name, opener, store.derived_path(f"memory.{name}") or "")
+        raise Unavailable(f"no embedder is configured for {name}", hint=hint)
+    return ExternalStore(name, opener, store.derived_path(f"memory.{name}") or "")
 
 
-class OutsideVectors(Vectors):
-    """The vectors of an index, kept outside of it."""
+class ExternalVectors(Vectors):
+    """The vectors of an index, kept in an external store."""
 
-    def __init__(self, index: Index, embedder: Embedder, outside: Outside) -> None:
+    def __init__(self, index: Index, embedder: Embedder, external: ExternalStore) -> None:
         super().__init__(index, embedder)
-        self._outside = outside
+        self._external = external
 
     def _embedder_name(self) -> str:
-        return f"{super()._embedder_name()} in {self._outside.name}"
+        return f"{super()._embedder_name()} in {self._external.name}"
 
     def _forget(self) -> None:
         super()._forget()
-        with self._outside.asked() as store:
+        with self._external.guarded_store() as store:
             store.clear()
 
     def add(self, ids: Sequence[int], texts: Mapping[int, str]) -> None:
-        """Hands the vectors of these entries to the store, then notes how far it is: who is killed
+        """Adds the vectors of these entries to the store, then marks them as done: a process killed
         in between adds them again."""
-        said = {id: pieces_of(texts[id])[0] for id in ids if texts.get(id, "").strip()}
-        if said:
-            vectors = self._embed(list(said.values()))
+        pieces = {id: pieces_of(texts[id])[0] for id in ids if texts.get(id, "").strip()}
+        if pieces:
+            vectors = self._embed(list(pieces.values()))
             self._check_dimension(len(vectors[0]))
             groups: dict[int, dict[str, Sequence[float]]] = {}
-            for id, vector in zip(said, vectors):
-                groups.setdefault(id >> CONVERSATION_BITS, {})[str(id)] = _plain(vector)
-            with self._outside.asked() as store:
+            for id, vector in zip(pieces, vectors):
+                groups.setdefault(id >> CONVERSATION_BITS, {})[str(id)] = _floats(vector)
+            with self._external.guarded_store() as store:
                 for group, some in groups.items():
                     store.add(group, some)
         with database.transaction(self.index.connection):
             self._mark_embedded(ids)
 
     def means(self, ids: Sequence[int]) -> dict[int, Sequence[float]]:
-        """Nothing: the store gives no vectors back."""
+        """Empty: the store returns no vectors."""
         return {}
 
     def compared(
@@ -181,36 +176,33 @@ class OutsideVectors(Vectors):
         least: float | None = None,
     ) -> Compared:
         total, _ = self.index.size(ranges)
-        asked = self._query_vector(query, found, total)
-        if asked is None:
+        vector = self._query_vector(query, found, total)
+        if vector is None:
             return Compared(dict(scored), {})
-        cosines = self._nearest(asked, ranges)
-        # Of what is far the store says nothing: the farthest that it names counts for nothing.
+        with self._external.guarded_store() as store:
+            cosines = {
+                int(id): float(cosine)
+                for first, _ in ranges
+                for id, cosine in store.nearest(
+                    first >> CONVERSATION_BITS, _floats(vector), NEAREST
+                )
+            }
+        # The store returns only near entries: the farthest of them counts as zero.
         farthest = min(cosines.values(), default=0.0)
         weight = rank.VECTOR_WEIGHT / rank.spread(cosines, len(cosines))[1]
         rows = ((id, cosine, weight * (cosine - farthest)) for id, cosine in cosines.items())
         return fused(scored, total, rows, least or 0.0)
-
-    def _nearest(self, asked: Sequence[float], ranges: Sequence[Range]) -> dict[int, float]:
-        """The cosines of the nearest entries of these ranges."""
-        with self._outside.asked() as store:
-            rows = [
-                row
-                for first, _ in ranges
-                for row in store.nearest(first >> CONVERSATION_BITS, _plain(asked), NEAREST)
-            ]
-        return {int(id): float(cosine) for id, cosine in rows}
 
     def remove(self, ids: Sequence[int]) -> None:
         """Removes the vectors of these entries."""
         groups: dict[int, list[str]] = {}
         for id in ids:
             groups.setdefault(id >> CONVERSATION_BITS, []).append(str(id))
-        with self._outside.asked() as store:
+        with self._external.guarded_store() as store:
             for group, some in groups.items():
                 store.remove(group, some)
 
 
-def _plain(vector: Sequence[float]) -> list[float]:
-    """The numbers themselves, whatever an embedder or a library keeps them in."""
+def _floats(vector: Sequence[float]) -> list[float]:
+    """The numbers as Python floats, whatever type a library uses."""
     return [float(number) for number in vector]

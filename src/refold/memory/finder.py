@@ -1,25 +1,11 @@
-"""Which events of a log of memories answer a query: the ranking of `search`, over an index of its
-own.
+"""Events of a memory's log that answer a query: the ranking of `search`, over an index of its own.
 
-The index is a file beside the store (`memory.db`), derived from the logs and disposable like that
-of search; it also counts how often an entry was of use. A hit has words of the query, or is near it
-by its vector: how near is enough depends on the embedder. Neighbours: `search` ranks, `recall`
-makes entries of what was found.
-
-Whether a sentence can be the answer to a question, by its form: who asks `when` wants a time.
-
-A question that begins with a question word asks for a kind of value: a person, a time, a number, a
-reason. A sentence that holds one is the likelier answer, and so is one of the speaker's own
-(`my`, `we`) if the question is about the speaker. Both only raise the rank of what was found
-anyway, by a little. English; a question in another language raises nothing. Neighbour: `recall`.
-
-How near is near enough, measured: every embedder spreads its cosines in its own way.
-
-Each question below asks for one of the facts, in other words. What it reaches with all the others
-is noise: so much do sentences of an embedder resemble each other that have nothing in common. The
-threshold stands so far above the noise that 19 of 20 questions without an answer find nothing among
-some hundred facts. It is measured once for each embedder and kept in the index. Neighbours:
-`finder` asks, `docs/guides/memory.md` has the table.
+The index is a disposable file beside the store (`memory.db`), derived from the logs; it also counts
+how often an entry was used. A hit shares words with the query, or is near by its vector. `Fitness`
+judges an answer by its form: a `when` asks for a time, a question about `me` for a sentence of the
+speaker's; this raises the rank a little, in English. `measured` finds the least cosine that means
+something: 3.3 deviations above the noise, so that 19 of 20 questions without an answer find nothing
+among some hundred facts. Neighbours: `search` ranks, `recall` makes entries of the hits.
 """
 
 from __future__ import annotations
@@ -33,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.memory.claim import DAYS_AND_MONTHS, NUMBER_WORDS
-from refold.memory.external_vectors import OutsideVectors, outside_of
+from refold.memory.external_vectors import ExternalVectors, external_store
 from refold.memory.synonyms import SYNONYM_WEIGHT, Synonyms, reworded
 from refold.search import database, finding, rank, words
 from refold.search.embedders import Embedder, Transformer, Vector, chosen, is_additive, name_of
@@ -47,14 +33,14 @@ from refold.stores.protocol import Store
 
 INDEX = "memory.db"
 WAIT_S = 5.0
-EVENTS_MAX = 1_000_000  # that are indexed at once
-UNKNOWN_THRESHOLD = 0.7  # where the embedder fails: then its vectors are not used either
+EVENTS_MAX = 1_000_000  # events to index at once
+UNKNOWN_THRESHOLD = 0.7  # if the embedder fails, and its vectors are not used either
 FILTERS = Filters(kinds=("message",))
 
 
 class Found(Struct, frozen=True):
-    """An event that answers: its order among all (`rank`), how well by itself from 0 to 1, its
-    cosine if it has a vector, and the words of the query that it has."""
+    """An event that answers a query: its rank among all, its strength from 0 to 1, its cosine if it
+    has a vector, and its words of the query."""
 
     seq: int
     rank: float
@@ -64,8 +50,8 @@ class Found(Struct, frozen=True):
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """What is asked of the index: a query, the least strength of a hit if one is given, and how
-    many are looked at closely."""
+    """A query to the index, with the least strength of a hit if given, and the number of hits to
+    look at closely."""
 
     query: str
     threshold: float | None = None
@@ -73,8 +59,8 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 
 class Finder:
-    """Searches the memories of one store. `tell(name, reason)` is called with what a user should
-    know."""
+    """Searches the memories of one store. `tell(name, reason)` receives the notices for the
+    user."""
 
     def __init__(
         self,
@@ -87,34 +73,41 @@ class Finder:
         self._embedder = chosen(embedder)
         path = store.derived_path(INDEX) or database.MEMORY
         self._upkeep = Upkeep(store, path, tell=tell, standalone=True)
-        self._outside = outside_of(vectors, store, self._embedder)
-        kind = partial(OutsideVectors, outside=self._outside) if self._outside else None
+        self._external = external_store(vectors, store, self._embedder)
+        kind = partial(ExternalVectors, external=self._external) if self._external else None
         self._vectors = VectorUpkeep(store, self._embedder, tell=tell, kind=kind)
         self._synonyms: Synonyms | None = None
 
     @retried
     def found(self, log: str, asked: Asked) -> Iterable[Found]:
-        """The events of a log that answer, the best first; each is looked at when it is taken."""
+        """The events of a log that answer, the best first, evaluated lazily."""
         with self._upkeep.index() as index:
             self._upkeep.freshen(index, [log], EVENTS_MAX)
             mark = index.mark(log)
             query = words.query_of(reworded(asked.query), index.stems)
-            query = self._synonyms_of(index).weighed(query)
+            if self._synonyms is None:
+                self._synonyms = Synonyms(index.stems)
+            query = self._synonyms.weighed(query)
             if mark is None or not query.all_terms:
                 return ()
-            ranges = (range_of(mark.number),)
-            return self._ranked(index, query, ranges, asked)
+            return self._ranked(
+                index, query, self._synonyms.of(query), (range_of(mark.number),), asked
+            )
 
     def _ranked(
-        self, index: Index, query: Query, ranges: Sequence[Range], asked: Asked
+        self,
+        index: Index,
+        query: Query,
+        alike: Mapping[str, Term],
+        ranges: Sequence[Range],
+        asked: Asked,
     ) -> Iterable[Found]:
-        alike = self._synonyms_of(index).of(query)
         wider = replace(query, terms=(*query.terms, *alike.values()))
         with database.limited(index.connection, WAIT_S):
             matches = finding.matches(index, wider, ranges, FILTERS)
             scored = finding.scored(index, wider, matches, ranges, FILTERS)
         least = self._threshold(index) if asked.threshold is None else asked.threshold
-        # An embedder of sentences is given the whole query; words are weighed only by one of words.
+        # An embedder of sentences gets the whole query; only an embedder of words weighs them.
         weighs = isinstance(self._embedder, Transformer) or is_additive(self._embedder)
         weighed = matches if weighs else ()
         compared = self._vectors.compared(index, query, weighed, scored, ranges, least=least)
@@ -134,14 +127,9 @@ class Finder:
             return (one for one in candidates if one.strength > 0)
         return (one for one in candidates if one.strength >= threshold)
 
-    def _synonyms_of(self, index: Index) -> Synonyms:
-        if self._synonyms is None:
-            self._synonyms = Synonyms(index.stems)
-        return self._synonyms
-
     def _threshold(self, index: Index) -> float:
-        """How near vectors must be to mean something: by the embedder itself, or as measured when
-        it was first used."""
+        """The least cosine that means something: the embedder's own, or as measured at its first
+        use."""
         if self._embedder is None or not self._vectors.is_ready():
             return UNKNOWN_THRESHOLD
         own = getattr(self._embedder, "threshold", None)
@@ -149,10 +137,8 @@ class Finder:
             return float(own)
         fact = f"threshold {name_of(self._embedder)}"
         known = index.rows(_FACT, (fact,))
-        return float(known[0][0]) if known else self._measured(index, fact)
-
-    def _measured(self, index: Index, fact: str) -> float:
-        assert self._embedder is not None
+        if known:
+            return float(known[0][0])
         try:
             with guarded():
                 threshold = measured(self._embedder)
@@ -165,8 +151,7 @@ class Finder:
 
     @retried
     def means(self, log: str, seqs: Sequence[int]) -> dict[int, Vector]:
-        """What each of these events says as a whole, as one vector of length one; none without an
-        embedder."""
+        """One vector of length one for each of these events; none without an embedder."""
         if self._embedder is None:
             return {}
         with self._upkeep.index() as index:
@@ -176,11 +161,11 @@ class Finder:
 
     @property
     def adds_words(self) -> bool:
-        """Whether the vector of a text is only the mean of those of its words."""
+        """Whether the vector of a text is only the mean of its words' vectors."""
         return is_additive(self._embedder)
 
     def least_near(self) -> float:
-        """How near vectors must be to mean something."""
+        """The least cosine that means something."""
         with self._upkeep.index() as index:
             return self._threshold(index)
 
@@ -188,14 +173,14 @@ class Finder:
 
     @retried
     def bookmark(self, log: str) -> bytes | None:
-        """The bookmark of a log that is kept in the index, if there is one."""
+        """The bookmark of a log, if the index has one."""
         with self._upkeep.index() as index:
             rows = index.rows(_BOOKMARK, (log,)) if index.rows(_HAS_BOOKMARKS) else []
         return bytes(rows[0][0]) if rows else None
 
     @retried
     def keep_bookmark(self, log: str, kept: bytes) -> None:
-        """Keeps a bookmark, if the index can be written."""
+        """Stores a bookmark, if the index can be written."""
         with self._upkeep.index() as index, self._upkeep.told_if_unavailable():
             if index.is_writable:
                 index.connection.execute(_BOOKMARKS)
@@ -205,7 +190,7 @@ class Finder:
 
     @retried
     def uses(self, entries: Sequence[str]) -> dict[str, int]:
-        """How often these entries were given as an answer."""
+        """The number of times each of these entries was used as an answer."""
         names = [f"used {id}" for id in entries]
         marks = ",".join("?" * len(names))
         with self._upkeep.index() as index:
@@ -215,16 +200,16 @@ class Finder:
 
     @retried
     def count_use(self, entries: Iterable[str]) -> None:
-        """Counts that these entries were given as an answer. What cannot be written is lost."""
+        """Counts a use of these entries, if the index can be written."""
         with self._upkeep.index() as index:
             if index.is_writable:
                 index.connection.executemany(_USED, [(f"used {id}",) for id in entries])
 
-    # --- what must leave, and what must come again ---
+    # --- erasing and rebuilding ---
 
     @retried
     def erase(self, log: str, seqs: Sequence[int], entries: Sequence[str]) -> None:
-        """Removes what these events said from the index, if there is one."""
+        """Removes these events from the index, if there is one."""
         if not self._upkeep.has_file():
             self._upkeep.close()
             return
@@ -238,15 +223,15 @@ class Finder:
 
     @retried
     def rebuild(self, logs: Sequence[str], progress: Progress | None) -> None:
-        """Throws the index away and makes it again, with all vectors."""
+        """Discards the index and makes it again, with all vectors."""
         with self._upkeep.index(rebuild=True) as index:
             self._upkeep.freshen(index, logs, EVENTS_MAX)
             self._vectors.complete(index, progress or (lambda done, total: None), 0)
 
     def close(self) -> None:
         self._upkeep.close()
-        if self._outside is not None:
-            self._outside.close()
+        if self._external is not None:
+            self._external.close()
 
 
 _BOOKMARKS = "CREATE TABLE IF NOT EXISTS bookmarks(log TEXT PRIMARY KEY, kept BLOB) STRICT"
@@ -263,8 +248,8 @@ ON CONFLICT(name) DO UPDATE SET value = CAST(value AS INTEGER) + 1
 
 
 class _Weight(Struct, frozen=True):
-    """What a word of the query says: which entries have it, which have one that means the same, and
-    what share it is of all."""
+    """One word of the query: the entries with it, the entries with a synonym, and its share of the
+    whole."""
 
     word: str
     holders: Mapping[int, int]
@@ -283,8 +268,8 @@ class _Weight(Struct, frozen=True):
 def _weights(
     query: Query, alike: Mapping[str, Term], matches: Sequence[rank.Matches], total: int
 ) -> list[_Weight]:
-    """The single words of a query, by how rare they are: one that every entry has says half as
-    much as one that only one has."""
+    """The single words of a query by rarity: a word in every entry counts half as much as a word in
+    only one."""
     rarest = inverse_document_frequency(1, total) or 1.0
     own, others = matches[: len(query.terms)], matches[len(query.terms) :]
     found = {text: one.occurrences for text, one in zip(alike, others)}
@@ -315,7 +300,7 @@ _TIMES = (
     r"\d{1,2}:\d\d|(?:19|20)\d\d|noon|midnight|weekends?|every (?:day|week|month|year)|daily|weekly"
     r"|monthly|yearly|spring|summer|autumn|winter|mornings?|evenings?|afternoons?|nights?"
 )
-# What a question asks for, and what holds it. The first that fits counts.
+# Kinds of questions, and the form of their answers. The first match counts.
 _KINDS = (
     (
         re.compile(r"\bwho(?:m|se)?\b", re.IGNORECASE),
@@ -353,7 +338,7 @@ _OURS = re.compile(r"\b(?:we|our|us|ours)\b", re.IGNORECASE)
 
 
 class Fitness:
-    """What a question wants of its answer."""
+    """The form of the answer to a question."""
 
     def __init__(self, question: str) -> None:
         held = (held for asked, held in _KINDS if asked.search(question))
@@ -363,24 +348,21 @@ class Fitness:
         self._is_ours = bool(_OURS.search(question))
 
     def is_kind(self, content: str) -> bool:
-        """Whether a sentence holds what is asked for, if that is known."""
+        """Whether a sentence has the kind of value that the question asks for, if known."""
         return bool(self._held and self._held.search(content))
 
     def of(self, content: str) -> float:
-        """By what factor the rank of a sentence counts."""
-        return 1.0 + KIND_BONUS * self.is_kind(content) + OWN_BONUS * self._is_own(content)
-
-    def _is_own(self, content: str) -> bool:
-        """Whether the speaker is spoken of, as in the question; one of us is me."""
-        if self._is_mine:
-            return bool(_MINE.search(content))
-        return self._is_ours and bool(_OURS.search(content) or _MINE.search(content))
+        """The factor for the rank of a sentence."""
+        is_mine, is_ours = bool(_MINE.search(content)), bool(_OURS.search(content))
+        # About the speaker, as the question is; "we" includes "me".
+        is_own = is_mine if self._is_mine else self._is_ours and (is_ours or is_mine)
+        return 1.0 + KIND_BONUS * self.is_kind(content) + OWN_BONUS * is_own
 
 
 NOISE_DEVIATIONS = 3.3
 LEAST, MOST = 0.05, 0.95
-# What is near enough for an embedder that has one vector, or none, for all of these sentences: it
-# knows other texts, and nothing can be measured.
+# The threshold for an embedder with one vector, or none, for all of these sentences: it was made
+# for other texts, and nothing can be measured.
 USUAL, TOLD_APART = 0.7, 1e-6
 PAIRS = (
     ("My manager is Helena Prata", "Who is my boss?"),
@@ -407,7 +389,8 @@ PAIRS = (
 
 
 def measured(embedder: Embedder) -> float:
-    """The least cosine that means something, by the embedder itself; raises what it raises."""
+    """The least cosine that means something for an embedder. Each question of `PAIRS` asks for its
+    own fact; its cosines with all other facts are the noise."""
     arithmetic = numbers()
     texts = [fact for fact, _ in PAIRS] + [question for _, question in PAIRS]
     rows = [

@@ -1,13 +1,10 @@
-"""What a log of memories says: which entries there are, which were merged, and what is true when.
+"""The fold of a memory's log: its entries, what was merged into them, and what was true when.
 
 Pure: the same events give the same entries, added one by one or all at once. An event is one
-version of an entry. Neighbours: `settling` says which versions belong together and when they end,
-`journal` brings the events, `memory` asks.
-
-By what forgotten words are known again: a key, and a keyed hash of them.
-
-Every seal has a key of its own, so equal words have different seals, and nobody reads from a log
-what was forgotten without guessing it. Neighbours: `forgetting` makes seals, `fold` compares.
+version of an entry. Forgotten words leave a seal, a keyed hash with a key of its own, so equal
+words have different seals and a log reveals them only to a guess. Neighbours: `merging` decides
+which versions belong together and when they end, `journal` brings the events, `forgetting` makes
+seals.
 """
 
 from __future__ import annotations
@@ -21,64 +18,58 @@ from typing import Any, Self
 from msgspec.structs import replace
 
 from refold.core.model import Memory
+from refold.memory.bookmark import Bookmark, BookmarkColumns, LazyMap, packed
 from refold.memory.claim import claim_of, telling_words
-from refold.memory.entry import (
-    FOREVER_MS,
-    Bookmark,
-    Loaded,
-    MemoryEntry,
-    Places,
-    Run,
-    Version,
-    is_same,
-    packed,
-)
-from refold.memory.settling import Groups, Shared, by_time, group_name, is_unaccepted
+from refold.memory.entry import FOREVER_MS, MemoryEntry, Run, Version, is_same
+from refold.memory.later_mentions import Shared
+from refold.memory.merging import Groups, by_time, group_name, is_unaccepted
 
 HEIRS_MAX = 20
+KEY_BYTES = 16
+_KEY_DIGITS = 2 * KEY_BYTES
 
 
 class Entries:
-    """The fold. `head` is the seq that was seen last."""
+    """The fold. `head` is the seq of the last event added."""
 
     def __init__(self, versions: dict[str, list[Version]] | None = None) -> None:
         self.head = 0
         self.waiting: dict[str, Version] = {}
-        # What was forgotten and may not be erased everywhere yet, by entry.
+        # Versions of forgotten entries that may not be erased everywhere yet.
         self.unfinished: dict[str, list[Version]] = {}
         self._rejected: dict[str, Version] = {}
         self._seals: list[str] = []
         self._versions = {} if versions is None else versions
-        # What was taken back: it says nothing, but must be erased with its entry.
-        self._off: dict[str, list[Version]] = {}
+        # Reverted versions: they say nothing, but must be erased with their entry.
+        self._reverted: dict[str, list[Version]] = {}
         self._forgotten: set[str] = set()
         self._groups = Groups(self._versions)
 
     # --- bookmarks ---
 
     def packed(self, chain: bytes) -> bytes:
-        """A bookmark of this state, at an event with that chain."""
+        """A bookmark of this state, at the event with this chain."""
         own = [
             ("versions", entry, one.seq) for entry, ones in self._versions.items() for one in ones
         ]
         rows = [*own, *self._groups.rows()]
-        total = self._groups.followers.total
+        total = self._groups.later_mentions.total
         return packed(rows, head=self.head, chain=chain, forgotten=self._forgotten, total=total)
 
     @classmethod
     def opened(cls, bookmark: Bookmark, version: Callable[[int], Version]) -> Self:
-        """The state of a bookmark, whose events are read by `version(seq)` when they are needed.
-        It knows what is asked for by an event or a key; nothing that goes over all entries."""
-        places = Places(bookmark)
-        out = cls(Loaded(lambda key: [version(seq) for seq in places.seqs("versions", key)]))
+        """The state of a bookmark, which reads events by `version(seq)` on demand. It answers
+        lookups by event or key, and nothing that iterates over all entries."""
+        columns = BookmarkColumns(bookmark)
+        out = cls(LazyMap(lambda key: [version(seq) for seq in columns.seqs("versions", key)]))
         out.head, out._forgotten = bookmark.head, set(bookmark.forgotten)
-        out._groups.open(places, bookmark.total, version)
+        out._groups.open(columns, bookmark.total, version)
         return out
 
     # --- adding ---
 
     def add(self, seq: int, at_ms: int, body: Memory | None, *, is_off: bool = False) -> None:
-        """Takes the next event; None for one that was erased. One that is off was taken back."""
+        """Adds the next event; None for an erased one. `is_off` means that it was reverted."""
         self.head = seq
         if body is None or (body.entry in self._forgotten and body.state != "forgotten"):
             return
@@ -87,13 +78,9 @@ class Entries:
             return
         version = Version(seq, at_ms, body, claim_of(body.content))
         if is_off:
-            self._off.setdefault(body.entry, []).append(version)
-        else:
-            self._take(version)
-
-    def _take(self, version: Version) -> None:
-        body = version.body
-        self._groups.unsettle((body.entry,))
+            self._reverted.setdefault(body.entry, []).append(version)
+            return
+        self._groups.invalidate((body.entry,))
         self._versions.setdefault(body.entry, []).append(version)
         self.waiting.pop(body.entry, None)
         self._rejected.pop(body.entry, None)
@@ -110,7 +97,7 @@ class Entries:
         self._rejected.pop(body.entry, None)
         if body.seal:
             self._seals.append(body.seal)
-        versions = self._versions.pop(body.entry, []) + self._off.pop(body.entry, [])
+        versions = self._versions.pop(body.entry, []) + self._reverted.pop(body.entry, [])
         if body.closed:
             self.unfinished.pop(body.entry, None)
         else:
@@ -121,29 +108,29 @@ class Entries:
     # --- asking ---
 
     def runs(self, at_ms: int | None = None) -> Iterator[Run]:
-        """Every entry that is true at a time; without one, whatever was ever true."""
+        """Every entry that is true at a time, or without one, that ever was."""
         for group in self._groups.names():
             for run in self._groups.runs(group):
                 if at_ms is None or run.holds_at(at_ms):
                     yield run
 
     def run_at(self, seq: int) -> Run | None:
-        """The entry that the event at a seq is part of."""
+        """The entry of the event at a seq."""
         return self._groups.run_at(seq)
 
     def changes_after(self, run: Run, at_ms: int) -> Iterator[Run]:
-        """What was said later, tells of a change and is true at a time."""
-        for version in self._groups.followers.of(run.first):
+        """Later entries that announce a change and are true at a time."""
+        for version in self._groups.later_mentions.of(run.first):
             later = self.run_at(version.seq)
             if later is not None and later.holds_at(at_ms):
                 yield later
 
     def shared(self, one: Run, other: Run, asked: frozenset[str]) -> Shared:
-        """How much two entries share of these words, and of all others."""
-        return self._groups.followers.shared(one.first, other.first, asked)
+        """The overlap of two entries, in these words and in all others."""
+        return self._groups.later_mentions.shared(one.first, other.first, asked)
 
     def run_of(self, entry: str) -> Run | None:
-        """The newest state of an entry, or of the one that it was merged into."""
+        """The newest run of an entry, or of the entry it was merged into."""
         for version in reversed(self._versions.get(entry, ())):
             run = self.run_at(version.seq)
             if run is not None:
@@ -155,8 +142,8 @@ class Entries:
         return self._versions[entry][-1]
 
     def history(self, entry: str) -> list[Run]:
-        """What was ever said by an entry, about what it speaks of, or by what it replaces or is
-        replaced by, oldest first."""
+        """The runs of an entry, of others about the same topic, and of its predecessors and
+        successors, oldest first."""
         found: dict[int, Run] = {}
         left, looked = [entry], set[str]()
         while left:
@@ -169,7 +156,7 @@ class Entries:
         return sorted(found.values(), key=lambda run: by_time(run.first))
 
     def _about(self, entry: str) -> Iterator[Run]:
-        """What an entry said, and others about the same."""
+        """The runs of an entry, and of others about the same topic."""
         for version in self._versions.get(entry, ()):
             group = self._groups.group_of(version.seq)
             for run in self._groups.runs(group) if group else ():
@@ -180,8 +167,8 @@ class Entries:
             yield from (run for run in [*self.runs()] if run.heir == own.first.seq)
 
     def versions_of(self, entries: Iterable[str]) -> list[Version]:
-        """Every event of these entries, of those ever merged with one of them, and of those that
-        wait or were rejected and say the same."""
+        """Every event of these entries, of entries ever merged with one of them, and of pending or
+        rejected duplicates."""
         ids = dict.fromkeys(entries)
         looked: set[str] = set()
         while left := [id for id in ids if id not in looked]:
@@ -194,34 +181,34 @@ class Entries:
         return [version for id in ids for version in self._ever_said(id)]
 
     def _set_aside(self, said: str) -> Iterator[Version]:
-        """What says this, and waits for a person or was rejected by one."""
+        """Pending and rejected versions with this sentence."""
         for version in (*self.waiting.values(), *self._rejected.values()):
             if version.claim.said == said:
                 yield version
 
     def size(self) -> int:
-        """How many entries there are, those that wait or ended included."""
+        """The number of entries, including pending and ended ones."""
         return len(self._versions)
 
     def _ever_said(self, entry: str) -> list[Version]:
-        return self._versions.get(entry, []) + self._off.get(entry, [])
+        return self._versions.get(entry, []) + self._reverted.get(entry, [])
 
     def has(self, entry: str) -> bool:
-        """Whether there is such an entry, also one that waits, was rejected or taken back."""
-        return entry in self._versions or entry in self._off
+        """Whether there is such an entry, including pending, rejected and reverted ones."""
+        return entry in self._versions or entry in self._reverted
 
     def chosen(self, wanted: Callable[[Sequence[Version]], bool]) -> list[str]:
-        """The entries whose versions are wanted."""
-        ids = dict.fromkeys((*self._versions, *self._off))
+        """The entries whose versions satisfy a condition."""
+        ids = dict.fromkeys((*self._versions, *self._reverted))
         return [id for id in ids if wanted(self._ever_said(id))]
 
     def unaccepted(self, at_ms: int) -> Iterator[Run]:
-        """What is true as far as tools and imports say, and no person accepted."""
+        """Entries from tools and imports that are true and that no person accepted."""
         for group in filter(is_unaccepted, self._groups.names()):
             yield from (run for run in self._groups.runs(group) if run.holds_at(at_ms))
 
     def is_forgotten(self, content: str) -> bool:
-        """Whether these words were forgotten, and must not be brought back by a rule."""
+        """Whether these words were forgotten, so that no rule may bring them back."""
         claim = claim_of(content)
         return is_sealed((claim.said, telling_words(claim.said)), self._seals)
 
@@ -233,12 +220,12 @@ class Entries:
         return claim.said in said or any(self._set_aside(claim.said))
 
     def has_accepted(self, content: str) -> bool:
-        """Whether somebody who is believed ever said this, or accepted it."""
+        """Whether a trusted speaker ever said or accepted this."""
         return next(self._same(content, is_accepted=True), None) is not None
 
     def undecided(self, content: str) -> Version | None:
-        """What says this and no person accepted: it waits, was rejected, or only tools and imports
-        said it."""
+        """A version with the same meaning that no person accepted: pending, rejected, or only from
+        tools and imports."""
         claim = claim_of(content)
         aside = (*self.waiting.values(), *self._rejected.values())
         same = (one for one in aside if is_same(one.claim, claim))
@@ -250,7 +237,7 @@ class Entries:
         return (one for one in group if is_same(one.claim, claim))
 
     def saying(self, content: str) -> str:
-        """The entry that says this and was not ended; empty if there is none."""
+        """The id of the current entry that says this; empty if there is none."""
         for version in self._groups.saying(claim_of(content).said):
             run = self.run_at(version.seq)
             if run is not None and run.until_ms == FOREVER_MS:
@@ -258,25 +245,25 @@ class Entries:
         return ""
 
     def continued(self, body: Memory) -> Memory:
-        """A first version, or the next one of the entry that says the same: said again only to add
-        what it replaces, it is not said twice."""
+        """The body as a first version, or as the next version of the entry that says the same:
+        repeating it only to add `replaces` makes no duplicate."""
         known = self.saying(body.content)
         if not known:
             return body
         return replace(body, entry=known, version=self.newest(known).body.version + 1)
 
     def rivals(self, run: Run) -> tuple[str, ...]:
-        """Entries that are true as well and say something else about the same, or are so since
-        something ended that this replaces as well."""
+        """Current entries with another value for the same thing, or that replaced the same
+        entry."""
         if run.until_ms != FOREVER_MS:
             return ()
         group = self._groups.group_of(run.first.seq) if run.first.claim.is_rival else ""
-        others = [*(self._groups.runs(group) if group else ()), *self._instead(run)]
+        others = [*(self._groups.runs(group) if group else ()), *self._co_successors(run)]
         is_other = (one for one in others if one.entry != run.entry)
         return tuple(dict.fromkeys(one.entry for one in is_other if one.until_ms == FOREVER_MS))
 
-    def _instead(self, run: Run) -> Iterator[Run]:
-        """What came, by itself or after others, in the place of what this was told to replace."""
+    def _co_successors(self, run: Run) -> Iterator[Run]:
+        """The current successors, direct or not, of the entries that this one replaces."""
         ids = run.replaces if run.first.is_accepted else ()
         for version in (one for id in ids for one in self._versions.get(id, ())):
             heirs = [one.seq for one in self._groups.replacers.of(version)]
@@ -284,19 +271,15 @@ class Entries:
             if ended is not None and ended.heir:
                 heirs.append(ended.heir)
             for heir in map(self.run_at, heirs):
-                yield from self._after(heir)
-
-    def _after(self, run: Run | None) -> Iterator[Run]:
-        """What stands for an entry now, if anything does."""
-        for _ in range(HEIRS_MAX):
-            if run is None or run.until_ms == FOREVER_MS:
-                break
-            run = self.run_at(run.heir) if run.heir else None
-        if run is not None and run.first.is_accepted:
-            yield run
+                for _ in range(HEIRS_MAX):
+                    if heir is None or heir.until_ms == FOREVER_MS:
+                        break
+                    heir = self.run_at(heir.heir) if heir.heir else None
+                if heir is not None and heir.first.is_accepted:
+                    yield heir
 
     def entry(self, run: Run, scope: str, **more: Any) -> MemoryEntry:
-        """A state as a caller sees it."""
+        """A run as a caller sees it."""
         created_ms = self._versions[run.entry][0].at_ms
         return run.shown(scope=scope, created_ms=created_ms, rivals=self.rivals(run), **more)
 
@@ -305,22 +288,18 @@ def _entries_of(versions: Iterable[Version]) -> dict[str, None]:
     return dict.fromkeys(one.body.entry for one in versions)
 
 
-KEY_BYTES = 16
-_KEY_DIGITS = 2 * KEY_BYTES
-
-
 def sealed(words: str, key: str = "") -> str:
-    """The seal of these words: the key, a new one unless it is given, and the hash."""
+    """The seal of these words: the key, by default a new one, and the hash."""
     key = key or secrets.token_hex(KEY_BYTES)
     data = words.encode("utf-8", "replace")
     return key + hashlib.blake2b(data, key=bytes.fromhex(key), digest_size=16).hexdigest()
 
 
 def is_sealed(words: Iterable[str], seals: Iterable[str]) -> bool:
-    """Whether one of the seals is that of one of these words."""
-    wordings = list(words)
+    """Whether one of the seals matches one of these texts."""
+    texts = list(words)
     return any(
-        hmac.compare_digest(seal, sealed(one, seal[:_KEY_DIGITS]))
+        hmac.compare_digest(seal, sealed(text, seal[:_KEY_DIGITS]))
         for seal in seals
-        for one in wordings
+        for text in texts
     )

@@ -1,14 +1,9 @@
-"""One scope's log of memories, held open with its fold.
+"""One scope's log of memories, held open with its fold, and the changes in it.
 
 `user` is in the user's own store, `project` and `agent.NAME` are in the project's. Writing is one
-append; what other processes wrote is read before anything is answered. Neighbours: `log` writes,
-`fold` reads.
-
-What was written into a memory, one change at a time, and how one is taken back.
-
-A change is an event of the log. Taking it back is another event (`Revert`), which can be taken back
-in turn; only what was forgotten is gone for good. Neighbours: `journal` has the log and obeys
-reverts, `semantic` offers `log` and `revert`.
+append; events of other processes are read before any answer. A change is an event of the log;
+reverting it is another event (`Revert`), which can itself be reverted. Only forgotten words are
+gone for good. Neighbours: `log` writes, `fold` reads, `semantic` offers `log` and `revert`.
 """
 
 from __future__ import annotations
@@ -26,18 +21,21 @@ from refold.errors import Conflict, Invalid, NotFound, RefoldError
 from refold.log.draft import Draft
 from refold.log.log import Log
 from refold.log.trace import pages_of
+from refold.memory.bookmark import unpacked
 from refold.memory.claim import claim_of
-from refold.memory.entry import Version, unpacked
+from refold.memory.entry import Version
 from refold.memory.fold import Entries
 from refold.stores.protocol import Store
 
 AGENT = "agent."
 PAGE_EVENTS = 1_000
-BOOKMARK_EVENTS = 2_000  # fewer are folded at once
+BOOKMARK_EVENTS = 2_000  # a shorter log needs no bookmark
+CHANGES_PAGE_EVENTS, EVENTS_MAX = 200, 100_000
+LOG_HINT = "refold memory log has the numbers"
 
 
 def scope_checked(scope: str) -> str:
-    """The scope itself, if it is one."""
+    """The scope; Invalid if there is no such scope."""
     if scope in ("user", "project"):
         return scope
     if scope.startswith(AGENT) and scope != AGENT:
@@ -48,7 +46,7 @@ def scope_checked(scope: str) -> str:
 
 
 def switched_off(events: Iterable[tuple[int, Body | None]]) -> frozenset[int]:
-    """The seqs that were taken back: a revert that was taken back itself does nothing."""
+    """The reverted seqs. A revert that was itself reverted has no effect."""
     reverts = [(seq, body.seq) for seq, body in events if isinstance(body, Revert)]
     off: set[int] = set()
     for seq, target in reversed(reverts):
@@ -57,34 +55,30 @@ def switched_off(events: Iterable[tuple[int, Body | None]]) -> frozenset[int]:
     return frozenset(off)
 
 
-def _is_plain(body: Body | None) -> bool:
-    return isinstance(body, Memory) and body.state != "forgotten"
-
-
 class Bookmarks(Protocol):
-    """Where bookmarks are kept: in the index."""
+    """The storage of bookmarks: the index."""
 
     def bookmark(self, log: str) -> bytes | None:
-        """That of a log, if there is one."""
+        """The bookmark of a log, if there is one."""
 
     def keep_bookmark(self, log: str, kept: bytes) -> None:
-        """Keeps one, if that is possible now."""
+        """Stores a bookmark, if that is possible now."""
 
 
 class Journal:
-    """The memories of one scope. Not locked: its owner sees to it."""
+    """The memories of one scope. Not locked: its owner has the lock."""
 
     def __init__(self, store: Store, scope: str) -> None:
         self.store, self.scope = store, scope
         self.id = MEMORY_PREFIX + scope
-        self.off: frozenset[int] = frozenset()  # the seqs that were taken back
+        self.off: frozenset[int] = frozenset()  # reverted seqs
         self._entries = Entries()
         self._glanced: Entries | None = None
-        self._versions: dict[int, Version] = {}  # that a glance took
+        self._versions: dict[int, Version] = {}  # read for the glance
         self._log: Log | None = None
 
     def entries(self) -> Entries:
-        """What the log says now."""
+        """The current entries."""
         head = self._head()
         while self._entries.head < head:
             page = self.store.read(self.id, after=self._entries.head, limit=PAGE_EVENTS)
@@ -94,9 +88,8 @@ class Journal:
         return self._entries
 
     def glance(self, bookmarks: Bookmarks) -> Entries:
-        """What the log says now, for who asks by events and keys alone. Where it is not at hand,
-        it goes on from a bookmark; if there is none or much has happened since, the whole log is
-        read and a bookmark kept."""
+        """The current entries, for lookups by event and key alone. The first call continues from a
+        bookmark; without one, or after much growth, it reads the whole log and stores one."""
         if not self._entries.head:
             self._glanced = self._glanced or self._opened_at(bookmarks.bookmark(self.id))
             if self._glanced is not None and self._catches_up(self._glanced):
@@ -110,23 +103,23 @@ class Journal:
         return entries
 
     def by_key(self, bookmarks: Callable[[], Bookmarks]) -> Entries:
-        """What the log says now, for who asks by ids and events alone. Only for a large log that
-        nobody has read yet is a bookmark looked for."""
+        """The current entries, for lookups by id and event alone. Looks for a bookmark only if the
+        log is large and not read yet."""
         if self._entries.head or self._head() < BOOKMARK_EVENTS:
             return self.entries()
         try:
             return self.glance(bookmarks())
-        except RefoldError:  # an index that fails keeps nobody from reading the log
+        except RefoldError:  # a failing index must not prevent reading the log
             return self.entries()
 
     def keep_bookmark(self, bookmarks: Bookmarks) -> None:
-        """Keeps a bookmark of a large log, for the next process."""
+        """Stores a bookmark of a large log, for the next process."""
         entries = self.entries()
         if entries.head >= BOOKMARK_EVENTS and not entries.unfinished:
             bookmarks.keep_bookmark(self.id, entries.packed(self._event(entries.head).chain))
 
     def _opened_at(self, kept: bytes | None) -> Entries | None:
-        """The state of a bookmark, if this log is the one that it was made of."""
+        """The state of a bookmark, if it was made from this log."""
         bookmark = unpacked(kept) if kept else None
         if bookmark is None or self.is_empty():
             return None
@@ -137,14 +130,18 @@ class Journal:
         return Entries.opened(bookmark, self._version) if is_ours else None
 
     def _catches_up(self, entries: Entries) -> bool:
-        """Whether what was written since could be added. What reaches back cannot: that is for a
-        fold of everything."""
+        """Adds the new events; False if there are too many, or if one affects earlier events, which
+        needs a complete fold."""
         page = self.store.read(self.id, after=entries.head, limit=PAGE_EVENTS)
         bodies = [(event, decode(event)) for event in page]
-        if len(page) == PAGE_EVENTS or not all(_is_plain(body) for _, body in bodies):
+        memories = [
+            (event, body)
+            for event, body in bodies
+            if isinstance(body, Memory) and body.state != "forgotten"
+        ]
+        if len(page) == PAGE_EVENTS or len(memories) < len(page):
             return False
-        for event, body in bodies:
-            assert isinstance(body, Memory)
+        for event, body in memories:
             entries.add(event.seq, event.at_ms, body)
         return True
 
@@ -158,9 +155,9 @@ class Journal:
         if seq not in self._versions:
             event = self._event(seq)
             body = decode(event)
-            # What was erased since says nothing.
-            said = body if isinstance(body, Memory) else Memory(entry="", content="")
-            self._versions[seq] = Version(seq, event.at_ms, said, claim_of(said.content))
+            # An event erased since is empty.
+            memory = body if isinstance(body, Memory) else Memory(entry="", content="")
+            self._versions[seq] = Version(seq, event.at_ms, memory, claim_of(memory.content))
         return self._versions[seq]
 
     def is_empty(self) -> bool:
@@ -179,7 +176,7 @@ class Journal:
             self._entries.add(event.seq, event.at_ms, body if isinstance(body, Memory) else None)
 
     def _fold_again(self) -> None:
-        """Folds the whole log without what was taken back: a revert reaches back."""
+        """Folds the whole log without reverted events, because a revert affects earlier events."""
         head = self.store.conversation(self.id).head
         pages = pages_of(self.store, self.id, last=head, size=PAGE_EVENTS)
         events = [(event, decode(event)) for page in pages for event in page]
@@ -196,7 +193,7 @@ class Journal:
             yield from page
 
     def markers(self, entries: set[str]) -> list[Memory]:
-        """What was written when these entries were forgotten."""
+        """The events that mark these entries as forgotten."""
         bodies = (decode(event) for event in self.events())
         memories = (body for body in bodies if isinstance(body, Memory))
         return [one for one in memories if one.state == "forgotten" and one.entry in entries]
@@ -210,15 +207,15 @@ class Journal:
         return self._log
 
     def revert(self, seq: int) -> None:
-        """Takes back what was written at a seq."""
+        """Reverts the event at a seq."""
         self._opened().append([Draft(body=Revert(seq=seq), by="user")])
         self.entries()
 
     def append(
         self, bodies: Sequence[Memory], bookmarks: Callable[[], Bookmarks] | None = None
     ) -> Entries:
-        """Writes versions of entries; gives what the log says with them, to who asks by ids alone
-        if there are bookmarks."""
+        """Writes versions of entries; returns the entries with them, with bookmarks only for
+        lookups by id."""
         events = self._opened().append([Draft(body=body, by=body.trust) for body in bodies])
         if events[0].seq != self._entries.head + 1:
             return self.entries() if bookmarks is None else self.by_key(bookmarks)
@@ -229,14 +226,12 @@ class Journal:
 What = Literal[
     "stored", "changed", "ended", "waits", "rejected", "forgotten", "erased", "reverted", "unknown"
 ]
-CHANGES_PAGE_EVENTS, EVENTS_MAX = 200, 100_000
-LOG_HINT = "refold memory log has the numbers"
 
 
 class MemoryChange(Struct, frozen=True, kw_only=True):
-    """One event of a memory: what was done, to which entry, in which words. `replaces` are entries
-    that it ends; `reverts` is the seq of a change that it takes back; `is_off` says that it was
-    taken back itself."""
+    """One event of a memory: the action, the entry and its words. `replaces` are the entries it
+    ends, `reverts` is the seq of the change it reverts, and `is_off` says that it was itself
+    reverted."""
 
     seq: int
     at_ms: int
@@ -252,8 +247,8 @@ class MemoryChange(Struct, frozen=True, kw_only=True):
 
 
 def changes(journal: Journal, limit: int) -> Iterator[MemoryChange]:
-    """The newest changes, the newest first. That an entry was forgotten takes several events, and
-    is one change: the last of them."""
+    """The newest changes, the newest first. Forgetting an entry takes several events, but counts as
+    one change, the last of them."""
     forgotten: set[str] = set()
     for change in islice(_all_changes(journal), EVENTS_MAX):
         if change.what == "forgotten" and change.entry in forgotten:
@@ -267,7 +262,7 @@ def changes(journal: Journal, limit: int) -> Iterator[MemoryChange]:
 
 
 def _all_changes(journal: Journal) -> Iterator[MemoryChange]:
-    """What every event did, the newest first."""
+    """The change of every event, the newest first."""
     head = journal.entries().head
     while head > 0:
         first = max(0, head - CHANGES_PAGE_EVENTS)
@@ -312,18 +307,14 @@ def _what(event: Event, body: object) -> What:
     return "stored" if body.version == 1 else "changed"
 
 
-def _whose(scope: str) -> str:
-    return f"the {scope}" if scope in ("project", "user") else scope
-
-
 def revert(journal: Journal, seq: int) -> MemoryChange:
-    """Takes back the change at a seq and gives it; Invalid if it cannot be taken back, Conflict if
-    it was."""
+    """Reverts the change at a seq, and returns it. Invalid if it cannot be reverted, Conflict if it
+    already was."""
     head = journal.entries().head
     if not 1 <= seq <= head:
-        raise NotFound(
-            f"there is no change {seq} in the memory of {_whose(journal.scope)}", hint=LOG_HINT
-        )
+        scope = journal.scope
+        owner = f"the {scope}" if scope in ("project", "user") else scope
+        raise NotFound(f"there is no change {seq} in the memory of {owner}", hint=LOG_HINT)
     [event] = journal.store.read(journal.id, after=seq - 1, last=seq)
     change = _change(journal, event)
     if change.what in ("forgotten", "erased"):

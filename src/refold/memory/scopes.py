@@ -1,9 +1,8 @@
-"""The scopes that one memory sees: `project` and `agent.NAME` in the store it was given, `user` in
-the user's own.
+"""The scopes of one memory: `project` and `agent.NAME` in its store, `user` in the user's own.
 
-Each scope has a journal, each store one index. A journal is opened when somebody first asks for
-it; the first who looks at it goes on with a forgetting that was interrupted. Not locked: its owner
-sees to it. Neighbours: `journal`, `finder`, `semantic`.
+Each scope has a journal, each store one index. A journal is opened at first use, and an interrupted
+forgetting is finished then. Not locked: its owner has the lock. Neighbours: `journal`, `finder`,
+`semantic`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from refold.memory.fold import Entries
 from refold.memory.forgetting import MENTIONS_TOLD, Forgetter, Which
 from refold.memory.inbox import repeated, waiting_entry
 from refold.memory.journal import AGENT, Journal, scope_checked
-from refold.memory.settling import REPLACED_MAX
+from refold.memory.merging import REPLACED_MAX
 from refold.search.embedders import Embedder
 from refold.search.upkeep import Progress, Tell
 from refold.settings.sources import user_store
@@ -33,8 +32,7 @@ AGENTS_MAX = 1_000
 
 
 class Scopes:
-    """Journals by scope, and the index of each store. `own` is the scope that is meant where none
-    is named."""
+    """Journals by scope, and the index of each store. `own` is the default scope."""
 
     def __init__(
         self,
@@ -57,16 +55,15 @@ class Scopes:
     # --- journals ---
 
     def journal(self, scope: str | None = None) -> Journal:
-        """The journal of a scope; without one, of its own."""
+        """The journal of a scope, by default its own."""
         name = self.own if scope is None else scope_checked(scope)
         if name not in self._journals:
             store = self._user() if name == "user" else self._store
             self._journals[name] = Journal(store, name)
         return self._journals[name]
 
-    def looked_at(self, scope: str | None = None) -> list[Journal]:
-        """The journals that are looked at: that of a scope, or its own with the project's and the
-        user's."""
+    def visible_journals(self, scope: str | None = None) -> list[Journal]:
+        """The journal of a scope; without one, its own, the project's and the user's."""
         own = ["user"] if self.own == "user" else [self.own, "project", "user"]
         names = own if scope is None else [scope]
         journals = [self.journal(name) for name in dict.fromkeys(names)]
@@ -75,13 +72,13 @@ class Scopes:
         return journals
 
     def all(self) -> Iterator[Journal]:
-        """Those that are looked at, then those of all agents."""
-        yield from self.looked_at()
+        """The visible journals, then the journals of all agents."""
+        yield from self.visible_journals()
         for scope in self._agents():
             yield self.journal(scope)
 
     def named(self, id: str) -> tuple[Journal, Run]:
-        """The entry of an id, wherever it is; NotFound if there is none."""
+        """The journal and run of an entry in any scope; NotFound if there is none."""
         for journal in self.all():
             run = self.by_key(journal).run_of(id)
             if run is not None:
@@ -89,12 +86,12 @@ class Scopes:
         raise _no_entry(id)
 
     def by_key(self, journal: Journal) -> Entries:
-        """What a journal says, for who asks by ids alone."""
+        """The entries of a journal, for lookups by id alone."""
         return journal.by_key(lambda: self.finder(journal))
 
     def store(self, body: Memory, scope: str | None) -> MemoryEntry:
-        """Appends the first version of an entry, or the next one of an entry that says the same if
-        it only says now what it replaces. What a model repeats of what waits for a person waits."""
+        """Appends the first version of an entry, or the next version of a duplicate if it only adds
+        `replaces`. A model that repeats a pending entry does not accept it."""
         ids = body.replaces
         journal = self._replaced(ids, scope) if ids else self.journal(scope)
         if body.trust == "model":
@@ -102,7 +99,7 @@ class Scopes:
         return self.write(journal, self.by_key(journal).continued(body) if ids else body)
 
     def write(self, journal: Journal, body: Memory) -> MemoryEntry:
-        """Appends one version of an entry, and gives the entry as it is then."""
+        """Appends one version of an entry, and returns the resulting entry."""
         entries = journal.append([body], lambda: self.finder(journal))
         if body.entry in entries.waiting:
             return waiting_entry(entries.waiting[body.entry], journal.scope)
@@ -111,8 +108,8 @@ class Scopes:
         return entries.entry(run, journal.scope)
 
     def _replaced(self, ids: Sequence[str], scope: str | None) -> Journal:
-        """The journal of entries that are to be replaced, which is that of the scope if one is
-        given; NotFound or Invalid before anything is written."""
+        """The journal of the entries to replace, which must be in this scope if one is given;
+        NotFound or Invalid before anything is written."""
         if len(ids) > REPLACED_MAX:
             raise Invalid(
                 f"{len(ids)} entries are too many to replace",
@@ -123,9 +120,9 @@ class Scopes:
         if scope is not None:
             places.add(scope_checked(scope))
         if len(places) > 1:
-            said = ", ".join(f"{quoted(id)} is of {one.scope}" for id, one in found.items())
+            owners = ", ".join(f"{quoted(id)} is of {one.scope}" for id, one in found.items())
             hint = "an entry is replaced by one of its own scope; store it there"
-            raise Invalid(f"replaces: {said}", hint=hint)
+            raise Invalid(f"replaces: {owners}", hint=hint)
         return next(iter(found.values()))
 
     def _replaceable(self, id: str) -> Journal:
@@ -140,11 +137,11 @@ class Scopes:
     def meant(
         self, id: str | None, which: Which, scope: str | None
     ) -> Iterator[tuple[Journal, list[str]]]:
-        """The entry of an id, also one that waits or was rejected, or all that fit, with their
-        journals. NotFound if there is no entry of that id."""
+        """The entry of an id, even if pending or rejected, or all entries that match, with their
+        journals. NotFound if there is no entry of this id."""
         found = 0
         is_narrow = id is None and (scope is not None or self.own == "user")
-        for journal in self.looked_at(scope) if is_narrow else self.all():
+        for journal in self.visible_journals(scope) if is_narrow else self.all():
             entries = journal.entries()
             ids = entries.chosen(which.fits) if id is None else [id] * entries.has(id)
             found += len(ids)
@@ -154,7 +151,7 @@ class Scopes:
             raise _no_entry(id)
 
     def ids(self, beginning: str) -> list[str]:
-        """The ids that begin so, wherever they are, also of what waits or was rejected."""
+        """The ids with this beginning in all scopes, including pending and rejected entries."""
 
         def begins(versions: Sequence[Version]) -> bool:
             return versions[0].body.entry.startswith(beginning)
@@ -165,7 +162,7 @@ class Scopes:
         return sorted(set(found))
 
     def _agents(self) -> list[str]:
-        """The scopes of agents that the store has."""
+        """The agent scopes in the store."""
         first = MEMORY_PREFIX + AGENT
         found = self._store.conversations(after=first, limit=AGENTS_MAX)
         ids = [about.id for about in found if about.id.startswith(first)]
@@ -174,7 +171,7 @@ class Scopes:
     # --- indexes ---
 
     def finder(self, journal: Journal) -> Finder:
-        """What searches a journal."""
+        """The index of a journal."""
         place = "user" if journal.scope == "user" else ""
         if place not in self._finders:
             self._finders[place] = Finder(
@@ -183,31 +180,26 @@ class Scopes:
         return self._finders[place]
 
     def count_use(self, found: Sequence[MemoryEntry]) -> None:
-        """Entries were given to somebody."""
+        """Counts a use of these entries."""
         for journal in self._journals.values():
             ids = [entry.id for entry in found if entry.scope == journal.scope]
             if ids:
                 self.finder(journal).count_use(ids)
 
     def rebuild(self, progress: Progress) -> None:
-        """Makes the indexes again, of all that is looked at."""
-        journals = [one for one in self.looked_at() if not one.is_empty()]
+        """Rebuilds the indexes of all visible journals."""
+        journals = [one for one in self.visible_journals() if not one.is_empty()]
         for journal in journals:
-            self.finder(journal).rebuild(self._logs_beside(journal), progress)
-        for journal in journals:  # bookmarks were in the index that is gone
+            scopes = ["user"] if journal.scope == "user" else ["project", *self._agents()]
+            logs = [one.id for one in map(self.journal, scopes) if not one.is_empty()]
+            self.finder(journal).rebuild(logs, progress)
+        for journal in journals:  # bookmarks were in the old index
             journal.keep_bookmark(self.finder(journal))
 
-    def _logs_beside(self, journal: Journal) -> list[str]:
-        """The logs that one index is made of."""
-        if journal.scope == "user":
-            return [journal.id]
-        journals = [self.journal(scope) for scope in ("project", *self._agents())]
-        return [one.id for one in journals if not one.is_empty()]
-
-    # --- forgetting, and the end ---
+    # --- forgetting and closing ---
 
     def forgetter(self, journal: Journal) -> Forgetter:
-        """What forgets entries of a journal, wherever they were shown."""
+        """The forgetter for a journal's entries, which also erases them where they were shown."""
         stores: Sequence[Store] = list(dict.fromkeys((self._store, journal.store)))
         return Forgetter(journal, self.finder(journal), tuple(stores))
 
@@ -218,22 +210,22 @@ class Scopes:
         source: bool,
         others: Sequence[str],
     ) -> Forgotten:
-        """Forgets entries of these journals, and names those that stay and say the same."""
+        """Forgets entries of these journals, and reports remaining entries that say the same."""
         done = Forgotten()
         said: set[str] = set()
         for journal, ids in meant:
             said |= {one.claim.said for one in journal.entries().versions_of(ids)}
             done += self.forgetter(journal).forget(ids, source=source, others=others)
-        left = islice(self._saying(said), MENTIONS_TOLD)
-        return replace(done, out_of_reach=(*left, *done.out_of_reach))
 
-    def _saying(self, said: set[str]) -> Iterator[str]:
         def says_it(versions: Sequence[Version]) -> bool:
             return any(one.claim.said in said for one in versions)
 
-        for journal in self.all() if said else ():
-            for id in journal.entries().chosen(says_it):
-                yield f"{id} of {journal.scope}, which says it too"
+        same = (
+            f"{id} of {journal.scope}, which says it too"
+            for journal in (self.all() if said else ())
+            for id in journal.entries().chosen(says_it)
+        )
+        return replace(done, out_of_reach=(*islice(same, MENTIONS_TOLD), *done.out_of_reach))
 
     def _finish(self, journal: Journal) -> None:
         if journal.scope in self._finished:
@@ -245,7 +237,7 @@ class Scopes:
             self.forgetter(journal).finish(self._tell)
 
     def close(self) -> None:
-        """Lets go of the indexes, and of the user's own store."""
+        """Closes the indexes, and the user's own store."""
         for finder in self._finders.values():
             finder.close()
         user = self._journals.pop("user", None)

@@ -46,7 +46,8 @@ from refold.memory.inbox import (
     undecided_body,
 )
 from refold.memory.journal import MemoryChange, changes, revert, scope_checked
-from refold.memory.recall import Wanted, known_of, listed, near, recall
+from refold.memory.recall import Wanted, listed, recall
+from refold.memory.related_entries import known_of, near
 from refold.memory.scopes import Scopes
 from refold.memory.transfer import ImportedMemories, exported, import_lines, read_lines
 from refold.search.embedders import Embedder, by_name
@@ -157,7 +158,7 @@ class SemanticMemory:
                 accepted=accepted,
             )
             found: builtins.list[MemoryEntry] = []
-            for journal in self._scopes.looked_at(scope):
+            for journal in self._scopes.visible_journals(scope):
                 found += recall(journal, self._scopes.finder(journal), asked, wanted)
             found.sort(key=lambda entry: entry.score, reverse=True)
             self._scopes.count_use(found[:limit])
@@ -256,10 +257,11 @@ class SemanticMemory:
             return known_of(journal, self._scopes.finder(journal), sentences, limit)
 
     def inbox(self) -> builtins.list[MemoryEntry]:
-        """What waits to be accepted or rejected, oldest first; what tools or imports said waits as
-        well."""
+        """The entries that wait to be accepted or rejected, including facts from tools and imports,
+        oldest first."""
         with self._lock:
-            return [entry for journal in self._scopes.looked_at() for entry in undecided(journal)]
+            journals = self._scopes.visible_journals()
+            return [entry for journal in journals for entry in undecided(journal)]
 
     @checked
     def accept(self, id: str, content: str | None = None) -> MemoryEntry:
@@ -296,7 +298,7 @@ class SemanticMemory:
         with self._lock:
             at_ms = happened_ms(as_of)
             now_ms = self._scopes.journal().now_ms() if at_ms is None else at_ms
-            when_ms, journals = None if ended else now_ms, self._scopes.looked_at(scope)
+            when_ms, journals = None if ended else now_ms, self._scopes.visible_journals(scope)
             return listed(journals, when_ms, tags, metadata or {})[:limit]
 
     @checked
@@ -381,7 +383,7 @@ class SemanticMemory:
         """Whether nothing was ever stored in the scopes that are looked at."""
         with self._lock:
             if not self._journals:
-                self._journals = [(one.store, one.id) for one in self._scopes.looked_at()]
+                self._journals = [(one.store, one.id) for one in self._scopes.visible_journals()]
             return not any(store.head(id) for store, id in self._journals)
 
     # --- the end ---

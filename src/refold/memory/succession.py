@@ -1,12 +1,12 @@
-"""Which later sentence stands for an earlier one: "The spare key is with Omar" for "Gunilla keeps
-the spare key", if somebody asks who has it.
+"""Succession: which later sentence answers a question instead of an earlier one, such as "The spare
+key is with Omar" for "Gunilla keeps the spare key", if the question is who has it.
 
-Evidence is added up. For it speak what two sentences share, above all words that the question does
-not have: those are the old value ("no more coffee"); that their vectors are near, that the later
-one tells of a change, and that it is nearer to the question. Against it speak a name of the
-question that is gone, and the kind of value. Who asks nothing and only gives words gets what has
-them. Nothing is ended by that, because code may be wrong: what succeeds only stands first.
-Neighbours: `recall` asks, `followers` weighs words, `claim` ends what is certain to have ended.
+Evidence is added up. In favor: overlap of the two sentences, above all in words that the question
+does not have, because those are the old value ("no more coffee"); near vectors; an announced
+change; and nearness to the question. Against: a name of the question that is missing, and another
+kind of value. A query of mere words gets the entries with these words. Code may be wrong, so
+nothing is ended: the successor is only ranked first. Neighbours: `recall` asks, `later_mentions`
+weighs words.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from refold.memory.claim import LITTLE, plain, split, stem
 from refold.memory.entry import Run
 from refold.memory.finder import Finder, Fitness, Found
 from refold.memory.fold import Entries
-from refold.memory.settling import telling_stems, tells_of_a_change
+from refold.memory.later_mentions import announces_change, distinctive_stems
 from refold.search.embedders import Vector
 
 SUCCESSORS_MAX = 8
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
-    """What each sign is worth; all together must reach 1."""
+    """The weight of each sign; the sum must reach 1."""
 
-    near: float = 0.0  # how near the two are by their vectors
+    near: float = 0.0  # nearness of the two by their vectors
     nearer: float = 0.0  # by how much the later one is nearer to the question
-    asked: float  # what they share of the words that the question has
-    rest: float = 0.0  # and of all others
+    asked: float  # overlap in words of the question
+    rest: float = 0.0  # overlap in all other words
     has_rest: float = 0.0
-    change: float  # the later one tells of a change
+    change: float  # the later one announces a change
     asked_of_change: float = 0.0
     has_rest_of_change: float = 0.0
     name_gone: float
-    word_gone: float = 0.0  # from a later one that tells of no change
+    word_gone: float = 0.0  # in a later one that announces no change
     kind_gone: float
 
 
 NEVER = -9.0
-# By words alone, and by vectors of single words, which know little of a sentence: what they share
-# decides, and nothing that was asked for may be gone. Flat around these values.
+# By words alone, and by vectors of single words, which know little about a sentence: the overlap
+# decides, and no word of the question may be missing. Results are flat around these values.
 BY_WORDS = Evidence(
     asked=3.0, rest=3.0, change=0.4, name_gone=NEVER, word_gone=NEVER, kind_gone=NEVER
 )
@@ -70,26 +70,25 @@ BY_SENTENCES = Evidence(
     name_gone=-0.45,
     kind_gone=-0.36,
 )
-UNFOUND_COSINE = 0.2  # less than the least that means something, for what was not found
+UNFOUND_COSINE = 0.2  # below the threshold, for entries that were not found
 
 
 class Likeness:
-    """How near entries are to each other by their vectors, each read once."""
+    """Nearness of entries to each other by their vectors, each read once."""
 
     def __init__(self, finder: Finder, log: str) -> None:
         self._finder, self._log = finder, log
         self._vectors: dict[int, Vector] = {}
 
     def read(self, runs: Iterable[Run]) -> None:
-        """Reads the vectors of these entries, where they are not known."""
+        """Reads the missing vectors of these entries."""
         new = {run.first.seq for run in runs} - self._vectors.keys()
         if new:
             found = self._finder.means(self._log, sorted(new))
             self._vectors.update((seq, found.get(seq, ())) for seq in new)
 
     def between(self, one: Run, other: Run) -> float | None:
-        """1 for two that say the same, 0 for two that hardly have to do with each other; None
-        where one has no vector."""
+        """From 1 for the same meaning to 0 for unrelated entries; None if one has no vector."""
         first, second = self._vectors[one.first.seq], self._vectors[other.first.seq]
         if not first or not second:
             return None
@@ -98,7 +97,7 @@ class Likeness:
 
     @cached_property
     def worth(self) -> Evidence:
-        """What signs are worth where there are vectors."""
+        """The weights of the signs with vectors."""
         return BY_WORD_VECTORS if self._finder.adds_words else BY_SENTENCES
 
     @cached_property
@@ -108,8 +107,8 @@ class Likeness:
 
 
 class Succession:
-    """What stands for what among the entries that are true at a time, for who asks a question.
-    `found` says how well entries answer it, by their id."""
+    """The successors among the entries that are true at a time, for one question. `found` has the
+    matches of the question, by entry id."""
 
     def __init__(
         self,
@@ -120,11 +119,15 @@ class Succession:
         found: Mapping[str, Found],
     ) -> None:
         self._entries, self._likeness, self._at_ms = entries, likeness, at_ms
-        self._asked, self._fitness, self._found = _asked(question), Fitness(question), found
+        self._asked, self._fitness, self._found = (
+            _question_words(question),
+            Fitness(question),
+            found,
+        )
 
     def after(self, run: Run, among: Sequence[Run]) -> list[Run]:
-        """What succeeds an entry, and what succeeds that, the newest first: among these, and
-        what tells of a change; no more than a few."""
+        """The successors of an entry, direct or not, the newest first: among these runs and the
+        announced changes; no more than a few."""
         found = {run.entry: run}
         waiting = [run]
         while waiting and len(found) <= SUCCESSORS_MAX:
@@ -148,30 +151,30 @@ class Succession:
         return [one for one in later if self._evidence(run, one) >= 1.0]
 
     def _may_answer(self, run: Run, later: Run) -> bool:
-        """Whether a later sentence was found as well, or has at least the names."""
+        """Whether a later sentence was found as well, or at least has the same names."""
         names = self._asked.names & _stems(run.first.body.content)
         return later.entry in self._found or names <= _stems(later.first.body.content)
 
     def _evidence(self, run: Run, later: Run) -> float:
-        """How much speaks for it that a later sentence stands for an earlier one."""
+        """The evidence that a later sentence succeeds an earlier one."""
         near = self._likeness.between(run, later)
         worth = BY_WORDS if near is None else self._likeness.worth
         shared = self._entries.shared(run, later, self._asked.words)
         found = worth.asked * shared.asked + worth.rest * shared.rest
         found += worth.has_rest * shared.has_rest
-        if tells_of_a_change(later.first.body.content):
+        if announces_change(later.first.body.content):
             found += worth.change + worth.asked_of_change * shared.asked
             found += worth.has_rest_of_change * shared.has_rest
         if near is not None:
             found += worth.near * near + worth.nearer * self._nearer(run, later)
-        return found + self._gone(run, later, worth)
+        return found + self._counterevidence(run, later, worth)
 
-    def _gone(self, run: Run, later: Run, worth: Evidence) -> float:
-        """What speaks against it: what was asked for, and only the earlier sentence has."""
+    def _counterevidence(self, run: Run, later: Run, worth: Evidence) -> float:
+        """The parts of the question that only the earlier sentence has."""
         before, content = run.first.body.content, later.first.body.content
         had, has = _stems(before), _stems(content)
         gone = worth.name_gone * _missing(self._asked.names & had, has)
-        if not tells_of_a_change(content):
+        if not announces_change(content):
             gone += worth.word_gone * _missing(self._asked.words & had, has)
         is_kind_gone = self._fitness.is_kind(before) and not self._fitness.is_kind(content)
         return gone + worth.kind_gone * is_kind_gone
@@ -186,26 +189,26 @@ class Succession:
         return (after - before) / (1.0 - least)
 
 
-class _Asked(Struct, frozen=True):
-    """The stems of the telling words of a question, and of the names among them."""
+class _QuestionWords(Struct, frozen=True):
+    """The stems of the distinctive words of a question, and of the names among them."""
 
     words: frozenset[str]
     names: frozenset[str]
 
 
-def _asked(question: str) -> _Asked:
-    """A name has a capital and does not begin the question."""
-    words = telling_stems(" ".join(map(stem, split(plain(question))))) - _LITTLE
+def _question_words(question: str) -> _QuestionWords:
+    """A name has a capital and is not the first word."""
+    words = distinctive_stems(" ".join(map(stem, split(plain(question))))) - _LITTLE
     _, _, rest = question.strip().partition(" ")
     names = " ".join(word for word in rest.split() if word[:1].isupper())
-    return _Asked(words, words & _stems(names))
+    return _QuestionWords(words, words & _stems(names))
 
 
 _LITTLE = frozenset(map(stem, LITTLE))
 
 
 def _missing(words: frozenset[str], there: frozenset[str]) -> float:
-    """Which share of some words is not there."""
+    """The share of some words that is not there."""
     return len(words - there) / len(words) if words else 0.0
 
 

@@ -22,7 +22,7 @@ from refold.errors import Invalid
 from refold.log.draft import FORM_LEVELS, check_depth
 from refold.memory.entry import content_checked, is_whole, tags_checked
 from refold.memory.journal import Journal
-from refold.memory.settling import REPLACED_MAX
+from refold.memory.merging import REPLACED_MAX
 from refold.system.disk import HAPPENED_MS_MAX
 
 FORMAT = "refold-memory"
