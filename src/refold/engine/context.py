@@ -94,8 +94,8 @@ class Context:
         self._compactor = Compactor(self._open, self._model, writer, native)
         self._intake = Intake(self._open)
         self._pages = Pages(self._open, self._model, self._compactor)
-        self._asked = self._pages.asked
-        self._recorder = Recorder(self._open, self._model, self._intake, self._asked)
+        self._requests = self._pages.requests
+        self._recorder = Recorder(self._open, self._model, self._intake, self._requests)
         self._search = ConversationSearch(self._open, embedder)
         self._extraction = Extraction(self._open, lambda: self.memory, self._compactor.asker)
         self._memories = ShownMemories(self._open, self._model, self._intake, lambda: self.memory)
@@ -239,7 +239,7 @@ class Context:
         if upto is not None and not 0 <= upto <= head:
             raise Invalid(f"upto={upto} is outside the log (0 to {head})", hint="give a seq of it")
         if response is None and usage is not None:
-            shown = self._asked.waiting if upto is None else upto
+            shown = self._requests.head if upto is None else upto
             return self._recorder.record_usage(usage, shown=shown, at_ms=at_ms)
         shown = self._take_shown() if upto is None else upto
         return self._recorder.record(response, shown=shown, usage=usage, at_ms=at_ms)
@@ -281,7 +281,7 @@ class Context:
             system = None
         if system is not None or tools is not None:
             self.update(system=system, tools=tools)
-        upto = self._asked.waiting if upto is None else upto
+        upto = self._requests.head if upto is None else upto
         return self._mirror.take(messages, inner or {}, upto)
 
     @checked
@@ -293,7 +293,7 @@ class Context:
 
     def _take_shown(self) -> int:
         """The head that the request showed whose reply comes now."""
-        return self._asked.take(self._open.state.head)
+        return self._requests.match(self._open.state.head)
 
     # --- the page ---
 
@@ -411,7 +411,9 @@ class Context:
         if overflow is None:
             return False
         self._open.check_writable()
-        recover(self._open, self._model, self._compactor, overflow, shown=self._asked.shown)
+        recover(
+            self._open, self._model, self._compactor, overflow, shown=self._requests.newest_head
+        )
         return True
 
     # --- going back ---

@@ -1,18 +1,9 @@
-"""What comes in is recorded: messages in any provider's shape, results of tool calls, replies with
-their usage.
+"""Records what comes in: messages in any provider's shape, tool results, replies with their usage.
 
-Neighbours: `dialects` parse, `artifacts.intake` makes drafts and moves large results out of the
-way, `log.open_log` appends.
-
-Which calls wait for their results, and which of them a result answers that does not say so.
-
-Neighbour: `recorder` appends results.
-
-Messages that each have a key of their own, appended in few writes.
-
-Drafts are made as if those before them were in the log already. A run is written whole, or not at
-all if somebody else wrote one of its keys meanwhile: whoever appends looks at the log again then.
-Neighbours: `recorder` parses and drafts, `mirror` hands over what is new in a list.
+A result that does not name its call answers the only pending one. Messages with keys of their own
+(`append_keyed`) are written in few runs; a run is dropped whole if another writer took one of its
+keys meanwhile. Neighbours: `dialects` parse, `artifacts.intake` makes drafts and stores large
+results, `replies` matches replies to requests, `log.open_log` appends.
 """
 
 from __future__ import annotations
@@ -31,12 +22,18 @@ from refold.artifacts.intake import Intake, ResultFields
 from refold.checked import quoted
 from refold.compaction.active_model import ActiveModel
 from refold.core.laws import calls_of, is_request, results_of
-from refold.core.model import UPTO, Block, Event, Message, Slot, Text, Thinking, Usage
+from refold.core.model import UPTO, Event, Message, Slot, Text, Thinking, ToolResult, Usage
 from refold.dialects.protocol import Reply
 from refold.dialects.streams import CHUNKS_MAX, CUT_OFF, is_stream, take_chunk
 from refold.dialects.usage import read_usage
 from refold.display import number, suggestion
-from refold.engine.replies import Late, PendingRequests, append_reply, thinks, without_late_marker
+from refold.engine.replies import (
+    MarkLate,
+    PendingRequests,
+    append_reply,
+    thinks,
+    without_late_marker,
+)
 from refold.errors import Invalid
 from refold.log.draft import Draft, Run, message_checked, runs_of
 from refold.log.log import message_of
@@ -48,7 +45,7 @@ OnError = Literal["raise", "degrade"]
 
 
 class Parsed(Struct, frozen=True):
-    """A message in any shape as messages of ours, and the dialect that it was taken for."""
+    """A message of any shape, parsed, and the dialect it was parsed as."""
 
     dialect: str
     messages: list[Message]
@@ -58,121 +55,110 @@ class Recorder:
     """Appends to one open log."""
 
     def __init__(
-        self, log: OpenLog, model: ActiveModel, intake: Intake, asked: PendingRequests
+        self, log: OpenLog, model: ActiveModel, intake: Intake, requests: PendingRequests
     ) -> None:
-        self._log, self._model, self._intake, self._asked = log, model, intake, asked
+        self._log, self._model, self._intake, self._requests = log, model, intake, requests
         self.keys = Keys(log.log)
 
     def append(self, message: Any, by: str | None, stamp: Stamp = NOW) -> list[Event]:
         if lacks_call(message):
-            message = answering(message, self._waiting())
+            message = with_call_id(message, self._pending_calls())
         parsed = self.parse(message)
         stamp = stamp.of(parsed[0].key if parsed else "")
         if stamp.key:
             parsed = [replace(one, key=stamp.key) for one in parsed]
-        shown = self._answered([parsed])
+        shown = self._answered_head([parsed])
         with self._log.guard:
             if shown is None:
                 return append_once(self._log, self.keys, stamp, lambda: self._drafts([parsed], by))
+
+            def late_drafts(mark: MarkLate) -> list[Draft]:
+                if stamp.key and self.keys.hold(stamp.key):
+                    return []
+                return self._drafts([[*map(mark, parsed)]], by)
+
             self._log.catch_up()
-            return append_reply(
-                self._log, shown, lambda late: self._once(stamp, late, parsed, by), stamp.at_ms
-            )
+            return append_reply(self._log, shown, late_drafts, stamp.at_ms)
 
-    def _once(
-        self, stamp: Stamp, late: Late, parsed: Sequence[Message], by: str | None
-    ) -> list[Draft]:
-        """The drafts of a reply that came late, unless the log has its key."""
-        if stamp.key and self.keys.hold(stamp.key):
-            return []
-        return self._drafts([[*map(late, parsed)]], by)
-
-    def _answered(self, given: Sequence[Sequence[Message]]) -> int | None:
-        """The head that the request showed which is answered by hand, with thinking, by the first
-        of what is given."""
-        shown = self._asked.unanswered
+    def _answered_head(self, given: Sequence[Sequence[Message]]) -> int | None:
+        """The head shown by the request that the first message answers by hand; None unless it
+        thinks."""
+        shown = self._requests.head_without_manual_reply
         for parsed in given:
-            self._asked.follow(is_reply=any(one.role == "assistant" for one in parsed))
+            is_reply = any(one.role == "assistant" for one in parsed)
+            self._requests.note_manual_append(is_reply=is_reply)
         return shown if any(map(thinks, given[0] if given else ())) else None
 
-    def _waiting(self) -> list[str]:
+    def _pending_calls(self) -> list[str]:
         with self._log.reading() as state:
             return unanswered(state.slots)
 
     def extend(self, messages: Sequence[Any], by: str | None) -> list[Event]:
-        """Appends a list in few writes, none of them larger than a store takes."""
-        given = self._parsed(messages)
-        shown = self._answered(given)
+        """Appends a list in few writes, none larger than a store takes."""
+        given = self._parse_list(messages)
+        shown = self._answered_head(given)
         with self._log.guard:
             events: list[Event] = []
             if shown is not None:
+                reply = given.pop(0)
                 self._log.catch_up()
                 events += append_reply(
-                    self._log,
-                    shown,
-                    lambda late: self._drafts([[*map(late, given[0])]], by),
+                    self._log, shown, lambda mark: self._drafts([[*map(mark, reply)]], by)
                 )
-                given = given[1:]
             runs = runs_of(self._drafts(given, by))
             return [*events, *(event for run in runs for event in self._log.append(run))]
 
-    def _parsed(self, messages: Sequence[Any]) -> list[list[Message]]:
-        """Every message as it would be read if those before it were in the log: some shapes are
-        those of two providers, and the last reply tells whose they are; a result that names no
-        call answers the one that waits there."""
-        waiting = dict.fromkeys(self._waiting() if any(map(lacks_call, messages)) else ())
+    def _parse_list(self, messages: Sequence[Any]) -> list[list[Message]]:
+        """Parses each message as if those before it were in the log: some shapes belong to two
+        providers, and the latest reply decides; a result without a call answers the pending one."""
+        pending = dict.fromkeys(self._pending_calls() if any(map(lacks_call, messages)) else ())
         given: list[list[Message]] = []
         reply: list[Message] = []
-        for place in range(len(messages)):
-            parsed = self._parsed_at(messages, place, reply, waiting)
+        for place, message in enumerate(messages, 1):
+            try:
+                if lacks_call(message):
+                    message = with_call_id(message, [*pending])
+                parsed = self.parse(message, reply)
+            except Invalid as error:
+                text = f"message {place} of {len(messages)}: {error.message}"
+                raise Invalid(text, hint=error.hint) from error
             for one in parsed:
-                follow_calls(waiting, one)
+                follow_calls(pending, one)
             reply = [one for one in parsed if one.role == "assistant"][-1:] or reply
             given.append(parsed)
         return given
 
-    def _parsed_at(
-        self, messages: Sequence[Any], place: int, ahead: Sequence[Message], waiting: Iterable[str]
-    ) -> list[Message]:
-        message = messages[place]
-        try:
-            if lacks_call(message):
-                message = answering(message, [*waiting])
-            return self.parse(message, ahead)
-        except Invalid as error:
-            said = f"message {place + 1} of {len(messages)}: {error.message}"
-            raise Invalid(said, hint=error.hint) from error
-
     def _drafts(self, given: Sequence[Sequence[Message]], by: str | None) -> list[Draft]:
-        """What was given, each in the messages that it was parsed into."""
+        """The drafts of several messages, each given as it was parsed."""
         ahead: list[Message] = []
         drafts = [draft for parsed in given for draft in self.drafts_after(ahead, parsed, by)]
-        self._tell_unasked(ahead)
+        if any(type(block) is ToolResult for message in ahead for block in message.blocks):
+            self._report_orphans(ahead)
         return drafts
 
-    def _tell_unasked(self, messages: Sequence[Message]) -> None:
-        """Says which results no request will show, because nobody made their calls. They are
-        taken: a list from elsewhere may begin behind a call."""
-        made: set[str] = set()
-        unasked: dict[str, None] = {}
+    def _report_orphans(self, messages: Sequence[Message]) -> None:
+        """Reports results whose calls are not in the log: no request will show them. They are
+        appended: a list from elsewhere may begin after a call."""
+        called: set[str] = set()
+        orphans: dict[str, None] = {}
         for message in messages:
-            made.update(calls_of(message))
-            unasked.update(dict.fromkeys(id for id in results_of(message) if id not in made))
-        unasked = {id: None for id in unasked if self._log.log.call(id) is None}
-        if unasked:
+            called.update(calls_of(message))
+            orphans.update(dict.fromkeys(id for id in results_of(message) if id not in called))
+        orphans = {id: None for id in orphans if self._log.log.call(id) is None}
+        if orphans:
             self._log.catch_up()
-        found = self._called(unasked.keys())
-        nobodys = [id for id in unasked if id not in found]
-        if nobodys:
-            those = ", ".join(quoted(id, 40) for id in nobodys[:SHOWN_MAX])
-            said = f"nobody made the call of {number(len(nobodys), 'result')}: {those}"
-            self._log.notify("result-unasked", f"{said}; no request shows it", calls=nobodys)
+        known = self._calls_in_log(orphans.keys())
+        unknown = [id for id in orphans if id not in known]
+        if unknown:
+            names = ", ".join(quoted(id, 40) for id in unknown[:SHOWN_MAX])
+            what = f"nobody made the call of {number(len(unknown), 'result')}: {names}"
+            self._log.notify("result-unasked", f"{what}; no request shows it", calls=unknown)
 
     def drafts_after(
         self, ahead: list[Message], parsed: Sequence[Message], by: str | None, stamp: Stamp = NOW
     ) -> list[Draft]:
-        """The drafts of messages that are to be appended after others, which are not in the log
-        yet. They are put to those."""
+        """The drafts of messages that follow `ahead`, which is not in the log yet; adds them to
+        it."""
         slots = self._log.sums.slots
         before = ahead[-1] if ahead else slots[-1].message if slots else None
         find_calls = partial(self._log.log.calling, ahead)
@@ -200,7 +186,7 @@ class Recorder:
             read = outputs.read(given_output, mime=mime, on_error=on_error)
             return self._intake.result(call, read, **given)
 
-        self._asked.follow(is_reply=False)
+        self._requests.note_manual_append(is_reply=False)
         with self._log.guard:
             self._log.check_open()
             return append_once(self._log, self.keys, stamp, drafts)
@@ -208,8 +194,8 @@ class Recorder:
     def record(
         self, response: Any, *, shown: int, usage: Any = None, at_ms: int | None = None
     ) -> list[Event]:
-        """Appends a reply to the request that showed the log up to `shown`. A stream is read to
-        its end; if it breaks, what came is recorded and the error raised."""
+        """Appends the reply to the request that showed the log up to `shown`. Reads a stream to
+        its end; if it breaks, records what arrived and raises the error."""
         given = None if usage is None else read_usage(usage, self._model.dialect())
         chunks: list[Any] = []
         if is_stream(response):
@@ -228,25 +214,21 @@ class Recorder:
     def record_usage(
         self, usage: Any, *, shown: int | None, at_ms: int | None = None
     ) -> list[Event]:
-        """Appends a usage that came apart from its reply, to the request that showed the log up
-        to `shown`; where that is not known, up to the reply that stands last."""
+        """Appends usage that arrived without its reply, for the request that showed the log up to
+        `shown`; if that is unknown, up to the latest reply."""
         read = read_usage(usage, self._model.dialect())
         with self._log.reading() as state:
             if read.response and read.response in state.responses:
                 return []
-            upto = self._before_reply() if shown is None else shown
-            billed = self._model.received(read, upto=upto, replied=False)
+            if shown is None:
+                newest = state.slots[-1] if state.slots else None
+                is_reply = newest and newest.message.role == "assistant" and not newest.standin
+                shown = newest.seq - 1 if newest and is_reply else state.head
+            billed = self._model.received(read, upto=shown, replied=False)
             return self._log.append([Draft(body=billed, by="model")], at_ms=at_ms)
 
-    def _before_reply(self) -> int:
-        """The head that a request showed whose reply stands last, or is still to come."""
-        state = self._log.state
-        newest = state.slots[-1] if state.slots else None
-        replied = newest is not None and newest.message.role == "assistant" and not newest.standin
-        return newest.seq - 1 if newest is not None and replied else state.head
-
     def stream(self, response: Iterable[Any], *, shown: int) -> Iterator[Any]:
-        """Hands the chunks of a stream on, and records the reply once it ends, however it ends."""
+        """Passes on the chunks of a stream, and records the reply when it ends, whole or not."""
         chunks: list[Any] = []
         try:
             for chunk in response:
@@ -256,71 +238,63 @@ class Recorder:
             self._record_chunks(chunks, shown)
 
     def _record_chunks(self, chunks: list[Any], shown: int) -> None:
-        """Records what came of a stream, if anything did, and it was one."""
+        """Records what arrived of a stream, unless it was empty or too long."""
         if 0 < len(chunks) < CHUNKS_MAX:
             self._record(dialects.reply(chunks, self._model.dialect()), shown)
 
     def _record(self, reply: Reply, shown: int, at_ms: int | None = None) -> list[Event]:
-        """Appends a reply and its usage. Of a stream that was cut off before the answer began, only
-        the usage."""
+        """Appends a reply and its usage; only the usage if its stream was cut off before the answer
+        began."""
         message, is_cut = reply.message, reply.finished == CUT_OFF
         if self._log.redacts:
             message = message_redacted(message)
         if is_cut:
             message = replace(message, metadata={**message.metadata, CUT_OFF: True})
-        is_empty = is_cut and says_nothing(message)
+        is_empty = is_cut and is_blank(message)
+
+        def drafts(mark: MarkLate) -> list[Draft]:
+            made = [] if is_empty else self._intake.message(mark(message), "model")
+            if usage is not None:
+                billed = self._model.received(usage, upto=shown, replied=bool(made))
+                made.append(Draft(body=billed, by="model"))
+            for result in reply.results:
+                made += self._intake.message(result, None)
+            return made
+
         with self._log.reading():
-            usage = self._billed(reply, is_empty=is_empty)
+            usage = self._usage_of(reply, is_empty=is_empty)
             if usage is not None and self._is_recorded(usage, None if is_empty else message):
                 return []
-            given = () if is_empty else (message,)
-            events = append_reply(
-                self._log,
-                shown,
-                lambda late: self._replied(reply, map(late, given), usage, shown),
-                at_ms,
-            )
+            events = append_reply(self._log, shown, drafts, at_ms)
             if events:
                 self._log.sync("turn")
             return events
 
-    def _replied(
-        self, reply: Reply, given: Iterable[Message], usage: Usage | None, shown: int
-    ) -> list[Draft]:
-        """The drafts of a reply, of its message if there is one, and of what it was billed."""
-        drafts = [draft for message in given for draft in self._intake.message(message, "model")]
-        if usage is not None:
-            billed = self._model.received(usage, upto=shown, replied=bool(drafts))
-            drafts.append(Draft(body=billed, by="model"))
-        return drafts + [
-            draft for one in reply.results for draft in self._intake.message(one, None)
-        ]
-
-    def _billed(self, reply: Reply, *, is_empty: bool) -> Usage | None:
-        """What a reply was billed, as it says, or as we estimate where its stream said nothing of
-        its end: the count at the beginning of a stream is not that of its answer."""
-        said = reply.usage
-        if not reply.is_stream or (is_empty and said is None):
-            return said
-        if said is None:
-            return self._estimated(reply.message)
+    def _usage_of(self, reply: Reply, *, is_empty: bool) -> Usage | None:
+        """The usage of a reply; estimated if its stream did not report it at the end: the count at
+        the beginning of a stream does not include the answer."""
+        usage = reply.usage
+        if not reply.is_stream or (is_empty and usage is None):
+            return usage
+        if usage is None:
+            return self._estimate(reply.message)
         if reply.finished != CUT_OFF:
-            return said
-        output = 0 if is_empty else self._estimated(reply.message).output
-        return replace(said, output=output, estimated=True) if said.output < output // 2 else said
+            return usage
+        output = 0 if is_empty else self._estimate(reply.message).output
+        is_short = usage.output < output // 2
+        return replace(usage, output=output, estimated=True) if is_short else usage
 
     def _check_call(self, call: str) -> None:
-        """Refuses the result of a call that nobody made. One that the page no longer shows is
-        looked for in the log."""
-        if self._log.log.call(call) is not None or self._called({call}):
+        """Raises Invalid if the call is not in the log, on the page or off it."""
+        if self._log.log.call(call) is not None or self._calls_in_log({call}):
             return
-        waiting = unanswered(self._log.state.slots)
+        pending = unanswered(self._log.state.slots)
         raise Invalid(
             f"nobody made a call {quoted(call, 80)}",
-            hint=suggestion(call, waiting) if waiting else "no call is waiting for its result",
+            hint=suggestion(call, pending) if pending else "no call is waiting for its result",
         )
 
-    def _called(self, calls: Set[str]) -> set[str]:
+    def _calls_in_log(self, calls: Set[str]) -> set[str]:
         """Those of these calls that the log has, on the page or off it."""
         if self._log.state.head == 0 or not calls:
             return set()
@@ -332,26 +306,25 @@ class Recorder:
                 found |= calls & set(calls_of(message)) if message is not None else set()
         return found
 
-    def _estimated(self, message: Message) -> Usage:
-        """What a reply was probably billed, where its stream did not say."""
+    def _estimate(self, message: Message) -> Usage:
+        """Estimated usage of a reply."""
         output = round(count_message(message, self._log.counter) * self._model.budget.factor)
         return Usage(input=self._model.current, output=output, estimated=True)
 
     def count(self, message: Any) -> int:
-        """The tokens of a message, in the provider's count."""
+        """Token count of a message, as the provider would count it."""
         tokens = sum(count_message(one, self._log.counter) for one in self.parse(message))
         return round(tokens * self._model.budget.factor)
 
     def count_content(self, content: str | list[Any]) -> int:
-        """The tokens of a text or of blocks, without what a message has around them."""
+        """Token count of a text or of blocks, without the framing of a message."""
         messages = self.parse({"role": "user", "content": content})
         blocks = [block for message in messages for block in message.blocks]
         tokens = sum(count_block(block, self._log.counter) for block in blocks)
         return round(tokens * self._model.budget.factor)
 
     def parse(self, message: Any, ahead: Sequence[Message] = ()) -> list[Message]:
-        """A message in any shape, as messages of ours. `ahead` is what comes before it and is not
-        in the log yet."""
+        """Parses a message of any shape. `ahead` comes before it and is not in the log yet."""
         if isinstance(message, Message):
             parsed = [message_checked(message)]
         else:
@@ -361,80 +334,71 @@ class Recorder:
     def parse_once(
         self, message: Any, known: Parsed | None = None, ahead: Sequence[Message] = ()
     ) -> Parsed:
-        """The same for a message that may have been read before; then it is as it was, unless it
-        is taken for another dialect now."""
+        """The same, reusing an earlier result unless the dialect has changed."""
         dialect = self._model.dialect(ahead=ahead)
         if known is not None and known.dialect == dialect:
             return known
         return Parsed(dialect, self.parse(message, ahead))
 
     def _is_recorded(self, usage: Usage, message: Message | None) -> bool:
-        """Whether the very reply is the latest on the page: an id alone says nothing, some servers
-        give the same one again, and what is off the page or was asked since needs its answer. A
-        reply without a message has nothing but its id."""
+        """Whether this very reply is the latest on the page. An id alone is not enough: some
+        servers reuse ids, and a reply that left the page or was followed by a request is needed
+        again. A reply without a message has only its id."""
         if not usage.response or usage.response not in self._log.state.responses:
             return False
         if message is None:
             return True
-        seq = _latest_reply(self._log.state.slots)
-        said = seq and message_of(next(iter(self._log.log.read(seq - 1, seq))), self._log.state)
-        return (
-            isinstance(said, Message)
-            and without_late_marker(said) == Draft(body=message, by="model").body
-        )
+        for slot in reversed(self._log.state.slots):
+            if slot.standin or is_request(slot):
+                return False
+            if slot.message.role == "assistant":
+                [event] = self._log.log.read(slot.seq - 1, slot.seq)
+                recorded = message_of(event, self._log.state)
+                new = Draft(body=message, by="model").body
+                return recorded is not None and without_late_marker(recorded) == new
+        return False
 
 
-def _latest_reply(slots: Sequence[Slot]) -> int:
-    """The seq of the newest reply on the page, if nobody has spoken since; 0 if there is none."""
-    for slot in reversed(slots):
-        if slot.standin or is_request(slot):
-            return 0
-        if slot.message.role == "assistant":
-            return slot.seq
-    return 0
-
-
-def says_nothing(message: Message) -> bool:
+def is_blank(message: Message) -> bool:
     """Whether a message has no text, no call, and no thinking that could be sent back."""
-    return all(map(_is_nothing, message.blocks))
+    return all(
+        not (block.signature or block.data)
+        if isinstance(block, Thinking)
+        else isinstance(block, Text) and not block.text.strip()
+        for block in message.blocks
+    )
 
 
-def _is_nothing(block: Block) -> bool:
-    if isinstance(block, Thinking):
-        return not (block.signature or block.data)
-    return isinstance(block, Text) and not block.text.strip()
-
-
-SHOWN_MAX = 5  # so many calls are named to a person
+SHOWN_MAX = 5  # call ids named in a message
 
 
 def unanswered(slots: Sequence[Slot]) -> list[str]:
-    """The calls on the page that wait for their results, oldest first."""
-    waiting: dict[str, None] = {}
+    """The pending calls on the page, oldest first."""
+    pending: dict[str, None] = {}
     for slot in slots:
-        follow_calls(waiting, slot.message)
-    return [*waiting]
+        follow_calls(pending, slot.message)
+    return [*pending]
 
 
-def follow_calls(waiting: dict[str, None], message: Message) -> None:
-    """Which calls wait after a message, if these did before it."""
-    waiting.update(dict.fromkeys(calls_of(message)))
+def follow_calls(pending: dict[str, None], message: Message) -> None:
+    """Updates the pending calls with a message."""
+    pending.update(dict.fromkeys(calls_of(message)))
     for id in results_of(message):
-        waiting.pop(id, None)
+        pending.pop(id, None)
 
 
-def answering(message: Mapping[str, Any], waiting: Sequence[str]) -> dict[str, Any]:
-    """A result that does not say which call it answers, as that of the one that waits."""
-    if len(waiting) == 1:
-        return {**message, "tool_call_id": waiting[0]}
-    those = f"one of {', '.join(quoted(id, 40) for id in waiting[:SHOWN_MAX])}"
+def with_call_id(message: Mapping[str, Any], pending: Sequence[str]) -> dict[str, Any]:
+    """Gives a result the id of the only pending call; Invalid if there are none or several."""
+    if len(pending) == 1:
+        return {**message, "tool_call_id": pending[0]}
+    names = f"one of {', '.join(quoted(id, 40) for id in pending[:SHOWN_MAX])}"
     nobody = "no call is waiting; what nobody called for is a message of the user"
-    hint = f"set tool_call_id to {those}" if waiting else nobody
+    hint = f"set tool_call_id to {names}" if pending else nobody
     raise Invalid("a tool message without tool_call_id", hint=hint)
 
 
 def lacks_call(message: Any) -> bool:
-    """Whether a message is a tool's and does not say which call it answers."""
+    """Whether a tool message does not name its call."""
     is_tool = isinstance(message, Mapping) and message.get("role") == "tool"
     return (
         is_tool and message.get("tool_call_id") is None and isinstance(message.get("content"), str)
@@ -442,8 +406,8 @@ def lacks_call(message: Any) -> bool:
 
 
 class Keyed(Struct, frozen=True):
-    """What is to stand under a key: a message in any shape, or several; `parsed` if one was read
-    already, and `upto` is the head that replies among them were made under, where that is known."""
+    """Messages of any shape to append under a key. `parsed` is the result of an earlier parse;
+    `upto` is the head under which replies among them were made, if known."""
 
     key: str
     messages: Sequence[Any]
@@ -452,7 +416,7 @@ class Keyed(Struct, frozen=True):
 
 
 def append_keyed(log: OpenLog, recorder: Recorder, given: Iterable[Keyed]) -> None:
-    """Appends in this order what the log does not have yet, as far as it was read."""
+    """Appends, in order, the messages whose keys the log does not have."""
     is_single = bool(log.config.checkpoint_every)
     with log.guard:
         run, keys, ahead = Run(is_single=is_single), list[str](), list[Message]()
@@ -460,7 +424,11 @@ def append_keyed(log: OpenLog, recorder: Recorder, given: Iterable[Keyed]) -> No
             if recorder.keys.hold(one.key):
                 continue
             known = len(ahead)
-            drafts = _drafts(recorder, one, ahead)
+            drafts: list[Draft] = []
+            for message in one.messages:
+                parsed = recorder.parse_once(message, one.parsed, ahead).messages
+                named = [_with_key(part, one) for part in parsed]
+                drafts += recorder.drafts_after(ahead, named, None)
             if run.is_full or not run.take(drafts):
                 _write(log, recorder, run, keys)
                 run, keys = Run(is_single=is_single), []
@@ -470,20 +438,10 @@ def append_keyed(log: OpenLog, recorder: Recorder, given: Iterable[Keyed]) -> No
         _write(log, recorder, run, keys)
 
 
-def _drafts(recorder: Recorder, one: Keyed, ahead: list[Message]) -> list[Draft]:
-    drafts: list[Draft] = []
-    for message in one.messages:
-        parsed = recorder.parse_once(message, one.parsed, ahead).messages
-        named = [_named(part, one) for part in parsed]
-        drafts += recorder.drafts_after(ahead, named, None)
-    return drafts
-
-
-def _named(part: Message, one: Keyed) -> Message:
-    """A message under its key; thinking with the head that it was thought under."""
-    thinks = any(isinstance(block, Thinking) for block in part.blocks)
-    late = {UPTO: one.upto} if thinks and one.upto is not None else {}
-    return replace(part, key=one.key, metadata={**part.metadata, **late})
+def _with_key(message: Message, one: Keyed) -> Message:
+    """The message under its key; thinking gets the head it was thought under."""
+    late = {UPTO: one.upto} if one.upto is not None and thinks(message) else {}
+    return replace(message, key=one.key, metadata={**message.metadata, **late})
 
 
 def _write(log: OpenLog, recorder: Recorder, run: Run, keys: Sequence[str]) -> None:

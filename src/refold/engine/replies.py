@@ -1,19 +1,11 @@
-"""Which page a reply answers: the heads that requests showed, until their replies come.
+"""Matches replies to requests: which page a reply answers, and what still holds if the log grew.
 
-Threads that share a context, and tasks of an event loop, each ask and are answered for themselves.
-Who brings a reply without having asked has that of the newest request. A reply that was appended by
-hand leaves its request where it is, for the usage that may come apart; but whatever is appended
-after it ends it. Neighbours: `pages` makes requests, `recorder` takes replies, `late` says what of
-them still stands.
-
-A reply that comes to a log which grew while it was made.
-
-Somebody edited the page meanwhile, or spoke: what the model thought stands under the page that its
-request showed. The log keeps that head with the thinking (`UPTO`), and the law of thinking goes by
-it; 0 where others spoke before the reply, or where the request ended with words that a dialect put
-there because an answer came last: no page has the thinking where it was thought. So that nobody can
-write in between unseen, a reply is written on top of the log that was looked at, or looked at
-again. Neighbours: `asked` knows what was shown, `core.laws` leaves thinking out.
+Each thread and each asyncio task has its own pending request; a reply from a caller without one is
+matched to the newest. A reply appended by hand leaves its request pending, because its usage may
+arrive separately; the next append after it closes the request. Thinking in a late reply is stored
+with the head its request showed (`UPTO`), or with 0 if no page holds it where it was thought:
+others spoke before the reply, or the dialect ended the request with words of its own. The law of
+thinking (`core.laws`) reads that. Neighbours: `pages` adds requests, `recorder` matches replies.
 """
 
 from __future__ import annotations
@@ -30,75 +22,77 @@ from refold.log.draft import Draft
 from refold.log.log import TRIES_MAX
 from refold.log.open_log import OpenLog
 
-CALLERS_MAX = 100  # requests whose reply never came are forgotten at some time
-# Who calls, where that is no thread of its own: `aio` works in any thread that is free.
+PENDING_MAX = 100  # older requests that never got a reply are dropped
+# The caller, if it is not a thread of its own: `aio` runs in any free thread.
 CALLER: ContextVar[int | None] = ContextVar("caller", default=None)
 
 
 class _Request:
-    """One that waits: for its reply, or only for what it was billed."""
+    """A request that waits for its reply, or only for its usage."""
 
     def __init__(self, head: int) -> None:
-        self.head, self.is_replied, self.is_over = head, False, False
+        self.head, self.is_replied, self.is_closed = head, False, False
 
 
 class PendingRequests:
-    """The requests of one context. `shown` is the head that the newest of them showed."""
+    """The pending requests of one context. `newest_head` is the head that the newest showed."""
 
     def __init__(self, head: int) -> None:
-        self.move(head)
+        self.reset(head)
 
-    def move(self, head: int) -> None:
-        """The log is another one, and nothing of it was shown yet."""
-        self._waiting: dict[int, _Request] = {}  # by who asked, the newest last
-        self.shown = head
+    def reset(self, head: int) -> None:
+        """Starts over for another log."""
+        self._pending: dict[int, _Request] = {}  # by caller, the newest last
+        self.newest_head = head
 
-    def ask(self, head: int) -> None:
-        """A request showed the log up to this head."""
-        waiting = {who: one for who, one in self._waiting.items() if who != _caller()}
-        newest = list(waiting.items())[1 - CALLERS_MAX :]
-        self._waiting = {**dict(newest), _caller(): _Request(head)}
-        self.shown = head
+    def add(self, head: int) -> None:
+        """Registers a request built from the log up to `head`."""
+        caller = _caller()
+        # A new dict each time: other threads may be looking at the old one.
+        others = [item for item in self._pending.items() if item[0] != caller]
+        self._pending = {**dict(others[1 - PENDING_MAX :]), caller: _Request(head)}
+        self.newest_head = head
 
     @property
-    def waiting(self) -> int | None:
-        """The head that the request showed which was not recorded as answered yet."""
+    def head(self) -> int | None:
+        """Log position of the newest unrecorded request, or None."""
         request = self._newest()
         return None if request is None else request.head
 
     @property
-    def unanswered(self) -> int | None:
-        """The same, if no reply to it was appended by hand either."""
+    def head_without_manual_reply(self) -> int | None:
+        """The same, or None if a reply to it was appended by hand."""
         request = self._newest()
-        return None if request is None or request.is_over else request.head
+        return None if request is None or request.is_closed else request.head
 
-    def take(self, head: int) -> int:
-        """The head that the request showed which is answered now. Without a request since the
-        last reply, the caller made its own from everything there is, which is `head`."""
+    def match(self, head: int) -> int:
+        """Returns the position that the reply answers, and removes that request. Without a pending
+        request, the caller built its own from the whole log, up to `head`."""
         request = self._newest()
         if request is None:
             return head
-        self._waiting = {who: one for who, one in self._waiting.items() if one is not request}
+        self._pending = {key: one for key, one in self._pending.items() if one is not request}
         return request.head
 
-    def follow(self, *, is_reply: bool) -> None:
-        """Something was appended by hand: a reply, or a part of one, or what comes after it."""
+    def note_manual_append(self, *, is_reply: bool) -> None:
+        """Follows a manual append: a reply, or part of one, or whatever comes after it."""
         request = self._newest()
         if request is not None:
-            request.is_over = request.is_over or (request.is_replied and not is_reply)
+            request.is_closed = request.is_closed or (request.is_replied and not is_reply)
             request.is_replied = request.is_replied or is_reply
 
     def _newest(self) -> _Request | None:
-        """What the caller asked last; what anybody did if that is nothing."""
-        own = self._waiting.get(_caller())
-        return own or next(reversed(self._waiting.values()), None)
+        if not self._pending:
+            return None
+        own = self._pending.get(_caller())
+        return own or next(reversed(self._pending.values()), None)
 
 
 def _caller() -> int:
     return CALLER.get() or threading.get_ident()
 
 
-Late = Callable[[Message], Message]
+MarkLate = Callable[[Message], Message]
 
 
 def thinks(message: Message) -> bool:
@@ -106,45 +100,49 @@ def thinks(message: Message) -> bool:
 
 
 def append_reply(
-    log: OpenLog, shown: int, make: Callable[[Late], Sequence[Draft]], at_ms: int | None = None
+    log: OpenLog,
+    shown: int,
+    drafts_of: Callable[[MarkLate], Sequence[Draft]],
+    at_ms: int | None = None,
 ) -> list[Event]:
-    """Appends what `make` gives for a request that showed the log up to `shown`: it is handed
-    what marks a message that came late. Asked with the lock held and the log read."""
+    """Appends the drafts of a reply to the request that showed the log up to `shown`. `drafts_of`
+    gets the function that marks a late message. Called with the lock held and the log read; nobody
+    can write unseen between reading and writing."""
     for _ in range(TRIES_MAX):
-        drafts = make(_marker(log, shown))
+        drafts = drafts_of(_marker(log, shown))
         if not drafts:
             return []
         if events := log.append(drafts, fresh=lambda _: False, at_ms=at_ms):
             return events
-    said = f"{log.id}: other writers were faster {TRIES_MAX} times"
-    raise Conflict(said, head=log.state.head, hint="try again")
+    message = f"{log.id}: other writers were faster {TRIES_MAX} times"
+    raise Conflict(message, head=log.state.head, hint="try again")
 
 
 def without_late_marker(message: Message) -> Message:
-    """The message without what says that it came late."""
+    """The message without its late marker."""
     if UPTO not in message.metadata:
         return message
     rest = {name: value for name, value in message.metadata.items() if name != UPTO}
     return replace(message, metadata=rest)
 
 
-def _marker(log: OpenLog, shown: int) -> Late:
+def _marker(log: OpenLog, shown: int) -> MarkLate:
+    """The function that adds the late marker to a message, if the log has changed since."""
     slots = log.sums.slots
-    is_asked = not slots or (slots[-1].last <= shown and not _is_finished(slots[-1].message))
-    # A system message that stands alone is said by the user, until somebody speaks.
-    stands = is_asked and (not slots or any(slot.message.role != "system" for slot in slots))
-    is_late = log.sums.head > shown or bool(log.pending) or not stands
+    last = slots[-1] if slots else None
+    # A model would not continue an answer that ends in text or thinking.
+    is_finished = last is not None and (
+        last.message.role == "assistant"
+        and all(isinstance(block, Text | Thinking) for block in last.message.blocks[-1:])
+    )
+    is_asked = last is None or (last.last <= shown and not is_finished)
+    # A lone system message is spoken by the user until somebody says something.
+    holds = is_asked and (not slots or any(slot.message.role != "system" for slot in slots))
+    is_late = log.sums.head > shown or bool(log.pending) or not holds
 
     def mark(message: Message) -> Message:
         if not is_late or not thinks(message):
             return message
-        return replace(message, metadata={**message.metadata, UPTO: shown if stands else 0})
+        return replace(message, metadata={**message.metadata, UPTO: shown if holds else 0})
 
     return mark
-
-
-def _is_finished(message: Message) -> bool:
-    """Whether this is an answer that its model would not go on with by itself."""
-    return message.role == "assistant" and all(
-        isinstance(block, Text | Thinking) for block in message.blocks[-1:]
-    )

@@ -322,4 +322,3 @@ class OpenLog:
                 raise
         finally:
             self.closed = True
-
