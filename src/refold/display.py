@@ -56,6 +56,26 @@ def number(count: float, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
+def short_number(count: int) -> str:
+    """`999`, `58K`, `2.0M`: rounded down."""
+    if count < 1_000:
+        return str(count)
+    if count < 1_000_000:
+        return f"{count // 1_000}K"
+    return f"{count // 100_000 / 10:.1f}M"
+
+
+def percent_of(part: int, whole: int) -> int:
+    """The share in whole percent, rounded down; 0 if `whole` is 0."""
+    return 100 * part // whole if whole > 0 else 0
+
+
+def tokens_of(used: int, window: int) -> str:
+    """`45% (58K/128K tokens)`."""
+    sizes = f"{short_number(used)}/{short_number(window)} tokens"
+    return f"{percent_of(used, window)}% ({sizes})"
+
+
 def moment(at_ms: int) -> str:
     """A time that a person can read; a number that is no time stays a number."""
     # Imported here, because a status line is asked for many times a minute and needs no times.

@@ -40,7 +40,7 @@ def test_a_plain_text_is_parsed_as_the_preferred_dialect_would(
 def test_no_dialect_claims_a_plain_text(role: str) -> None:
     message = {"role": role, "content": "hi"}
     for name in DIALECTS:
-        assert not dialect(name).speaks(message)
+        assert not dialect(name).recognizes(message)
         assert not dialect(name).is_response(message)
 
 
@@ -49,7 +49,7 @@ def test_no_dialect_is_asked_about_a_plain_text(monkeypatch: pytest.MonkeyPatch)
         raise AssertionError
 
     for name in DIALECTS:
-        monkeypatch.setattr(dialect(name), "speaks", ask)
+        monkeypatch.setattr(dialect(name), "recognizes", ask)
     for preferred in DIALECTS:
         assert parse({"role": "user", "content": "hi"}, preferred)
     with pytest.raises(AssertionError):

@@ -590,4 +590,4 @@ def test_odd_contents_are_refused_in_words(wire: dict[str, Any]) -> None:
     ],
 )
 def test_parts_tell_this_dialect(message: dict[str, Any], spoken: bool) -> None:
-    assert gemini.speaks(message) is spoken
+    assert gemini.recognizes(message) is spoken

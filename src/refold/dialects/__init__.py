@@ -1,7 +1,7 @@
-"""The wire formats of the providers, by name: which one a message, a response or a model speaks.
+"""Dialects, the wire formats of the providers, by name; and the dialect of a message or response.
 
-A dialect is a package that satisfies `protocol.Dialect`; it is imported when it is first asked for.
-A plain text is nobody's in particular, and nobody is asked about it. Neighbours: `page` renders a
+A dialect is a package that satisfies `protocol.Dialect`, imported on first use. A plain text
+belongs to no dialect in particular and is parsed without asking any. Neighbours: `page` renders a
 view in a dialect, `engine.context` parses by the dialect of its model.
 """
 
@@ -27,23 +27,23 @@ from refold.errors import Invalid
 if TYPE_CHECKING:
     from refold.dialects import anthropic, gemini, openai_chat, openai_responses
 
-    # That they satisfy the protocol.
+    # Makes the type checker verify that they satisfy the protocol.
     _CHECKED: tuple[Dialect, ...] = (openai_responses, openai_chat, anthropic, gemini)
 
-# In the order in which they are asked: an item of the first may look like a message of the others.
+# In order of recognition: an item of the first may look like a message of the others.
 DIALECTS: dict[str, str] = {
     "openai_responses": "refold.dialects.openai_responses",
     "openai_chat": "refold.dialects.openai_chat",
     "anthropic": "refold.dialects.anthropic",
     "gemini": "refold.dialects.gemini",
 }
-# What most servers speak, and so who reads what could be anybody's.
+# The format of most servers, and so the one for messages that could be in any.
 DEFAULT = "openai_chat"
 RESPONSES = "openai_responses"
-# Stands in the metadata of an answer that came alone, directly after reasoning or what followed
-# it, and on its items until the whole page is seen.
+# Metadata of an answer that arrived as a separate message after its reasoning; rendering keeps it
+# on the items until the whole page is known.
 REASONED = "$reasoned"
-# Stands in the metadata of a message that came with cache marks: each with the place of its block.
+# Metadata of a message that arrived with cache marks: each mark with the index of its block.
 MARKED = "$marks"
 _PLAIN_ROLES: tuple[Role, ...] = ("user", "assistant", "system")
 _loaded: dict[str, Dialect] = {}
@@ -56,22 +56,21 @@ __all__ = [
 
 
 def dialect(name: str) -> Dialect:
-    """The dialect of that name. Invalid, with the nearest, if there is none."""
-    found = _loaded.get(name)
-    if found is None:
+    """The dialect of that name. Invalid, with the nearest name, if there is none."""
+    module = _loaded.get(name)
+    if module is None:
         if name not in DIALECTS:
             hint = suggestion(name, DIALECTS)
             raise Invalid(f"{name!r} is not a dialect", hint=hint)
-        found = _loaded[name] = import_module(DIALECTS[name])
-    return found
+        module = _loaded[name] = import_module(DIALECTS[name])
+    return module
 
 
 def dialect_of(message: Mapping[str, Any], preferred: str | None = None) -> str | None:
-    """The dialect that a message or response is written in; the preferred one where it could be
-    any."""
+    """The dialect of a message or response; the preferred one if it could be any."""
     for name in _in_order(preferred):
-        asked = _loaded.get(name) or dialect(name)
-        if asked.speaks(message) or asked.is_response(message):
+        candidate = _loaded.get(name) or dialect(name)
+        if candidate.recognizes(message) or candidate.is_response(message):
             return name
     return preferred
 
@@ -87,7 +86,11 @@ def _in_order(preferred: str | None) -> tuple[str, ...]:
 def parse(message: Any, preferred: str = DEFAULT) -> list[Message]:
     """A wire message of any provider (or an SDK's object) as messages."""
     if _is_plain(message):
-        return _parse_plain(message, dialect(preferred))
+        reader, role = dialect(preferred), message["role"]
+        stored_as = reader.plain_text.get(role)
+        if stored_as is None:
+            return reader.parse(message)
+        return [Message(role=role, blocks=(Text(message["content"]),), dialect=stored_as)]
     value = message if is_json(message) else _plain_object(message)
     refuse_langchain(value)
     try:
@@ -96,12 +99,12 @@ def parse(message: Any, preferred: str = DEFAULT) -> list[Message]:
         raise _not_readable(message, error) from error
 
 
-# What a value of the wrong type raises where a dialect reads it.
+# Errors that a dialect raises when it reads a value of the wrong type.
 _UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
 
 
 def _not_readable(value: Any, error: Exception) -> Invalid:
-    """The error for what has the shape of a message or response, but not its types."""
+    """The error for a value with the shape of a message or response, but the wrong types."""
     what = f"{shown(value)} has a value of the wrong type ({type(error).__name__})"
     return Invalid(what, hint="pass a message or a response as the provider's SDK has it")
 
@@ -113,25 +116,16 @@ def _is_plain(message: Any) -> TypeGuard[dict[str, Any]]:
     return type(message.get("content")) is str and message["role"] in _PLAIN_ROLES
 
 
-def _parse_plain(message: dict[str, Any], preferred: Dialect) -> list[Message]:
-    """A plain text as the dialect would parse it."""
-    role, content = message["role"], message["content"]
-    kept_by = preferred.plain_text.get(role)
-    if kept_by is None:
-        return preferred.parse(message)
-    return [Message(role=role, blocks=(Text(content),), dialect=kept_by)]
-
-
 def answering(message: Message, find_calls: FindCalls) -> Message:
-    """The message with its results under the ids of the calls they answer, where its sender
-    gives none."""
+    """The message with its results under the ids of the calls they answer, for senders that give
+    no ids."""
     if message.dialect not in DIALECTS or ToolResult not in map(type, message.blocks):
         return message
     return dialect(message.dialect).answering(message, find_calls)
 
 
 def following(message: Message, before: Message | None) -> Message:
-    """The message, marked if it is an answer that came alone after the reasoning that led to it."""
+    """The message, marked if it is an answer that arrived separately after its reasoning."""
     if before is None or message.dialect != before.dialect or message.dialect != RESPONSES:
         return message
     if message.role != "assistant" or before.role != "assistant":
@@ -143,30 +137,22 @@ def following(message: Message, before: Message | None) -> Message:
 
 
 def reply(response: Any, preferred: str) -> Reply:
-    """A provider's response taken apart, by the dialect whose response it is."""
+    """The reply in a provider's response or stream, read by the dialect of the response. A stream
+    that did not end finishes with `cut_off`."""
     if is_stream(response):
-        return _reply_of_stream(response, preferred)
+        assembled = assemble(response)
+        is_cut_off = assembled.pop(CUT_OFF, False)
+        streamed = reply(assembled, preferred)
+        finished = CUT_OFF if is_cut_off else streamed.finished
+        return replace(streamed, finished=finished, is_stream=True)
     wire = _response_object(response)
     try:
-        known = map(dialect, _in_order(preferred))
-        asked = next((each for each in known if each.is_response(wire)), None)
-        if asked is not None:
-            return asked.reply(response)
+        for reader in map(dialect, _in_order(preferred)):
+            if reader.is_response(wire):
+                return reader.reply(response)
         return dialect(dialect_of(wire, preferred) or preferred).reply(response)
     except _UNREADABLE as error:
         raise _not_readable(response, error) from error
-
-
-def _reply_of_stream(chunks: Any, preferred: str) -> Reply:
-    """The reply that a stream gave; `cut_off` is the reason where it did not come to its end."""
-    response = assemble(chunks)
-    is_cut_off = response.pop(CUT_OFF, False)
-    made = reply(response, preferred)
-    return (
-        replace(made, finished=CUT_OFF, is_stream=True)
-        if is_cut_off
-        else replace(made, is_stream=True)
-    )
 
 
 def _response_object(response: Any) -> Mapping[str, Any]:
@@ -179,53 +165,37 @@ def _response_object(response: Any) -> Mapping[str, Any]:
 
 
 def tool_calls(response: Any) -> list[ToolCall]:
-    """The tool calls of any provider's response or message; arguments are an object wherever
-    they can be read so. A call in which the answer was cut off is not complete."""
-    answer = _answer(response)
-    if answer is None:
-        return []
+    """The tool calls in any provider's response, list of chunks or message. Arguments are an object
+    if they can be read as one. The last call of a truncated answer is complete only if it has
+    arguments that parse."""
+    if not isinstance(response, list | tuple):
+        if is_stream(response):
+            hint = "walk it once: chunks = list(stream); record(chunks); tool_calls(chunks)"
+            raise Invalid(f"{shown(response)} is a stream that was not read", hint=hint)
+        if dialect_of(_response_object(response)) is None:
+            return []
+    answer = reply(response, DEFAULT)
     blocks = answer.message.blocks
-    calls = [_with_arguments(block) for block in blocks if isinstance(block, ToolCall)]
-    if answer.finished in _CUT and calls and isinstance(blocks[-1], ToolCall):
-        calls[-1] = _cut(calls[-1])
+    calls = []
+    for call in (block for block in blocks if isinstance(block, ToolCall)):
+        arguments = arguments_object(call)
+        calls.append(call if arguments is None else replace(call, arguments=arguments))
+    if answer.finished in _TRUNCATED and calls and isinstance(blocks[-1], ToolCall):
+        last = calls[-1]
+        if not isinstance(last.arguments, dict) or not last.arguments:
+            calls[-1] = replace(last, is_complete=False)
     return calls
 
 
-# Why an answer ended before it was complete, in the words of the providers.
-_CUT = frozenset({
+# Finish reasons of answers that ended early, as the providers spell them.
+_TRUNCATED = frozenset({
     CUT_OFF, "length", "max_tokens", "MAX_TOKENS", "max_output_tokens",
     "model_context_window_exceeded",
 })  # fmt: skip
 
 
-def _cut(call: ToolCall) -> ToolCall:
-    """The last call of an answer that was cut off: complete only if it has whole arguments."""
-    has_arguments = isinstance(call.arguments, dict) and bool(call.arguments)
-    return call if has_arguments else replace(call, is_complete=False)
-
-
-def _answer(response: Any) -> Reply | None:
-    """The reply that a response, the list of its chunks, or a message is; None for what is
-    nobody's."""
-    if isinstance(response, list | tuple):
-        return reply(response, DEFAULT)
-    if is_stream(response):
-        hint = "walk it once: chunks = list(stream); record(chunks); tool_calls(chunks)"
-        raise Invalid(f"{shown(response)} is a stream that was not read", hint=hint)
-    value = _response_object(response)
-    if dialect_of(value) is None:
-        return None
-    return reply(response, DEFAULT)
-
-
-def _with_arguments(call: ToolCall) -> ToolCall:
-    """The call with its arguments as an object, if they are one."""
-    arguments = arguments_object(call)
-    return call if arguments is None else replace(call, arguments=arguments)
-
-
 def _plain_object(message: Any) -> Mapping[str, Any]:
-    """The message as a plain object. Invalid if it is something else."""
+    """The message as a plain object. Invalid if it is anything else."""
     value = plain(message)
     if not isinstance(value, dict):
         raise not_a_message(message)

@@ -1,16 +1,15 @@
-"""The form of a message: what brings it back exactly as it came, and carries its unknown keys
-through every edit.
+"""The form of a message: restores it exactly, and carries its unknown keys through every edit.
 
-A wire message is parsed into blocks. If the dialect's usual rendering of these blocks is the
-message again, nothing more is kept. Otherwise its form is kept: the message with everything a block
-holds carved out, so no text is stored twice, and an edited block still fills its place among keys
-we do not know. A hole is an object with the one key "$":
+A wire message is parsed into blocks. If the dialect's usual rendering of these blocks equals the
+message, no form is stored. Otherwise the form is the message with the content of its blocks carved
+out, so no text is stored twice and an edited block still has its place among unknown keys. A hole
+is an object with the single key "$":
 
     {"$": 2}            block 2, as the dialect usually writes it
     {"$": [2, {…}]}     block 2, in a form of its own, with holes for its fields: {"$": "text"}
     {"$": {"$": …}}     not a hole: the sender's own object that looks like one
 
-Neighbours: `wire` compares and copies; the dialects say where their blocks stand.
+Neighbours: `wire` compares and copies; the dialects give the positions of their blocks.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ HOLE = "$"
 _NESTED = (dict, list)
 T = TypeVar("T")
 
-# Blocks, each with the path at which it stands in its message.
+# Blocks, each with its path in the message.
 Placed = list[tuple[Path, Block]]
 Holes = dict[Path, Any]
 Show = Callable[[Any], Any]
@@ -48,7 +47,7 @@ Rename = Callable[[str], str]
 
 
 class Usual(Struct, frozen=True):
-    """How a dialect usually writes: its name, a message, and a block."""
+    """A dialect's name, and its usual rendering of a message and of a block."""
 
     name: str
     message: Callable[[Message], Any]
@@ -58,8 +57,7 @@ class Usual(Struct, frozen=True):
 def message_of(
     role: Role, wire: dict[str, Any], placed: Placed, usual: Usual, same: Same
 ) -> Message:
-    """The parsed message; its form is kept only if the dialect's usual rendering is not the
-    message again."""
+    """The parsed message, with a form only if the usual rendering differs from the original."""
     message = formless(role, placed, usual.name, take_metadata(wire))
     if same(wire, usual.message(message)):
         return message
@@ -74,14 +72,14 @@ def formless(role: Role, placed: Placed, dialect: str, metadata: dict[str, Any])
 
 
 def take_metadata(wire: dict[str, Any]) -> dict[str, Any]:
-    """Takes the metadata out of a message, if it has any."""
+    """Removes the metadata of a message and returns it."""
     return wire.pop("metadata") if isinstance(wire.get("metadata"), dict) else {}
 
 
 def placed_content(
     content: Any, path: Path, read: Callable[[Any], Block], role: str, parts: str = "parts"
 ) -> Placed:
-    """The blocks of a content that is a text or a list. Invalid if it is neither."""
+    """The blocks of content, a text or a list. Invalid if it is neither."""
     if isinstance(content, str):
         return [(path, Text(content))]
     if isinstance(content, list):
@@ -90,7 +88,7 @@ def placed_content(
 
 
 def content_blocks(content: Any, read: Callable[[Any], T]) -> tuple[Text | T, ...] | None:
-    """The blocks of a content that is a text, a list or nothing; None if it is something else."""
+    """The blocks of content that is a text, a list or None; None if it is anything else."""
     if content is None:
         return ()
     if isinstance(content, str):
@@ -100,12 +98,12 @@ def content_blocks(content: Any, read: Callable[[Any], T]) -> tuple[Text | T, ..
 
 # --- carving ---
 
-# These have two spellings, and the text of a result stands under one of several keys.
+# Both spellings of each key, and the keys that may hold the text of a result.
 _CALLED = ("functionCall", "function_call")
 _ANSWERED = ("functionResponse", "function_response")
 ANSWER_KEYS = ("output", "result", "content", "error")
 
-# Where a block's fields may stand in its part. A place counts only if the very value stands there.
+# Possible paths of a block's fields in its part. A path counts only if the value there is equal.
 _PLACES: dict[type, tuple[tuple[Path, str], ...]] = {
     Text: ((("text",), "text"), (("refusal",), "text")),
     Thinking: (
@@ -137,7 +135,7 @@ _PLACES: dict[type, tuple[tuple[Path, str], ...]] = {
     Opaque: (),
 }  # fmt: skip
 
-# The same by the key that the part must have: most are not there.
+# The same by first key, because most keys are absent from a part.
 _PLACES_BY_KEY = {
     kind: [
         (key, [place for place in places if place[0][0] == key])
@@ -149,15 +147,15 @@ _GONE: Any = object()
 
 
 class Carving(Struct, frozen=True):
-    """Makes forms. `show` gives a block's usual part; `holes` finds where a block's fields stand
-    in its part."""
+    """Makes forms. `show` renders a block's usual part; `holes` finds a block's fields in its
+    part."""
 
     show: Show
     same: Same
     holes: Callable[[Any, Any, Carving], Holes]
 
     def form_of(self, wire: Any, placed: Placed) -> Any:
-        """The message with its blocks carved out, after their count: `[count, message]`."""
+        """The form: `[block count, message with its blocks carved out]`."""
         holes = {
             path: self.reference(index, at(wire, path), block)
             for index, (path, block) in enumerate(placed)
@@ -165,7 +163,7 @@ class Carving(Struct, frozen=True):
         return [len(placed), carve(wire, holes)]
 
     def reference(self, index: int, value: Any, block: Any) -> Any:
-        """What stands in the hole of a block."""
+        """The content of a block's hole."""
         if type(value) is str:
             return [index, {HOLE: "text"}]
         if self.same(value, self.show(block)):
@@ -173,7 +171,7 @@ class Carving(Struct, frozen=True):
         return [index, carve(value, self.holes(value, block, self))]
 
     def holds(self, value: Any, path: Path, block: Any, name: str) -> bool:
-        """Whether the very value of a block's field stands at the path."""
+        """Whether the value at the path equals the block's field."""
         item = at(value, path)
         return item is not MISSING and self.same(item, field_of(block, name))
 
@@ -184,6 +182,7 @@ class Carving(Struct, frozen=True):
 
 
 def _holes_in(value: Any, block: Block, carving: Carving) -> Holes:
+    """Holes for a block's fields, and for the lists in a result's content."""
     holes: Holes = {
         path: name
         for key, places in _PLACES_BY_KEY[type(block)]
@@ -192,35 +191,28 @@ def _holes_in(value: Any, block: Block, carving: Carving) -> Holes:
         if carving.holds(value, path, block, name)
     }
     if isinstance(block, ToolResult):
-        holes |= _result_holes(value, block, carving)
-    return holes
-
-
-def _result_holes(value: dict[str, Any], result: ToolResult, carving: Carving) -> Holes:
-    """Where the content of a result stands in lists."""
-    holes: Holes = {}
-    content = value.get("content")
-    if isinstance(content, list):
-        holes["content",] = ["content", carving.references(content, result.content)]
-    for answer in _ANSWERED:
-        listed = at(value, (answer, "parts")) if answer in value else None
-        if isinstance(listed, list):
-            references = carving.references(listed, beside_text(result))
-            holes[answer, "parts"] = ["beside", references]
+        content = value.get("content")
+        if isinstance(content, list):
+            holes["content",] = ["content", carving.references(content, block.content)]
+        for answer in _ANSWERED:
+            listed = at(value, (answer, "parts")) if answer in value else None
+            if isinstance(listed, list):
+                references = carving.references(listed, beside_text(block))
+                holes[answer, "parts"] = ["beside", references]
     return holes
 
 
 def carve(value: Any, holes: Mapping[Path, Any], path: Path = ()) -> Any:
-    """The value with a hole at every given path. What only looks like a hole is kept as it is,
-    inside a hole."""
+    """The value with a hole at every given path. An object of the sender's that looks like a hole
+    is wrapped in a hole."""
     if path in holes:
         return {HOLE: holes[path]}
     if type(value) is dict:
         if _is_hole(value):
             return {HOLE: value}
         return {
-            key: carve(item, holes, place)
-            if (place := (*path, key)) in holes or type(item) in _NESTED
+            key: carve(item, holes, item_path)
+            if (item_path := (*path, key)) in holes or type(item) in _NESTED
             else item
             for key, item in value.items()
         }
@@ -234,38 +226,33 @@ def _is_hole(form: Any) -> bool:
 
 
 def field_of(block: Any, name: str) -> Any:
-    """A block's field as it stands on the wire. AttributeError if an edit made another kind of
-    block of it."""
-    make = _MADE_FIELDS.get(name)
-    return getattr(block, name) if make is None else make(block)
+    """A block's field as its wire value. AttributeError if an edit changed the kind of block."""
+    compute = _COMPUTED_FIELDS.get(name)
+    return getattr(block, name) if compute is None else compute(block)
 
 
 def response_of(result: ToolResult) -> dict[str, Any]:
-    """A result as an object: the one its text is the JSON of, else its text under the key that
-    says what it is."""
+    """A result as an object: the object its text is the JSON of, else its text under `output` or
+    `error`."""
     text = words_of(result)
-    value = _object_in(text) if text.startswith("{") else None
-    if value is None:
-        return {"error" if result.is_error else "output": text}
-    return value
-
-
-def _object_in(text: str) -> dict[str, Any] | None:
-    """The object that a text is the JSON of; None if it only begins like one."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return value if type(value) is dict else None
+    value = None
+    if text.startswith("{"):
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            value = None  # it only begins like an object
+    if type(value) is dict:
+        return value
+    return {"error" if result.is_error else "output": text}
 
 
 def words_of(result: ToolResult) -> str:
-    """The text of a result, without what stands beside it."""
+    """The text of a result, without its media."""
     return text_within([part for part in result.content if not _is_beside(part)])
 
 
 def beside_text(result: ToolResult) -> list[Media | Opaque]:
-    """What a result holds beside its text."""
+    """The content of a result other than text."""
     return [part for part in result.content if _is_beside(part)]
 
 
@@ -273,8 +260,8 @@ def _is_beside(part: Text | Media | Opaque) -> TypeGuard[Media | Opaque]:
     return type(part) is Media or (type(part) is Opaque and part.raw is not None)
 
 
-# Fields that no block has as such.
-_MADE_FIELDS: dict[str, Callable[[Any], Any]] = {
+# Fields that are computed from a block.
+_COMPUTED_FIELDS: dict[str, Callable[[Any], Any]] = {
     "content": lambda block: text_within(block.content),
     "data_url": data_url,
     "words": words_of,
@@ -290,32 +277,28 @@ class Misfit(Exception):
 
 
 def filled(message: Message, show: Show, rename: Rename) -> Any:
-    """The wire message that the form and the blocks of a message make; None if there is no form,
-    or the blocks no longer fit it."""
+    """The wire message made from a message's form and blocks; None if there is no form, or the
+    blocks no longer fit it."""
     if message.form is None:
         return None
     try:
         wire = fill(message.form, message.blocks, show, rename)
     except (Misfit, *UNREADABLE):
         return None
-    return wire if _is_wire(wire) else None
+    if type(wire) is list:  # of items
+        return wire if all(type(item) is dict for item in wire) else None
+    if type(wire) is not dict:
+        return None
+    return wire if type(wire.get("parts")) is list or type(wire.get("role")) is str else None
 
 
-def _is_wire(value: Any) -> bool:
-    """Whether this can be a message, or a list of items."""
-    if type(value) is list:
-        return all(type(item) is dict for item in value)
-    keys = {"parts": list, "role": str}
-    return type(value) is dict and any(type(value.get(key)) is kind for key, kind in keys.items())
-
-
-# What a form that we did not make raises: an import may bring any.
+# Errors raised by a malformed form, which an import may bring.
 UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
 
 
 def fill(form: Any, blocks: Sequence[Block], show: Show, rename: Rename) -> Any:
-    """The wire message that a form and its blocks make, all copies. Ids go through `rename`.
-    Misfit if a block is gone or became something that its place cannot hold."""
+    """The wire message made from a form and its blocks, all copies. Ids go through `rename`.
+    Misfit if a block is missing, or changed to a kind that its place cannot hold."""
     count, wire = form
     if count != len(blocks):
         raise Misfit
@@ -323,29 +306,29 @@ def fill(form: Any, blocks: Sequence[Block], show: Show, rename: Rename) -> Any:
 
 
 def _fits(form: Any, block: Any) -> bool:
-    """Whether a form has a place for the text or arguments that its block came without and may
-    have now."""
+    """Whether a form has a hole for the text or arguments of its block. They may have been absent
+    when the form was made."""
     if type(block) is ToolResult:
-        return not words_of(block) or _holds(form, ("content", "words", "response"))
+        return not words_of(block) or _has_hole(form, ("content", "words", "response"))
     if type(block) is ToolCall:
-        return not block.arguments or _holds(form, ("arguments",))
+        return not block.arguments or _has_hole(form, ("arguments",))
     return True
 
 
-def _holds(form: Any, names: tuple[str, ...]) -> bool:
-    """Whether there is a hole for one of these fields in a form."""
+def _has_hole(form: Any, names: tuple[str, ...]) -> bool:
+    """Whether a form has a hole for one of these fields."""
     if type(form) is not dict:
         return False
     if not _is_hole(form):
-        return any(_holds(item, names) for item in form.values())
+        return any(_has_hole(item, names) for item in form.values())
     reference = form[HOLE]
     field = reference[0] if type(reference) is list else reference
     return field in names
 
 
 class _Filling:
-    """One walk over a form. `parts` are what numbers refer to, `owner` is the block whose fields
-    names refer to."""
+    """One walk over a form. Numbers in holes are indices of `parts`, names are fields of
+    `owner`."""
 
     def __init__(self, show: Show, rename: Rename) -> None:
         self.show, self.rename = show, rename
@@ -354,18 +337,14 @@ class _Filling:
         if type(form) is dict:
             if HOLE in form and len(form) == 1:
                 return self.hole(form[HOLE], parts, owner)
-            return self.object(form, parts, owner)
+            pairs = ((key, self.value(item, parts, owner)) for key, item in form.items())
+            return {key: item for key, item in pairs if item is not _GONE}
         if type(form) is list:
             return _without_gone([self.item(item, parts, owner) for item in form])
         return form
 
-    def object(self, form: dict[str, Any], parts: Sequence[Any], owner: Any) -> dict[str, Any]:
-        pairs = ((key, self.value(item, parts, owner)) for key, item in form.items())
-        return {key: item for key, item in pairs if item is not _GONE}
-
     def item(self, form: Any, parts: Sequence[Any], owner: Any) -> Any:
-        """A list's item: where the block became another kind, its usual rendering may stand as
-        well."""
+        """An item of a list; the usual rendering if its block changed to another kind."""
         try:
             return self.value(form, parts, owner)
         except Misfit:
@@ -377,13 +356,10 @@ class _Filling:
         if type(reference) is int:
             return self.usual(parts[reference])
         if type(reference) is str:
-            return self.field(owner, reference)
+            field = field_of(owner, reference)
+            return self.rename(field) if reference in ("id", "call") else copied(field)
         if type(reference) is dict:
             return copied(reference)
-        return self.inner(reference, parts, owner)
-
-    def inner(self, reference: list[Any], parts: Sequence[Any], owner: Any) -> Any:
-        """What has a form of its own inside the form."""
         index, form = reference
         if index == "content":
             return self.content(form, owner.content, owner)
@@ -392,6 +368,7 @@ class _Filling:
         return self.own(form, parts[index])
 
     def own(self, form: Any, block: Any) -> Any:
+        """A block in a form of its own inside the form."""
         if is_gone(block):
             return _GONE
         if not _fits(form, block):
@@ -400,10 +377,6 @@ class _Filling:
             return self.value(form, getattr(block, "content", ()), block)
         except AttributeError:
             raise Misfit from None
-
-    def field(self, owner: Any, name: str) -> Any:
-        value = field_of(owner, name)
-        return self.rename(value) if name in ("id", "call") else copied(value)
 
     def content(self, forms: list[Any], parts: Sequence[Any], owner: ToolResult) -> list[Any]:
         if len(forms) == len(parts):

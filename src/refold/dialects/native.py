@@ -1,10 +1,9 @@
-"""A compaction that the provider writes itself: which dialects offer one, how it is asked for, and
-what stands on the page afterwards.
+"""Native summaries: compactions written by the provider itself, and their place on the page.
 
-What comes back is opaque and goes back unaltered, in the place of the messages it was made of. Only
-the wire format it came in can say it; for any other the text of the same edit stands. Neighbours:
-a module `native` of each dialect that offers one; `page` and `messages` show it, and
-`compaction.native` asks for it.
+A native summary is opaque; it goes back to the provider unaltered and replaces the messages it
+covers. Only its own wire format can carry it; other dialects show the text of the same edit.
+Neighbours: the `native` module of each dialect that offers it; `page` shows it, and
+`compaction.native` requests it.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from refold.core.model import Message, Native, Opaque, Slot, Text, Usage
 from refold.dialects.wire import objects_in
 from refold.errors import Invalid
 
-# Whether what a provider wrote can be said on this page.
+# Whether a native summary can be sent on this page.
 Takes = Callable[[Native], bool]
 OFFERING = ("anthropic", "openai_responses")
 
 
 class Written(Struct, frozen=True, kw_only=True):
-    """What a provider wrote: its messages as they go back to it, what of them can be read, the
-    tokens of what cannot, and what was billed."""
+    """A provider's native summary: its messages as they are sent back, their readable text, the
+    token count of the encrypted rest, and the usage."""
 
     messages: list[Any]
     text: str = ""
@@ -38,18 +37,18 @@ class Written(Struct, frozen=True, kw_only=True):
 
 
 class NativeWire(Protocol):
-    """How one provider is asked. `headers` are those that a request needs which asks for a
-    compaction, or holds one; `path` is where that is asked, after the path of a usual call."""
+    """How to request a native summary. `headers` are needed by requests that ask for one or
+    contain one; `path` is appended to the path of a usual call."""
 
     headers: Mapping[str, str]
     path: str
 
     def compacts(self, model: str) -> bool:
-        """Whether the model takes and writes compactions, as far as its name tells."""
+        """Whether the model accepts and writes native summaries, judged by its name."""
         ...
 
     def body(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """A usual request as one for a compaction of all its messages."""
+        """The body of a request to compact all messages of a usual request."""
         ...
 
     def call(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,33 +56,34 @@ class NativeWire(Protocol):
         ...
 
     def written(self, response: Any) -> Written:
-        """What the provider wrote. Invalid if it is not there."""
+        """The native summary in a response. Invalid if there is none."""
         ...
 
 
 def takes_none(native: Native) -> bool:
-    """For a page that nothing opaque stands on."""
+    """For pages that show no native summaries."""
     return False
 
 
 def native_wire(dialect: str) -> NativeWire | None:
-    """How the provider of this dialect is asked; None if it offers no compaction."""
+    """The dialect's way to request native summaries; None if its provider offers none."""
     if dialect not in OFFERING:
         return None
     return cast(NativeWire, import_module(f"{dialects.DIALECTS[dialect]}.native"))
 
 
 def without_opening(slots: Sequence[Slot], dialect: str) -> Sequence[Slot]:
-    """The slots; where a caller's own compaction begins the page, no opening stands before it: the
-    provider takes it as the first only."""
-    for at, (one, other) in enumerate(pairwise(slots)):
-        if one.message.blocks == (Text(OPENING),) and begins_compacted(other.message, dialect):
-            return [*slots[:at], *slots[at + 1 :]]
+    """The slots, without an opening before a caller's own compaction: the provider accepts a
+    compaction only as the first message."""
+    for index, (slot, following) in enumerate(pairwise(slots)):
+        is_opening = slot.message.blocks == (Text(OPENING),)
+        if is_opening and begins_compacted(following.message, dialect):
+            return [*slots[:index], *slots[index + 1 :]]
     return slots
 
 
 def begins_compacted(message: Message, dialect: str = "") -> bool:
-    """Whether a message begins with a compaction that came with it, in this dialect or any."""
+    """Whether a message arrived beginning with a compaction, in this dialect or in any."""
     first = message.blocks[0] if message.blocks else None
     if dialect not in ("", message.dialect) or not isinstance(first, Opaque):
         return False
@@ -91,35 +91,35 @@ def begins_compacted(message: Message, dialect: str = "") -> bool:
 
 
 def readable(native: Native) -> tuple[str, int]:
-    """What people can read of what a provider wrote, and how many characters are sealed."""
-    messages = objects_in(native.messages)
-    blocks = [block for one in messages for block in (objects_in(one.get("content")) or [one])]
-    texts = [one.get("content") or one.get("text") for one in blocks]
-    sealed = [one.get("encrypted_content") for one in blocks]
-    said = "\n".join(text for text in texts if isinstance(text, str))
-    return said, sum(len(one) for one in sealed if isinstance(one, str))
+    """The readable text of a native summary, and its number of encrypted characters."""
+    blocks: list[dict[str, Any]] = []
+    for message in objects_in(native.messages):
+        blocks += objects_in(message.get("content")) or [message]
+    texts = [block.get("content") or block.get("text") for block in blocks]
+    sealed = [block.get("encrypted_content") for block in blocks]
+    readable_text = "\n".join(text for text in texts if isinstance(text, str))
+    return readable_text, sum(len(content) for content in sealed if isinstance(content, str))
 
 
 def is_shown(slots: Iterable[Slot], takes: Takes) -> bool:
-    """Whether something that a provider wrote stands on the page."""
+    """Whether the page shows a native summary."""
     return any(_written_messages(slot, takes) is not None for slot in slots)
 
 
 def slot_messages(slot: Slot, takes: Takes) -> Sequence[Message]:
-    """What a slot says: its message, or what the provider wrote."""
+    """The messages of a slot: its native summary if the page can show it, else its message."""
     if slot.summary is None:
         return (slot.message,)
     return _written_messages(slot, takes) or (slot.message,)
 
 
 def _written_messages(slot: Slot, takes: Takes) -> list[Message] | None:
-    """What the provider wrote; None if nothing, or nothing that can be said: a log may hold
-    anything."""
+    """The messages of a slot's native summary; None if there is none, or it is malformed."""
     native = slot.summary.native if slot.summary is not None else None
     if native is None or not native.messages or not takes(native):
         return None
-    spoken = dialects.dialect(native.dialect)
+    dialect = dialects.dialect(native.dialect)
     try:
-        return [message for wire in native.messages for message in spoken.parse(wire)]
+        return [message for wire in native.messages for message in dialect.parse(wire)]
     except Invalid:
         return None

@@ -1,10 +1,9 @@
-"""Whether an error says that a request was too long for the model, and what it says about the real
-limit.
+"""Overflow errors: whether a provider refused a request as too long, and the limit it reported.
 
-Providers have no common code for it, so the words decide: of the message, the body, the nested
-`error`, wherever an SDK keeps them. A status can only veto (rate limits also speak of tokens), and
-so can an output limit that no shorter page would meet. No SDK is imported, and nothing but the
-error is asked. Neighbour: `compaction.recovery` acts on what is found.
+Providers have no common code for it, so the text decides: the message, the body, the nested
+`error`, wherever an SDK keeps them. A status can only veto (rate limits mention tokens too), and
+so can an output limit that no shorter page would meet. No SDK is imported, and only the error is
+examined. Neighbour: `compaction.recovery` acts on the result.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ VETOES = frozenset({401, 402, 403, 404, 408, 429})
 
 
 class Overflow(Struct, frozen=True, kw_only=True):
-    """A refusal for size. `limit` and `tokens` (of the input) are None where the provider does
-    not say; `tokens` may include the output where only a total is given."""
+    """A refusal for size. `limit` and `tokens` (of the input) are None if the provider does not
+    report them; `tokens` may include the output if it reports only a total."""
 
     limit: int | None = None
     tokens: int | None = None
@@ -39,14 +38,14 @@ class Overflow(Struct, frozen=True, kw_only=True):
 
 
 def overflow_of(error: Any) -> Overflow | None:
-    """What an exception, a body or a text says about a context that was exceeded; None if that
-    is not what it says."""
+    """The overflow reported by an exception, a body or a text; None if it reports none."""
     try:
-        pieces = list(dict.fromkeys(_pieces(error)))
-    except Exception:  # noqa: BLE001 - an error may be anybody's object, and not tell what it is
+        texts = list(dict.fromkeys(_texts(error)))
+    except Exception:  # noqa: BLE001 - an error may be a foreign object that cannot be read
         return None
-    text = " \n".join(pieces).replace('\\"', '"')
-    if not _is_overflow(text) or _statuses(error, text) & VETOES:
+    text = " \n".join(texts).replace('\\"', '"')
+    # A request may be refused for its length, or because there were too many requests.
+    if not _TOO_LONG.search(text) or _RATE.search(text) or _statuses(error, text) & VETOES:
         return None
     limit, output = _number(_LIMITS, text), _number(_OUTPUTS, text)
     if limit is not None and output is not None and output >= limit:
@@ -54,20 +53,20 @@ def overflow_of(error: Any) -> Overflow | None:
         return None
     if limit is not None and limit < LIMIT_MIN:
         limit = None
-    return Overflow(limit=limit, tokens=_tokens(text, output), text=_shown(pieces, text))
+    # A total is the best measure of the input, less the output: the parts may leave out tools.
+    tokens = (_number(_TOTALS, text) or 0) - (output or 0)
+    return Overflow(
+        limit=limit,
+        tokens=tokens if tokens > 0 else _number(_INPUTS, text),
+        text=" ".join(next(filter(_TOO_LONG.search, texts), text).split())[:SHOWN_MAX],
+    )
 
 
-def _shown(pieces: list[str], text: str) -> str:
-    """What a person is shown of an error: the piece that says it, on one line."""
-    telling = next(filter(_TOO_LONG.search, pieces), text)
-    return " ".join(telling.split())[:SHOWN_MAX]
+# --- the texts of an error ---
 
 
-# --- the words of an error ---
-
-
-def _pieces(thing: Any, depth: int = 0) -> Iterator[str]:
-    """Everything that an error says, as texts, the error's own first."""
+def _texts(thing: Any, depth: int = 0) -> Iterator[str]:
+    """Every text in an error, the error's own first."""
     if thing is None or depth > DEPTH_MAX:
         return
     if isinstance(thing, str):
@@ -75,55 +74,50 @@ def _pieces(thing: Any, depth: int = 0) -> Iterator[str]:
     elif isinstance(thing, bytes):
         yield thing[:TEXT_MAX].decode("utf-8", "replace")
     elif isinstance(thing, Mapping):
-        yield from _body_pieces(thing, depth)
+        for key, value in _without_headers(thing):
+            if isinstance(value, int | float):  # a number means nothing without its name
+                yield f"{key}: {value}"
+            else:
+                yield from _texts(value, depth + 1)
     elif isinstance(thing, list | tuple):
         for item in thing[:20]:
-            yield from _pieces(item, depth + 1)
+            yield from _texts(item, depth + 1)
     elif not isinstance(thing, bool | int | float):
-        yield from _object_pieces(thing, depth)
-
-
-def _body_pieces(body: Mapping[Any, Any], depth: int) -> Iterator[str]:
-    """What a body says; a number means nothing without its name."""
-    for key, value in _without_headers(body):
-        if isinstance(value, int | float):
-            yield f"{key}: {value}"
-        else:
-            yield from _pieces(value, depth + 1)
+        yield from _object_texts(thing, depth)
 
 
 def _without_headers(body: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
-    """The entries of a body. Headers are left out: they name rate limits."""
+    """The entries of a body, without headers, which mention rate limits."""
     for key, value in body.items():
         if "header" not in str(key).lower():
             yield key, value
 
 
-def _object_pieces(thing: Any, depth: int) -> Iterator[str]:
-    """What an object of an unknown class says: an exception, a response."""
+def _object_texts(thing: Any, depth: int) -> Iterator[str]:
+    """The texts of an object of an unknown class, such as an exception or a response."""
     if isinstance(thing, BaseException):
         yield str(thing)[:TEXT_MAX]
         yield type(thing).__name__
-        yield from _pieces(thing.args, depth + 1)
-        yield from _pieces(thing.__cause__, depth + 1)
+        yield from _texts(thing.args, depth + 1)
+        yield from _texts(thing.__cause__, depth + 1)
     for name in WORDS:
-        yield from _pieces(_attribute(thing, name), depth + 1)
+        yield from _texts(_attribute(thing, name), depth + 1)
     code = _attribute(thing, "code")
     if isinstance(code, str):
-        yield from _pieces(code, depth + 1)
+        yield from _texts(code, depth + 1)
 
 
 def _attribute(thing: Any, name: str) -> Any:
-    """An attribute, but not a method, of somebody else's object."""
+    """An attribute of a foreign object; None for a method."""
     try:
         value = getattr(thing, name, None)
-    # A property of an SDK may raise anything, as the body of a stream not yet read does.
+    # A property of an SDK may raise anything, as the body of an unread stream does.
     except Exception:  # noqa: BLE001
         return None
     return None if callable(value) else value
 
 
-# --- its status ---
+# --- the status of an error ---
 
 
 _STATUS = re.compile(
@@ -134,31 +128,25 @@ _STATUS = re.compile(
 
 
 def _statuses(error: Any, text: str) -> set[int]:
-    """Every HTTP status that the error carries, in an attribute, a body, or as JSON in its text."""
-    said = map(int, _STATUS.findall(text))
-    return {*_status_fields(error), *said}
+    """Every HTTP status in the error: in an attribute, in a body, or as JSON in its text."""
+    return {*_status_fields(error), *map(int, _STATUS.findall(text))}
 
 
 def _status_fields(thing: Any, depth: int = 0) -> Iterator[int]:
     if thing is None or depth > DEPTH_MAX or isinstance(thing, str | bytes | int | float):
         return
-    for key, value in _fields_of(thing):
+    if isinstance(thing, Mapping):
+        fields = list(_without_headers(thing))
+    else:
+        fields = [(name, _attribute(thing, name)) for name in (*STATUSES, *NESTED)]
+    for key, value in fields:
         if key in STATUSES and isinstance(value, int | str) and str(value).isdecimal():
             yield int(value)
         else:
             yield from _status_fields(value, depth + 1)
 
 
-def _fields_of(thing: Any) -> Iterator[tuple[Any, Any]]:
-    """The fields of a body or an object that may hold a status."""
-    if isinstance(thing, Mapping):
-        yield from _without_headers(thing)
-        return
-    for name in (*STATUSES, *NESTED):
-        yield name, _attribute(thing, name)
-
-
-# --- what the words mean ---
+# --- phrases of the providers ---
 
 
 _RATE = re.compile(
@@ -185,13 +173,8 @@ _TOO_LONG = re.compile(
 )
 
 
-def _is_overflow(text: str) -> bool:
-    """Whether the words say that a request was too long, and not that there were too many."""
-    return _TOO_LONG.search(text) is not None and _RATE.search(text) is None
-
-
 def _any_of(*patterns: str) -> list[re.Pattern[str]]:
-    """The patterns, compiled, in the order in which they are tried."""
+    """The patterns, compiled, in the order of trial."""
     return [re.compile(pattern, re.I) for pattern in patterns]
 
 
@@ -243,17 +226,9 @@ _INPUTS = _any_of(
 
 
 def _number(patterns: list[re.Pattern[str]], text: str) -> int | None:
-    """The number of the first pattern that is found."""
+    """The number in the first pattern that matches."""
     for pattern in patterns:
-        found = pattern.search(text)
-        if found:
-            return int(re.sub(r"\D", "", found[1]))
+        match = pattern.search(text)
+        if match:
+            return int(re.sub(r"\D", "", match[1]))
     return None
-
-
-def _tokens(text: str, output: int | None) -> int | None:
-    """The size of the input. A total says it best, less the output: the parts may leave out what
-    tools take."""
-    total = _number(_TOTALS, text) or 0
-    tokens = total - (output or 0)
-    return tokens if tokens > 0 else _number(_INPUTS, text)

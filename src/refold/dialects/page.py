@@ -1,17 +1,9 @@
-"""The view becomes a request, and only what is new is rendered.
+"""Rendered pages: `Page` renders a view as a request, `PageMessages` as messages with their seqs.
 
-Slots up to the last group are rendered once and kept; a page that only grew costs its growth.
-An edit anywhere starts over. The messages handed out are copies, so a caller may change them.
-Requests that follow each other share them for as long as nobody did: comparing is far cheaper than
-copying. Neighbours: `core.laws` puts slots in lawful order, a dialect gives them their wire form.
-
-The page as messages, each with the slots it came from, for a caller that brings its own loop.
-
-Unsettled, the messages are as the log has them: a call that waits has no result, and nothing is put
-in between. Slots are rendered in the groups in which they belong together, because only a group
-shows which call a result answers. A group that was shown last time is not rendered again; what is
-handed out are copies, which pages that follow each other share for as long as nobody changes them.
-Neighbours: `page` makes whole requests, `core.laws` the groups.
+Slots are rendered in groups, because only a group shows which call a result answers, and each group
+once: a page that only grew costs its growth, and an edit starts over. Callers get copies and may
+change them; successive pages share the copies until someone does, because comparing is far cheaper
+than copying. Neighbours: `core.laws` orders and groups slots, a dialect gives them their wire form.
 """
 
 from __future__ import annotations
@@ -32,11 +24,11 @@ from refold.dialects.protocol import REFOLDS, CacheMarks, Dialect
 from refold.dialects.wire import at, copied, is_silent
 
 MARKS_MAX = 3
-_MESSAGE_KEYS = ("messages", "contents", "input")  # where a dialect's request has its messages
+_MESSAGE_KEYS = ("messages", "contents", "input")  # where requests keep their messages
 
 
 class Rendered(Struct, frozen=True):
-    """A request, what it could not say, and what had to be put in order."""
+    """A request, the content it could not express, and the repairs made to its order."""
 
     request: dict[str, Any]
     lost: tuple[str, ...]
@@ -44,7 +36,7 @@ class Rendered(Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no message is in it: then there is nothing to ask the model."""
+        """Whether the request has no messages, and so nothing to ask the model."""
         return not any(map(self.request.get, _MESSAGE_KEYS))
 
 
@@ -56,7 +48,7 @@ class _Unit(Struct, frozen=True):
     lost: Sequence[str] = ()
     repairs: Sequence[str] = ()
     opens: bool = False  # whether anything but system messages is in it
-    overdue: dict[str, str] = {}  # the calls that had no result yet after it, and their tools
+    overdue: dict[str, str] = {}  # calls still without a result after it, and their tools
 
 
 class Page:
@@ -74,23 +66,23 @@ class Page:
         self._restart(None)
 
     def _restart(self, edition: object) -> None:
-        self.edition = edition  # what must not change for the rendered part to stand
+        self.edition = edition  # the stable part is valid as long as this is unchanged
         self.stands: Stands = lambda _: True  # which slots keep their thinking
         self.stable: list[Slot] = []
         self.opened = False  # whether anything but system messages was rendered
-        self.overdue: dict[str, str] = {}  # the calls without a result, and their tools
+        self.overdue: dict[str, str] = {}  # calls without a result, and their tools
         self.messages: list[dict[str, Any]] = []  # of the stable part
-        self.handed: list[dict[str, Any]] = []  # the copies of them that callers hold
-        self.seqs: list[int] = []  # after the slot with this seq …
-        self.counts: list[int] = []  # … there are so many messages
+        self.handed: list[dict[str, Any]] = []  # copies of them, shared with callers
+        self.seqs: list[int] = []  # seq of the last slot of each unit
+        self.counts: list[int] = []  # number of messages up to that slot
         self.summary_seq = 0
-        self.ttl = ""  # how long the newest mark that came was to live
+        self.ttl = ""  # lifetime of the caller's newest cache mark
         self.lost: list[str] = []
         self.repairs: list[str] = []
         self.tail = _Unit()
 
     def render(self, view: View) -> Rendered:
-        """The keyword arguments of the provider's call for this view."""
+        """Renders the view as keyword arguments of the provider's call."""
         self._grow(view)
         self.tail = self._unit(view.slots[len(self.stable) :])
         if self.handed != self.messages:
@@ -98,24 +90,20 @@ class Page:
         messages = [*self.handed, *map(copied, self.tail.messages)]
         marks = self._marks(view, len(messages)) if self.caching.by == "refold" else []
         lost = [*self.lost, *self.tail.lost]
+        # Marks live as long as the caller's newest one, unless the caller asked for a lifetime.
+        caching = self.caching if self.caching.ttl else replace(self.caching, ttl=self.ttl)
         request = self.dialect.request(
             messages,
             system=view.system,
             tools=view.tools,
             marks=marks,
             lost=lost,
-            caching=self._caching_now(),
+            caching=caching,
         )
         return Rendered(request, tuple(lost), (*self.repairs, *self.tail.repairs))
 
-    def _caching_now(self) -> CacheMarks:
-        """As it was asked for; marks live as long as the newest that came, unless that was said."""
-        if self.caching.ttl or not self.ttl:
-            return self.caching
-        return replace(self.caching, ttl=self.ttl)
-
     def _grow(self, view: View) -> None:
-        """Renders for good every unit but the last, which may still grow."""
+        """Adds every unit but the last, which may still grow, to the stable part."""
         edition = (view.undoable[-1:], len(view.undoable), view.changed_at)
         if edition != self.edition or not self._leads(view.slots):
             self._restart(edition)
@@ -126,14 +114,14 @@ class Page:
             self._keep(self._unit(new[span.start : span.stop]))
 
     def _leads(self, slots: Sequence[Slot]) -> bool:
-        """Whether the slots begin with what is rendered already."""
+        """Whether the slots begin with the stable part."""
         done = len(self.stable)
         if len(slots) < done:
             return False
         return not done or slots[done - 1] is self.stable[-1]
 
     def _keep(self, unit: _Unit) -> None:
-        """Takes a unit into the part that stays as it is."""
+        """Appends a unit to the stable part."""
         self.messages += unit.messages
         self.handed += map(copied, unit.messages)
         self.lost += unit.lost
@@ -148,11 +136,10 @@ class Page:
             self.summary_seq = last.seq
 
     def _unit(self, slots: Sequence[Slot]) -> _Unit:
-        """Slots in their wire form; those that were the tail of the last request are rendered
-        already."""
-        known = self.tail
-        if len(slots) == len(known.slots) and all(map(is_, slots, known.slots)):
-            return known
+        """Renders slots, or returns the tail of the last request if it has the same slots."""
+        tail = self.tail
+        if len(slots) == len(tail.slots) and all(map(is_, slots, tail.slots)):
+            return tail
         lost: list[str] = []
         overdue = dict(self.overdue)
         ordered, repairs = settled(slots, opens=not self.opened, overdue=overdue)
@@ -160,7 +147,7 @@ class Page:
             settled_slots = ordered
             ordered = without_opening(settled_slots, self.dialect.name)
             if ordered is not settled_slots:
-                repairs = repairs[:-1]  # the opening is put in last
+                repairs = repairs[:-1]  # the inserted opening is the last repair
         ordered = without_thinking(ordered, self.stands)
         spoken = [
             self._unmarked(message)
@@ -173,7 +160,7 @@ class Page:
         return _Unit(slots, messages, lost, repairs, opens, overdue)
 
     def _unmarked(self, message: Message) -> Message:
-        """The message; without the cache marks it came with, unless they count."""
+        """The message, without the caller's cache marks unless the request carries those."""
         if MARKED not in message.metadata:
             return message
         ttl = at(message.metadata, (MARKED, -1, 1, "ttl"))
@@ -181,16 +168,16 @@ class Page:
         return message if self.caching.by == "caller" else unmarked(message)
 
     def _marks(self, view: View, count: int) -> list[int]:
-        """The messages that end a prefix which later requests will repeat: the last summary,
-        what the last request showed, and the end."""
+        """Indices of the messages that end a prefix which later requests will repeat: the last
+        summary, the end of the last request, and the end of this one."""
         if not count:
             return []
-        shown = view.anchor.upto if view.anchor is not None else 0
-        ends = {count, self._count_upto(self.summary_seq), self._count_upto(shown)}
+        last_sent = view.anchor.upto if view.anchor is not None else 0
+        ends = {count, self._count_upto(self.summary_seq), self._count_upto(last_sent)}
         return sorted(end - 1 for end in ends if end)[-MARKS_MAX:]
 
     def _count_upto(self, seq: int) -> int:
-        """How many messages of the part that stays show slots up to this seq."""
+        """Number of stable messages that show slots up to this seq."""
         at = bisect_right(self.seqs, seq)
         return self.counts[at - 1] if at else 0
 
@@ -199,14 +186,14 @@ Wire = dict[str, Any]
 
 
 class PageMessage(Struct, frozen=True, kw_only=True):
-    """A message in a provider's format, and the seqs of the slots that have a part in it."""
+    """A message in a provider's format, and the seqs of the slots that contribute to it."""
 
     message: Wire
     seqs: tuple[int, ...]
 
 
 class _Group(Struct, frozen=True):
-    """Slots that belong together, their messages, and the copies of those that callers hold."""
+    """Slots that belong together, their messages, and the copies shared with callers."""
 
     slots: Sequence[Slot]
     messages: list[PageMessage]
@@ -214,68 +201,64 @@ class _Group(Struct, frozen=True):
 
 
 class PageMessages:
-    """The messages of one conversation's pages, in one dialect; `settle` puts slots in lawful
-    order first."""
+    """Renders one conversation's slots as messages of one dialect, for callers with a loop of
+    their own. `settle` puts slots in lawful order first; otherwise messages are as in the log."""
 
     def __init__(self, dialect: Dialect, *, settle: bool, takes: Takes = takes_none) -> None:
         self._dialect, self._settle, self._takes = dialect, settle, takes
-        self._groups: dict[tuple[int, ...], _Group] = {}  # of the last page, by their seqs
+        self._groups: dict[tuple[int, ...], _Group] = {}  # of the last page, by seqs
 
     def of(self, slots: Sequence[Slot], stands: Stands) -> list[PageMessage]:
-        """The slots in the dialect's format, with the thinking that stands."""
+        """The slots in the dialect's format, with the thinking that is still valid."""
         ordered = slots
         if self._settle:
             lawful = without_opening(settled(slots)[0], self._dialect.name)
             ordered = [slot for slot in lawful if not is_silent(slot.message)]
         ordered = without_thinking(ordered, stands)
-        shown: dict[tuple[int, ...], _Group] = {}
+        page_groups: dict[tuple[int, ...], _Group] = {}
         messages: list[PageMessage] = []
         for span in groups(ordered):
-            part = ordered[span.start : span.stop]
-            seqs = tuple(slot.seq for slot in part)
-            shown[seqs] = group = self._group(part, self._groups.get(seqs))
+            members = ordered[span.start : span.stop]
+            seqs = tuple(slot.seq for slot in members)
+            group = self._groups.get(seqs)
+            if group is None or list(group.slots) != list(members):
+                rendered = _group_messages(members, self._dialect, self._takes)
+                group = _Group(members, rendered, list(map(_copied, rendered)))
+            elif group.handed != group.messages:
+                group = replace(group, handed=list(map(_copied, group.messages)))
+            page_groups[seqs] = group
             messages += group.handed
-        self._groups = shown
+        self._groups = page_groups
         return messages
 
-    def _group(self, slots: Sequence[Slot], known: _Group | None) -> _Group:
-        if known is None or list(known.slots) != list(slots):
-            messages = _of_group(slots, self._dialect, self._takes)
-            return _Group(slots, messages, list(map(_copied, messages)))
-        if known.handed != known.messages:
-            return replace(known, handed=list(map(_copied, known.messages)))
-        return known
 
-
-def _of_group(slots: Sequence[Slot], dialect: Dialect, takes: Takes) -> list[PageMessage]:
-    """The messages of slots that belong together: a slot has a part in what it changes."""
-    shown: list[Wire] = []
+def _group_messages(slots: Sequence[Slot], dialect: Dialect, takes: Takes) -> list[PageMessage]:
+    """The messages of one group. A slot contributes to each message that it adds or changes."""
+    rendered: list[Wire] = []
     seqs: list[dict[int, None]] = []
     spoken: list[Message] = []
     for slot in slots:
         spoken += map(unmarked, slot_messages(slot, takes))
-        before, shown = shown, dialect.render(spoken, [])
-        for index, wire in enumerate(shown):
+        before, rendered = rendered, dialect.render(spoken, [])
+        for index, wire in enumerate(rendered):
             if index == len(seqs):
                 seqs.append({})
             if index >= len(before) or wire != before[index]:
                 seqs[index][slot.seq] = None
-    return [
-        PageMessage(message=_sendable(wire), seqs=tuple(came)) for wire, came in zip(shown, seqs)
-    ]
+    messages = []
+    for wire, contributors in zip(rendered, seqs):
+        sendable = {key: value for key, value in wire.items() if key != REASONED}
+        messages.append(PageMessage(message=sendable, seqs=tuple(contributors)))
+    return messages
 
 
-def _copied(one: PageMessage) -> PageMessage:
-    return PageMessage(message=copied(one.message), seqs=one.seqs)
+def _copied(message: PageMessage) -> PageMessage:
+    return PageMessage(message=copied(message.message), seqs=message.seqs)
 
 
 def unmarked(message: Message) -> Message:
-    """The message without the cache marks it came with."""
+    """The message without its sender's cache marks."""
     if MARKED not in message.metadata:
         return message
     rest = {key: value for key, value in message.metadata.items() if key != MARKED}
     return replace(message, metadata=rest)
-
-
-def _sendable(wire: Wire) -> Wire:
-    return {key: value for key, value in wire.items() if key != REASONED}

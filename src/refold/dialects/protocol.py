@@ -1,9 +1,9 @@
-"""What a dialect is: one provider's wire format, `parse` in, `render` out.
+"""The protocol of a dialect: one provider's wire format, `parse` in, `render` out.
 
-A message keeps its dialect, and its `form` where the dialect's usual form would not give the
-original back exactly; so an unedited message renders to the same provider as it came. Across
-providers `render` says what it lost. Neighbours: `wire` has what the dialects share, `core.laws`
-puts the slots in lawful order before they come here.
+A message keeps its dialect, and its `form` if the dialect's usual rendering would differ from the
+original; so an unedited message goes back to its provider unchanged. Across providers, `render`
+reports losses. Neighbours: `wire` has the rules that dialects share, `core.laws` puts slots in
+lawful order before rendering.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ FindCalls = Callable[[], Message | None]
 
 
 class Reply(Struct, frozen=True, kw_only=True):
-    """A provider's response, taken apart: the answer as a message, and what it was billed
-    (without `upto`). `results` are those that came inside the calls they answer."""
+    """A parsed response: the answer as a message, and its usage (without `upto`). `results` arrived
+    inside the calls that they answer."""
 
     message: Message
     usage: Usage | None
@@ -30,13 +30,13 @@ class Reply(Struct, frozen=True, kw_only=True):
     results: tuple[Message, ...] = ()
 
 
-MARKS_MAX = 4  # what a provider takes in one request
+MARKS_MAX = 4  # accepted by a provider in one request
 Marker = Literal["refold", "caller", "none"]
 
 
 class CacheMarks(Struct, frozen=True, kw_only=True):
-    """Whose cache marks a request carries, how many at most, and how long refold's live: as the
-    caller's do, unless it is said."""
+    """Whose cache marks a request carries, how many at most, and the lifetime of refold's own; an
+    empty `ttl` means the lifetime of the caller's marks."""
 
     by: Marker = "refold"
     most: int = MARKS_MAX
@@ -47,24 +47,24 @@ REFOLDS = CacheMarks()
 
 
 class Dialect(Protocol):
-    """`provider` is whose format it is: a call carries a model's name only where they agree.
-    `output_limit` is the argument of the call by which the provider must be told how long the
-    answer may be; empty if it need not be."""
+    """`provider` owns the format: a call names a model only if both have the same provider.
+    `output_limit` is the call's mandatory argument for the length of the answer; empty if the
+    provider requires none."""
 
     name: str
     provider: str
     output_limit: str
-    # By role, the dialect that keeps a plain text as it came, without a form: this one, unless its
-    # own messages never look like that.
+    # By role, the dialect that stores a plain text without a form: this one, unless its own
+    # messages never have that shape.
     plain_text: Mapping[str, str]
 
-    def speaks(self, message: Mapping[str, Any]) -> bool:
-        """Whether the message has a shape that only this dialect has (tool blocks, images,
-        reasoning …)."""
+    def recognizes(self, message: Mapping[str, Any]) -> bool:
+        """Whether the message has a shape unique to this dialect (tool blocks, images, reasoning
+        …)."""
         ...
 
     def parse(self, message: Mapping[str, Any]) -> list[Message]:
-        """A wire message as messages. Invalid, with the offending value, if it has no form here."""
+        """A wire message as messages. Invalid, with the offending value, if it cannot be read."""
         ...
 
     def is_response(self, response: Mapping[str, Any]) -> bool:
@@ -72,7 +72,7 @@ class Dialect(Protocol):
         ...
 
     def reply(self, response: Mapping[str, Any]) -> Reply:
-        """A response object (as a plain dict) taken apart."""
+        """The reply in a response object (as a plain dict)."""
         ...
 
     def answering(self, message: Message, find_calls: FindCalls) -> Message:
@@ -80,11 +80,12 @@ class Dialect(Protocol):
         ...
 
     def render(self, messages: Sequence[Message], lost: list[str]) -> list[dict[str, Any]]:
-        """Lawful messages in this wire format. What cannot be said in it is described in `lost`."""
+        """Lawful messages in this wire format. Content that it cannot express is added to
+        `lost`."""
         ...
 
     def definitions(self, tools: list[Any] | None, lost: list[str]) -> list[dict[str, Any]]:
-        """Tools of any shape as this provider takes them. What it cannot take is described in
+        """Tools of any shape as this provider accepts them. Unacceptable ones are added to
         `lost`."""
         ...
 
@@ -99,27 +100,26 @@ class Dialect(Protocol):
         caching: CacheMarks = REFOLDS,
     ) -> dict[str, Any]:
         """The keyword arguments of the provider's call. `marks` are indices of messages that end
-        a stable prefix; marked on copies, the messages given are never changed."""
+        a stable prefix; marks are set on copies of the messages."""
         ...
 
     def finished(self, request: dict[str, Any], *, output_max: int | None = None) -> dict[str, Any]:
-        """The whole call, the caller's own keywords in it, as the provider takes it: a keyword may
-        ask something of the messages, or of the limit of the answer, which may be raised to
-        `output_max` unless that is None. The messages given are never changed."""
+        """The complete call, with the caller's own keywords, as the provider accepts it: a keyword
+        may constrain the messages, or the limit of the answer, which may be raised to `output_max`
+        unless that is None. The messages themselves are never changed."""
         ...
 
     def check(self, request: Mapping[str, Any]) -> list[str]:
-        """What the provider would refuse in this request, by its own rules; written apart from
-        the laws."""
+        """Faults for which the provider would refuse this request, by rules independent of the
+        laws."""
         ...
 
 
 def answering_by_id(message: Message, find_calls: FindCalls) -> Message:
-    """`answering` for providers whose results always name the call they answer: the message as
-    it is."""
+    """`answering` for providers whose results always name their call: the message unchanged."""
     return message
 
 
 def finished_as_it_is(request: dict[str, Any], *, output_max: int | None = None) -> dict[str, Any]:
-    """`finished` for providers where no keyword asks anything of the rest."""
+    """`finished` for providers where no keyword constrains the rest of the call."""
     return request

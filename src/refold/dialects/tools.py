@@ -1,14 +1,9 @@
-"""Tool definitions of every provider's shape, read.
+"""Tool definitions: reads any provider's shape, and checks tools and system prompts on arrival.
 
-A tool that a provider runs itself, or types itself (`memory_20250818`, `custom`), means something
-only there: for another one it is left out, and `lost` says so. Neighbours: the dialects' `tools`
-write definitions in their own shape.
-
-What stands beside the messages of a request, the system prompt and the tools, is checked when it
-is given: a page could not be rendered with it later, in any dialect.
-
-Only the shape is checked, by the readers that the dialects themselves use. Neighbours: `system` and
-`tools` read, `Context.update` asks.
+A tool that a provider runs or defines itself (`memory_20250818`, `custom`) means something only
+there: other dialects leave it out and report it in `lost`. Tools and system prompts are checked
+early, because no dialect could render a page with a malformed one; only the shape is checked, by
+the readers that rendering uses. Neighbours: the dialects' `definitions`, and `Context.update`.
 """
 
 from __future__ import annotations
@@ -22,7 +17,7 @@ from refold.checked import check, quoted
 from refold.dialects.input import plain, plain_value, refused, without_marks
 from refold.dialects.wire import present, report, text_blocks
 
-# A tool of one shape has none of these: it is a list of functions, or named by its only key.
+# Keys of ordinary tools. Gemini's have none of them: they list functions, or are named by a key.
 _KEYS = ("name", "type", "function", "custom", "description", "parameters", "input_schema")
 _LISTS = ("functionDeclarations", "function_declarations")
 _SCHEMAS = ("parametersJsonSchema", "parameters_json_schema")
@@ -30,7 +25,7 @@ _ANY_INPUT = {"type": "object", "properties": {}}
 
 
 class Definition(Struct, frozen=True):
-    """What a function needs to be called."""
+    """The name, description and schema of a function."""
 
     name: str
     description: str
@@ -38,44 +33,40 @@ class Definition(Struct, frozen=True):
 
 
 def plain_tool(tool: Any, *, unmarked: bool = True) -> dict[str, Any]:
-    """The tool, if `unmarked` without its cache marks. Schemas can be large and are shared with
-    what was given, not copied."""
-    given = tool if isinstance(tool, Mapping) else plain(tool)
-    if not isinstance(given, Mapping):
+    """A shallow copy of the tool, without cache marks if `unmarked`. Schemas can be large and are
+    shared with the original."""
+    fields = tool if isinstance(tool, Mapping) else plain(tool)
+    if not isinstance(fields, Mapping):
         raise refused("a tool", tool, "a definition with a name and a schema")
-    return without_marks(given) if unmarked else dict(given)
+    return without_marks(fields) if unmarked else dict(fields)
 
 
 def is_declaring(tool: Mapping[str, Any]) -> bool:
-    """Whether a tool declares its functions in a list, or is named by its only key."""
+    """Whether a tool declares functions in a list, or is named by its key."""
     return bool(tool) and not any(key in tool for key in _KEYS)
 
 
 def is_declared(function: Mapping[str, Any]) -> bool:
-    """Whether a function stands in such a list with its JSON schema."""
+    """Whether a function has the shape of a list entry with a JSON schema."""
     return any(key in function for key in _SCHEMAS)
 
 
 def one_by_one(tools: list[Any] | None, lost: list[str]) -> Iterator[Any]:
-    """The tools, each function that is declared in a list as a tool of its own."""
+    """The tools; each function declared in a list becomes a separate tool."""
     for tool in tools or ():
-        if isinstance(tool, Mapping) and is_declaring(tool):
-            yield from _declared_by(tool, lost)
-        else:
+        if not isinstance(tool, Mapping) or not is_declaring(tool):
             yield tool
-
-
-def _declared_by(tool: Mapping[str, Any], lost: list[str]) -> Iterator[Any]:
-    for key, value in tool.items():
-        if key in _LISTS and isinstance(value, list):
-            yield from map(_simple, value)
-        else:
-            report(lost, f"the tool {key!r} is run by another provider and not sent")
+            continue
+        for key, value in tool.items():
+            if key in _LISTS and isinstance(value, list):
+                yield from map(_simple, value)
+            else:
+                report(lost, f"the tool {key!r} is run by another provider and not sent")
 
 
 def _simple(declaration: Any) -> Any:
-    """A declared function as a simple tool, with its JSON schema, or its own kind of schema, which
-    has its types in capitals."""
+    """A declared function as a simple tool, with its JSON schema, or the provider's own kind of
+    schema with its capitalized types lowered."""
     if not isinstance(declaration, Mapping):
         return declaration
     schema = next((declaration[key] for key in _SCHEMAS if declaration.get(key)), None)
@@ -84,7 +75,7 @@ def _simple(declaration: Any) -> Any:
 
 
 def _lowered(schema: Any) -> Any:
-    """The schema with its types in small letters."""
+    """The schema with its types in lower case."""
     if isinstance(schema, list):
         return [_lowered(item) for item in schema]
     if not isinstance(schema, Mapping):
@@ -96,7 +87,7 @@ def _lowered(schema: Any) -> Any:
 
 
 def definition_of(tool: Mapping[str, Any]) -> Definition:
-    """The definition in a tool of a simple shape. Invalid if it has no name."""
+    """The definition of a simple tool. Invalid if it has no name."""
     name = tool.get("name")
     if not isinstance(name, str) or not name:
         raise refused("the name of a tool", name, "a text")
@@ -112,21 +103,21 @@ def named(definition: Definition) -> dict[str, Any]:
 
 
 def strictness(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """Whether arguments must follow the schema strictly, if the tool says so."""
+    """The `strict` field of a tool, if it has one."""
     return {"strict": tool["strict"]} if isinstance(tool.get("strict"), bool) else {}
 
 
 def function_in(tool: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The function that a tool wraps; None if it wraps none."""
+    """The function inside a tool, or None."""
     inner = tool.get("function")
     return dict(inner) if isinstance(inner, Mapping) else None
 
 
 def functions(tools: list[Any] | None, name: str, lost: list[str]) -> list[dict[str, Any]]:
-    """The tools as most servers take them: `{"type": "function", "function": {…}}`. What the
-    dialect `name` cannot take is reported."""
-    given = map(plain_tool, one_by_one(tools, lost))
-    return present(_function(tool, name, lost) for tool in given)
+    """The tools as most servers accept them: `{"type": "function", "function": {…}}`. Tools that
+    the dialect `name` cannot send are reported."""
+    simple_tools = map(plain_tool, one_by_one(tools, lost))
+    return present(_function(tool, name, lost) for tool in simple_tools)
 
 
 def _function(tool: dict[str, Any], dialect: str, lost: list[str]) -> dict[str, Any] | None:
@@ -145,15 +136,11 @@ def _function(tool: dict[str, Any], dialect: str, lost: list[str]) -> dict[str, 
 
 
 def report_left_out(tool: Mapping[str, Any], dialect: str, lost: list[str]) -> None:
-    """Says that a tool means nothing to a dialect."""
+    """Reports a tool that a dialect cannot send."""
     custom = tool.get("custom")
     inner = custom.get("name") if isinstance(custom, Mapping) else None
     called = tool.get("name") or inner
     report(lost, f"the tool {called!r} of type {tool.get('type')!r} is not sent to {dialect}")
-
-
-# A tool of these kinds is the caller's own; any other is run by the provider, who knows its shape.
-_OWN = ("custom", "function")
 
 
 def plain_system(system: Any) -> Any:
@@ -161,41 +148,36 @@ def plain_system(system: Any) -> Any:
     messages."""
     if isinstance(system, bytes | bytearray | memoryview):
         raise refused("the system prompt", system, "text, text blocks or system messages")
-    given = plain_value(system)
-    if given == {}:
-        raise refused("the system prompt", given, "text, text blocks or system messages")
-    text_blocks(given)
-    return given
+    prompt = plain_value(system)
+    if prompt == {}:
+        raise refused("the system prompt", prompt, "text, text blocks or system messages")
+    text_blocks(prompt)
+    return prompt
 
 
 def plain_tools(tools: list[Any] | None) -> list[Any] | None:
     """The tools as plain JSON. Invalid unless each is a definition with a name, or a tool that a
     provider runs itself."""
-    given: list[Any] | None = plain_value(tools)
-    for tool in given or ():
-        if isinstance(tool, Mapping) and is_declaring(tool):
-            _check_declaring(tool)
-    for tool in one_by_one(given, []):
+    plain_list: list[Any] | None = plain_value(tools)
+    for tool in plain_list or ():
+        if not isinstance(tool, Mapping) or not is_declaring(tool):
+            continue
+        for key, value in tool.items():
+            if not isinstance(value, Mapping | list) or value == []:
+                accepted = "an object, or a list of functions"
+                raise refused(f"the tool {quoted(key, 60)}", value, accepted)
+    for tool in one_by_one(plain_list, []):
         _check_tool(plain_tool(tool))
-    return given
-
-
-def _check_declaring(tool: Mapping[str, Any]) -> None:
-    """A list of functions is not empty, and a tool that is named by its only key has settings."""
-    for key, value in tool.items():
-        if not isinstance(value, Mapping | list) or value == []:
-            raise refused(f"the tool {quoted(key, 60)}", value, "an object, or a list of functions")
+    return plain_list
 
 
 def _check_tool(tool: dict[str, Any]) -> None:
+    """Checks the definition of a tool that the caller runs; a provider checks its own tools."""
     function = function_in(tool)
-    if function is None and tool.get("type", "custom") not in _OWN:
+    if function is None and tool.get("type", "custom") not in ("custom", "function"):
         return
     custom = tool.get("custom")
     definition = definition_of(function or (custom if isinstance(custom, Mapping) else tool))
-    check(
-        f"the schema of the tool {quoted(definition.name, 60)}",
-        definition.schema,
-        Mapping[str, Any],
-    )
-    check(f"the description of the tool {quoted(definition.name, 60)}", definition.description, str)
+    name = quoted(definition.name, 60)
+    check(f"the schema of the tool {name}", definition.schema, Mapping[str, Any])
+    check(f"the description of the tool {name}", definition.description, str)

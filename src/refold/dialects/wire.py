@@ -1,30 +1,10 @@
-"""What the dialects share about JSON values and blocks: compared, copied, read as text.
+"""Rules that all dialects share: JSON values, blocks, foreign blocks, system prompts, faults.
 
-Everything that goes out is a copy, so that nobody can change a log by changing a request.
-Neighbours: `outside` makes values plain on their way in; `form` brings a message back exactly as it
-came.
-
-What every dialect does alike with another provider's blocks, and says alike when something is
-lost on the way.
-
-Neighbours: the render modules, which know what their own provider can say; `wire` reads values.
-
-What every dialect does alike with a part that its provider would refuse, although it came in.
-
-A log keeps what came, whatever it was; a request holds only what the provider takes. A part that it
-would refuse is sent as the text in it, or as a note, or not at all, and `lost` says so. What nobody
-knows yet is carried as it is. Neighbours: the `repair` modules of the dialects know the rules of
-their providers; they are written apart from `check`, which tests them.
-
-System prompts and system messages, for providers where the system prompt stands apart.
-
-A prompt may be given as text, as blocks or as messages of any shape. Neighbours: the dialects'
-`request` gives both their place; their `render` leaves system messages where they are.
-
-What the validators share: faults with their places, and the questions they ask of a value.
-
-A fault is a line that says where something stands and what the provider would refuse about it.
-Neighbours: the dialects' `check`, and nothing else: what renders a request must not check it.
+Everything that goes out is a copy, so changing a request never changes the log. The log keeps any
+content; a request has only what its provider accepts. A part that would be refused is sent as its
+text, as a note, or not at all, and `lost` reports it; a part of an unknown type is sent unchanged.
+Neighbours: `input` makes values plain on the way in, `form` restores a message exactly. Only the
+dialects' `check` uses the section on faults: code that renders a request must not check it.
 """
 
 from __future__ import annotations
@@ -78,45 +58,12 @@ def same(one: Any, other: Any) -> bool:
     kind = type(one)
     if kind is not type(other):
         return False
-    if kind is dict:
-        return len(one) == len(other) and _same_items(one, other)
     if kind is list:
         return len(one) == len(other) and all(map(same, one, other))
-    return bool(one == other)
-
-
-def alike(one: Any, other: Any) -> bool:
-    """The same but for the order of keys: an SDK's object has that of its class, not that of the
-    provider."""
-    if type(one) is not type(other):
+    if kind is not dict:
+        return bool(one == other)
+    if len(one) != len(other):
         return False
-    if type(one) is dict:
-        return one.keys() == other.keys() and all(alike(one[key], other[key]) for key in one)
-    if type(one) is list:
-        return len(one) == len(other) and all(map(alike, one, other))
-    return bool(one == other)
-
-
-def equality(message: Any) -> Same:
-    """How closely what is kept must be what came."""
-    return same if is_json(message) else alike
-
-
-def is_json(message: Any) -> bool:
-    """Whether a message came as JSON, in the order of its sender, and not as or with objects of
-    an SDK."""
-    if type(message) is not dict:
-        return False
-    content = message.get("content")
-    return type(content) is not list or all_objects(content)
-
-
-def all_objects(values: list[Any]) -> bool:
-    """Whether these are plain objects, every one."""
-    return all(type(value) is dict for value in values)
-
-
-def _same_items(one: dict[str, Any], other: dict[str, Any]) -> bool:
     # A plain loop, because this runs for every message that is not plain text.
     for key, name in zip(one, other):
         if key != name:
@@ -127,8 +74,38 @@ def _same_items(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return True
 
 
+def alike(one: Any, other: Any) -> bool:
+    """Whether two JSON values are the same except for key order: an SDK's object has the key order
+    of its class, not of the provider's message."""
+    if type(one) is not type(other):
+        return False
+    if type(one) is dict:
+        return one.keys() == other.keys() and all(alike(one[key], other[key]) for key in one)
+    if type(one) is list:
+        return len(one) == len(other) and all(map(alike, one, other))
+    return bool(one == other)
+
+
+def equality(message: Any) -> Same:
+    """The comparison that a parsed message must pass to be stored without a form."""
+    return same if is_json(message) else alike
+
+
+def is_json(message: Any) -> bool:
+    """Whether a message is plain JSON, in its sender's key order, without SDK objects."""
+    if type(message) is not dict:
+        return False
+    content = message.get("content")
+    return type(content) is not list or all_objects(content)
+
+
+def all_objects(values: list[Any]) -> bool:
+    """Whether every value is a plain object."""
+    return all(type(value) is dict for value in values)
+
+
 def at(value: Any, path: Path) -> Any:
-    """What stands at a path, or MISSING."""
+    """The value at a path, or MISSING."""
     for step in path:
         try:
             value = value[step]
@@ -153,22 +130,22 @@ def present(values: Iterable[T | None]) -> list[T]:
 
 
 def is_text_part(part: Any) -> bool:
-    """Whether this is a text as nearly every provider has it."""
+    """Whether this is a text part in the shape that most providers use."""
     return type(part) is dict and part.get("type") == "text" and type(part.get("text")) is str
 
 
 def is_gone(block: Any) -> bool:
-    """Whether this is thinking that was taken out: nothing is left to send."""
+    """Whether this is thinking whose content was removed: nothing is left to send."""
     return type(block) is Thinking and not (block.text or block.signature or block.data)
 
 
 def is_text(block: Any) -> TypeGuard[Text | Opaque]:
-    """Whether this is text, even text that JSON could not carry."""
+    """Whether this is text, including text that JSON could not represent."""
     return type(block) is Text or (type(block) is Opaque and block.raw is None)
 
 
 def only_text(message: Message) -> Text | None:
-    """The text of a message that is nothing but one text in its usual form."""
+    """The block of a message that is a single text in its usual form, or None."""
     blocks = message.blocks
     if len(blocks) != 1 or message.form is not None or type(blocks[0]) is not Text:
         return None
@@ -176,51 +153,43 @@ def only_text(message: Message) -> Text | None:
 
 
 def text_within(content: Sequence[Text | Media | Opaque]) -> str:
-    """All text of a result, as one."""
+    """The text of a result's content, joined by newlines."""
     if len(content) == 1 and type(content[0]) is Text:
         return content[0].text
     return "\n".join(text for text in map(shown_text, content) if text)
 
 
 def shown_text(block: Text | Media | Opaque) -> str:
-    """How a block reads where only text can stand."""
+    """A block as text, for places that accept nothing else; media becomes a note."""
     match block:
         case Text():
             return block.text
         case Opaque():
             return text_of(block)
         case Media():
-            return _media_note(block)
-
-
-def _media_note(media: Media) -> str:
-    """Media as a note in its place."""
-    note = media.media
-    if media.name:
-        note += f" {media.name}"
-    if media.url:
-        note += f": {media.url}"
-    return f"[{note}]"
+            name = f" {block.name}" if block.name else ""
+            url = f": {block.url}" if block.url else ""
+            return f"[{block.media}{name}{url}]"
 
 
 _DATA_URL = re.compile(r"data:([\w.+/-]*);base64,(.*)", re.DOTALL)
 
 
 def media_of_url(media: str, url: str, **fields: str) -> Media:
-    """Media at a URL; a data URL is taken apart."""
-    found = _DATA_URL.fullmatch(url)
-    if found:
-        return Media(media, mime=found[1], data=found[2], **fields)
+    """Media at a URL; a data URL is split into its type and its data."""
+    match = _DATA_URL.fullmatch(url)
+    if match:
+        return Media(media, mime=match[1], data=match[2], **fields)
     return Media(media, url=url, **fields)
 
 
 def data_url(media: Media) -> str:
-    """The content of media as a URL."""
+    """The content of media as a data URL."""
     return f"data:{media.mime};base64,{media.data}"
 
 
 def report(lost: list[str], line: str) -> None:
-    """Says once what could not be said on the wire."""
+    """Adds a line about lost content, unless it is already in the list."""
     if line not in lost:
         lost.append(line)
 
@@ -230,7 +199,7 @@ _UNFIT = re.compile(r"[^a-zA-Z0-9_-]")
 
 @lru_cache(4096)
 def plain_id(id: str, length_max: int) -> str:
-    """The id in plain characters; the same for a call and its result, distinct for distinct ids."""
+    """The id in characters that every provider accepts; distinct ids stay distinct."""
     if id and len(id) <= length_max and not _UNFIT.search(id):
         return id
     digest = blake2b(id.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
@@ -238,8 +207,8 @@ def plain_id(id: str, length_max: int) -> str:
 
 
 class Accepts(Struct, frozen=True, kw_only=True):
-    """What a dialect takes of other providers: how it wants their media and calls, and whether it
-    can mark a result as an error. `media` and `call` report what they lose."""
+    """How a dialect accepts foreign blocks: `media` and `call` convert them and report losses,
+    `marks_errors` says whether a tool result can be marked as an error."""
 
     name: str
     media: Callable[[Media, str, list[str]], Text | Media]
@@ -248,24 +217,24 @@ class Accepts(Struct, frozen=True, kw_only=True):
 
 
 def translated(message: Message, accepts: Accepts, lost: list[str]) -> Message:
-    """Another provider's message in blocks that can be said here."""
+    """Another provider's message, in blocks that this dialect can send."""
     blocks = Translation(message, accepts, lost).blocks(message.blocks)
     return Message(role=message.role, blocks=tuple(blocks))
 
 
 class Translation:
-    """One message of another provider on its way into a dialect."""
+    """Translates one message of another provider into a dialect."""
 
     def __init__(self, message: Message, accepts: Accepts, lost: list[str]) -> None:
         self.source = message.dialect or "elsewhere"
         self.accepts, self.lost = accepts, lost
 
     def blocks(self, blocks: Iterable[Block]) -> list[Block]:
-        """The blocks that can be said, in their order."""
+        """The blocks that the dialect can send, in order."""
         return present(map(self.block, blocks))
 
     def block(self, block: Block) -> Block | None:
-        """The block in a form that can be said; None if there is none."""
+        """The block as the dialect can send it, or None."""
         match block:
             case Text():
                 return block
@@ -278,22 +247,24 @@ class Translation:
             case Opaque():
                 return self.opaque(block)
             case Thinking():
-                self.report_thinking(block)
+                if not is_gone(block):
+                    name = self.accepts.name
+                    report(self.lost, f"thinking from {self.source} is not sent to {name}")
                 return None
             case _:
                 assert_never(block)
 
     def result(self, result: ToolResult) -> ToolResult:
-        """The result with what can be said of its content."""
+        """The result with the part of its content that the dialect can send."""
         name = self.accepts.name
         if result.is_error and not self.accepts.marks_errors:
             report(self.lost, f"{name} has no mark for a tool result that is an error")
-        parts = self.blocks(result.content)
-        said = tuple(part for part in parts if isinstance(part, Text | Media))
-        return replace(result, content=said)
+        blocks = self.blocks(result.content)
+        content = tuple(block for block in blocks if isinstance(block, Text | Media))
+        return replace(result, content=content)
 
     def opaque(self, block: Opaque) -> Text | None:
-        """A block that only its own provider understands, as the text in it."""
+        """The text of a block that only its own provider understands, or None."""
         text = shown_text(block)
         if block.raw is not None:
             kind = block.raw.get("type") if isinstance(block.raw, dict) else None
@@ -301,29 +272,23 @@ class Translation:
             report(self.lost, f"a block of type {kind!r} from {self.source} is {fate}")
         return Text(text) if text else None
 
-    def report_thinking(self, thinking: Thinking) -> None:
-        """Says that thinking is left out: only the provider whose model thought it takes it."""
-        if not is_gone(thinking):
-            name = self.accepts.name
-            report(self.lost, f"thinking from {self.source} is not sent to {name}")
-
 
 def media_as_note(media: Media, source: str, name: str, lost: list[str]) -> Text:
-    """Media that the dialect `name` has no form for, as a note in its place."""
+    """A note that replaces media which the dialect `name` cannot send."""
     note = shown_text(media)
     report(lost, f"{note} from {source} is sent as a note: {name} has no form for it")
     return Text(note)
 
 
 def with_file_name(media: Media) -> Media:
-    """A document with a name, for providers that need one."""
+    """The media; a document gets a name, for providers that require one."""
     if media.media != "document" or media.name:
         return media
     return replace(media, name=f"document.{media.mime.rpartition('/')[2]}")
 
 
 def with_object(call: ToolCall, lost: list[str]) -> ToolCall:
-    """The call with its arguments as an object, for providers that take no text there."""
+    """The call with its arguments as an object, for providers that do not accept text."""
     arguments = arguments_object(call)
     if arguments is None:
         report(
@@ -334,12 +299,12 @@ def with_object(call: ToolCall, lost: list[str]) -> ToolCall:
 
 
 def as_it_is(call: ToolCall, lost: list[str]) -> ToolCall:
-    """The call unchanged, for providers that take any."""
+    """The call unchanged, for providers that accept any arguments."""
     return call
 
 
-# Parts that one of the providers has: where it stands in another's message, or in a place that is
-# not its own, it is refused. Any other type may be new, and is carried as it is.
+# Part types of the known providers. Such a part is refused in another provider's message, or in the
+# wrong place of its own. Any other type may be new, and is sent unchanged.
 KNOWN_PARTS = frozenset({
     "text", "image", "document", "thinking", "redacted_thinking", "tool_use", "tool_result",
     "image_url", "input_audio", "file", "refusal", "input_text", "output_text", "input_image",
@@ -351,12 +316,12 @@ _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
 
 
 def is_fitting(name: Any, length_max: int) -> bool:
-    """Whether providers take this as the name of a tool."""
+    """Whether providers accept this as a tool name."""
     return isinstance(name, str) and len(name) <= length_max and bool(_NAME.fullmatch(name))
 
 
 def fitting_name(name: Any, dialect: str, length_max: int, lost: list[str]) -> str:
-    """The name of a tool in characters that the provider takes; the same for the same name."""
+    """A tool name in characters that the provider accepts; the same name always gets the same."""
     if is_fitting(name, length_max):
         return name  # type: ignore[no-any-return]
     fit = plain_id(name if isinstance(name, str) else "tool", length_max)
@@ -365,7 +330,7 @@ def fitting_name(name: Any, dialect: str, length_max: int, lost: list[str]) -> s
 
 
 def argument_text(arguments: Any) -> str:
-    """The arguments of a call as text; an object without fields for none."""
+    """The arguments of a call as text; an empty object if there are none."""
     if isinstance(arguments, str):
         return arguments
     return "{}" if arguments is None else _ENCODE(arguments)
@@ -376,42 +341,36 @@ def is_base64(data: Any) -> bool:
     if not isinstance(data, str) or not data:
         return False
     digits = data.rstrip("=")
-    is_padded = len(data) - len(digits) <= 2
-    return is_padded and bool(digits) and digits.isascii() and not _rest(digits)
-
-
-def _rest(digits: str) -> bytes:
-    """What of a text is not a digit of base64."""
-    return digits.encode().translate(None, _BASE64)
+    if not digits or len(data) - len(digits) > 2 or not digits.isascii():
+        return False
+    return not digits.encode().translate(None, _BASE64)
 
 
 def is_data_url(url: str) -> bool:
-    """Whether a URL with its content in it has content that can be decoded."""
+    """Whether this is a data URL whose content can be decoded."""
     return is_base64(url.partition(";base64,")[2])
-
-
-def refused_text(part: Any, dialect: str, lost: list[str]) -> str:
-    """What is said in the place of a part that the provider would refuse: the text in it, or a
-    note for media, or nothing."""
-    kind = part.get("type") if isinstance(part, dict) else type(part).__name__
-    text = _text_in(part, kind)
-    fate = "sent as text" if text else "not sent"
-    report(lost, f"a part of type {quoted(kind, 40)} is {fate}: {dialect} takes no such part there")
-    return text
 
 
 _MEDIA = ("image", "document", "audio", "file", "video", "inlineData", "fileData")
 
 
-def _text_in(part: Any, kind: Any) -> str:
-    if isinstance(part, str):
-        return part
-    if not isinstance(part, dict):
-        return ""
-    text = shown_text(Opaque(raw=part))
-    if not text and isinstance(kind, str):
-        text = next((f"[{name}]" for name in _MEDIA if name in kind), "")
+def refused_text(part: Any, dialect: str, lost: list[str]) -> str:
+    """The text that replaces a part which the provider would refuse: the part's own text, a note
+    for media, or nothing."""
+    if isinstance(part, dict):
+        kind = part.get("type")
+        text = shown_text(Opaque(raw=part))
+        if not text and isinstance(kind, str):
+            text = next((f"[{name}]" for name in _MEDIA if name in kind), "")
+    else:
+        kind = type(part).__name__
+        text = part if isinstance(part, str) else ""
+    fate = "sent as text" if text else "not sent"
+    report(lost, f"a part of type {quoted(kind, 40)} is {fate}: {dialect} takes no such part there")
     return text
+
+
+# --- system prompts, for providers that keep them outside the messages ---
 
 
 def text_blocks(system: Any, *, unmarked: bool = True) -> list[dict[str, Any]]:
@@ -446,7 +405,7 @@ def prompt_text(system: Any) -> str:
 
 
 def readable_prompt(system: Any) -> str:
-    """A system prompt for people: its text, or JSON where it is none that is known."""
+    """A system prompt for people: its text, or JSON if its shape is unknown."""
     try:
         return prompt_text(system)
     except Invalid:
@@ -456,32 +415,32 @@ def readable_prompt(system: Any) -> str:
 
 def system_text(message: Message) -> str:
     """The text of a system message."""
-    said = (block for block in message.blocks if isinstance(block, Text | Media | Opaque))
-    return "\n\n".join(map(shown_text, said))
+    blocks = (block for block in message.blocks if isinstance(block, Text | Media | Opaque))
+    return "\n\n".join(map(shown_text, blocks))
 
 
 def is_silent(message: Message) -> bool:
-    """Whether this is a system message that says nothing: notes of a caller, kept in its
-    metadata."""
+    """Whether this is a system message without text: its metadata holds notes of the caller."""
     if message.role != "system":
         return False
     return all(isinstance(block, Text) and not block.text.strip() for block in message.blocks)
 
 
 def as_system(text: str) -> str:
-    """What the system says in the middle of a conversation, as text that a user message may
-    carry."""
+    """A system message in the middle of a conversation, as text for a user message."""
     return f"<system>\n{text}\n</system>"
 
 
 def leading(messages: Sequence[Mapping[str, Any]], roles: tuple[str, ...]) -> int:
-    """How many messages of these roles lead the page and belong to the system prompt; none if
-    nothing else is said, because a request needs a message."""
+    """Number of leading messages with these roles, which belong to the system prompt; 0 if there
+    are no others, because a request needs a message."""
     for index, message in enumerate(messages):
         if message["role"] not in roles:
             return index
     return 0
 
+
+# --- faults: lines that say where a request is wrong, and what the provider would refuse ---
 
 Faults = Iterator[str]
 
@@ -489,14 +448,14 @@ Faults = Iterator[str]
 def faults_in(
     place: str, items: Iterable[Any], find: Callable[[Any], Iterable[str]], between: str = ": "
 ) -> Faults:
-    """The faults of every item of a list, each with its place before it."""
+    """The faults of every item of a list, each prefixed with its position."""
     for index, item in enumerate(items):
         for fault in find(item):
             yield f"{place}[{index}]{between}{fault}"
 
 
 def tool_faults(tools: Any, find: Callable[[Any], Iterable[str]]) -> Faults:
-    """The faults of tools that must be a list, and not an empty one."""
+    """The faults of tools, which must be a list that is not empty."""
     if isinstance(tools, list) and tools:
         yield from faults_in("tools", tools, find)
     else:
@@ -504,14 +463,14 @@ def tool_faults(tools: Any, find: Callable[[Any], Iterable[str]]) -> Faults:
 
 
 def name_faults(fields: Mapping[str, Any], key: str) -> Faults:
-    """The fault of a field that must be a text that says something."""
+    """The fault of a field that must be a text that is not empty."""
     value = fields.get(key)
     if not is_name(value):
         yield f"{key} is {value!r}"
 
 
 def pattern_faults(fields: Mapping[str, Any], key: str, pattern: re.Pattern[str]) -> Faults:
-    """The fault of a field that must be a text of that pattern."""
+    """The fault of a field that must match a pattern."""
     value = fields.get(key)
     if not matches(pattern, value):
         yield f"{key} is {value!r}"
@@ -525,20 +484,20 @@ def type_faults(fields: Mapping[str, Any], key: str, *types: type) -> Faults:
 
 
 def is_name(value: Any) -> bool:
-    """Whether this is a text that says something."""
+    """Whether this is a text that is not empty."""
     return isinstance(value, str) and bool(value)
 
 
 def matches(pattern: re.Pattern[str], value: Any) -> bool:
-    """Whether this is a text of that pattern."""
+    """Whether this is a text that matches the pattern."""
     return isinstance(value, str) and pattern.fullmatch(value) is not None
 
 
 def kind_in(part: Any) -> Any:
-    """The type that an object says it has; None for what is not an object."""
+    """The `type` field of an object; None for any other value."""
     return part.get("type") if isinstance(part, dict) else None
 
 
 def repeated(ids: list[str]) -> list[str]:
-    """The ids that came before, once for every time they come again."""
+    """The repeated ids, once for each repetition."""
     return [id for index, id in enumerate(ids) if id in ids[:index]]

@@ -1,21 +1,10 @@
 """`refold statusline`: one line for the bottom of a program, a shell prompt or tmux.
 
-What Claude Code gives on standard input is read by the standard library alone, because such a line
-is asked for many times a minute; a conversation of ours is opened for reading, and nothing is
-written. It never fails: whoever shows a status line has no place for an error, so then the line is
-empty; only a person who names a conversation at a terminal is told why. Neighbours: `edges/cli`
-comes here before it imports anything else.
-
-The status line of Claude Code, from the JSON that it gives: model, size of the context, cost.
-
-Only the standard library. What refold's own hooks kept off the page is told as well. What an older
-version does not say of the context is read from the end of its transcript. Nothing of the input is
-trusted: a field of another type counts as missing.
-
-The status line of a conversation of ours, from its folded log: opened for reading, nothing is
-written, and nothing is imported that only compacts or renders.
-
-How a status line is put together. Content in it (names of models) is made harmless.
+`claude_line` reads the JSON of Claude Code with the standard library alone, because such a line is
+shown many times a minute; a field of an unexpected type counts as missing. `conversation_line`
+reads a conversation of refold, writes nothing, and imports nothing that only compacts or renders.
+On an error the line is empty; only a person who names a conversation at a terminal sees the reason.
+Neighbour: `edges/cli` calls this before it imports anything else.
 """
 
 from __future__ import annotations
@@ -24,22 +13,13 @@ import json
 import os
 import stat
 import sys
+from typing import TYPE_CHECKING
 
-from refold import __version__
-from refold.compaction.limits import budget_of
-from refold.config import config_for
-from refold.conversations.listing import id_of
-from refold.core.budget import Budget, current_tokens
-from refold.core.fold import Fold
-from refold.core.model import ADOPTED, NATIVE
-from refold.display import visible
-from refold.edges.displays.phrases import percent_of, short_number, tokens_of
+from refold.display import percent_of, short_number, tokens_of, visible
 from refold.edges.hooks import state
-from refold.log.log import Log
-from refold.settings.sources import default_store, loaded_for
-from refold.stores import is_there, open_store
-from refold.stores.protocol import Store
-from refold.tokens.models import model_info
+
+if TYPE_CHECKING:
+    from refold.core.fold import Fold
 
 WAIT_S = 2.0
 INPUT_BYTES_MAX = 4_000_000
@@ -47,54 +27,40 @@ OPTIONS = ("--short", "--color")
 
 
 def main(args: list[str]) -> bool:
-    """Prints the line that these arguments ask for; False if they are not understood here."""
-    asked = _asked(args)
-    if asked is None:
-        return False
-    print(line(asked["name"], asked["store"], short="--short" in args, color="--color" in args))
-    return True
-
-
-def _asked(args: list[str]) -> dict[str, str] | None:
-    """The conversation and the store that are named; None for anything but the plain form."""
-    found = {"name": "", "store": ""}
+    """Prints the line for these arguments. Returns False, and prints nothing, for anything but the
+    plain form."""
+    name, store = "", ""
     rest = [arg for arg in args if arg not in OPTIONS]
     while rest:
         word = rest.pop(0)
         if word == "--store" and rest:
-            found["store"] = rest.pop(0)
-        elif word.startswith("-") or found["name"]:
-            return None
+            store = rest.pop(0)
+        elif word.startswith("-") or name:
+            return False
         else:
-            found["name"] = word
-    return found
+            name = word
+    print(line(name, store, short="--short" in args, color="--color" in args))
+    return True
 
 
 def line(name: str = "", store: str = "", *, short: bool = False, color: bool = False) -> str:
-    """The line: of the conversation that is named, of what stands on standard input, or of the
-    newest conversation of this project."""
+    """The line for the named conversation, for the JSON on standard input, or for the newest
+    conversation of this project."""
     try:
         given = b"" if name or store else given_input()
         if given.strip():
             return claude_line(given, short=short, color=color)
-
         return conversation_line(name or "@1", store, short=short, color=color)
     except Exception as error:
-        if name or store:
-            _explain(error)
+        if (name or store) and sys.stderr is not None and sys.stderr.isatty():
+            from refold.edges.displays.wrap import harmless
+
+            print(f"refold: {harmless(str(error))}", file=sys.stderr)
         return ""
 
 
-def _explain(error: Exception) -> None:
-    """Tells a person who named something at a terminal why the line is empty."""
-    if sys.stderr is not None and sys.stderr.isatty():
-        from refold.edges.displays.wrap import harmless
-
-        print(f"refold: {harmless(str(error))}", file=sys.stderr)
-
-
 def given_input(size_max: int = INPUT_BYTES_MAX, wait_s: float = WAIT_S) -> bytes:
-    """What stands on standard input: nothing on a terminal, and nothing if nobody writes there."""
+    """The content of standard input; empty on a terminal, or if no program writes to it."""
     try:
         if sys.stdin is None or sys.stdin.isatty():
             return b""
@@ -104,7 +70,7 @@ def given_input(size_max: int = INPUT_BYTES_MAX, wait_s: float = WAIT_S) -> byte
 
 
 def _read(fd: int, size_max: int, wait_s: float) -> bytes:
-    """Everything up to the end, within a bound of time and size."""
+    """Everything up to the end, within limits of time and size."""
     import select
     import time
 
@@ -122,6 +88,8 @@ def _read(fd: int, size_max: int, wait_s: float) -> bytes:
     return b"".join(pieces)
 
 
+# --- Claude Code ---
+
 PRODUCT = "Claude Code"
 WINDOW_DEFAULT, WINDOW_LARGE = 200_000, 1_000_000
 TAIL_BYTES = 256_000
@@ -132,36 +100,52 @@ Fields = dict[str, object]
 
 
 def claude_line(given: bytes, *, short: bool, color: bool) -> str:
-    """The line; empty if the input is not what Claude Code gives."""
+    """The line; empty if the input is not the JSON of Claude Code."""
     try:
         fields = _object(json.loads(given))
     except (ValueError, RecursionError):
         return ""
     if not fields:
         return ""
-    window, usage = _window(fields), _usage(fields)
-    used = _used(fields, usage, window)
+    context = _object(fields.get("context_window"))
+    default = WINDOW_LARGE if fields.get("exceeds_200k_tokens") else WINDOW_DEFAULT
+    window = _count(context.get("context_window_size")) or default
+    usage, path = _object(context.get("current_usage")), fields.get("transcript_path")
+    if "context_window" not in fields and isinstance(path, str):
+        usage = _last_usage(path)  # an older version does not report it
+    total = sum(_count(usage.get(name)) for name in USED)
+    used = total if usage else None  # unknown right after a compaction
+    percentage = context.get("used_percentage")
+    if not usage and isinstance(percentage, int | float) and 0 <= percentage <= 100:
+        used = int(window * percentage / 100)
     percent = 0 if used is None else percent_of(used, window)
     parts = [context_part(used, window, short=short)]
     if not short:
-        parts = [_product(fields), name_part(_model(fields)), *parts]
-        parts += [cost_part(_cost(fields)), _cache(usage), _kept(fields)]
-        parts.append(urgent_part(percent, "/compact"))
+        cache = cache_part(_count(usage.get("cache_read_input_tokens")), total)
+        parts = [*_heading(fields), *parts, _cost(fields), cache, _kept(fields)]
+        parts.append("/compact soon" if percent >= WARN_PERCENT else "")
     return joined(parts, percent, color=color)
 
 
-def _window(fields: Fields) -> int:
-    told = _whole(_object(fields.get("context_window")).get("context_window_size"))
-    return told or (WINDOW_LARGE if fields.get("exceeds_200k_tokens") else WINDOW_DEFAULT)
+def _heading(fields: Fields) -> list[str]:
+    """The product with its version, and the model."""
+    version, model = fields.get("version"), _object(fields.get("model"))
+    has_version = isinstance(version, str) and version
+    names = [model.get(name) for name in ("display_name", "id")]
+    name = next((name for name in names if isinstance(name, str) and name), "unknown model")
+    return [f"{PRODUCT} v{name_part(str(version))}" if has_version else PRODUCT, name_part(name)]
 
 
-def _cache(usage: Fields) -> str:
-    read = _whole(usage.get("cache_read_input_tokens"))
-    return cache_part(read, sum(_whole(usage.get(name)) for name in USED))
+def _cost(fields: Fields) -> str:
+    cost = _object(fields.get("cost")).get("total_cost_usd")
+    if not isinstance(cost, int | float) or isinstance(cost, bool):
+        return ""
+    # Python's JSON has NaN and infinity.
+    return cost_part(float(cost)) if abs(cost) < 1e9 else ""
 
 
 def _kept(fields: Fields) -> str:
-    """What the hooks of refold kept off this session's page, if they are installed."""
+    """Tokens that refold's hooks, if installed, saved on this session's page."""
     session = fields.get("session_id")
     outputs, chars = state.kept(state.folder_of(session)) if isinstance(session, str) else (0, 0)
     if not outputs:
@@ -170,48 +154,9 @@ def _kept(fields: Fields) -> str:
     return f"refold: {outputs} {noun}, {short_number(chars // CHARS_PER_TOKEN)} tokens kept off"
 
 
-def _product(fields: Fields) -> str:
-    version = fields.get("version")
-    return f"{PRODUCT} v{name_part(version)}" if isinstance(version, str) and version else PRODUCT
-
-
-def _model(fields: Fields) -> str:
-    model = _object(fields.get("model"))
-    for name in ("display_name", "id"):
-        value = model.get(name)
-        if isinstance(value, str) and value:
-            return value
-    return "unknown model"
-
-
-def _cost(fields: Fields) -> float | None:
-    cost = _object(fields.get("cost")).get("total_cost_usd")
-    is_number = isinstance(cost, int | float) and not isinstance(cost, bool)
-    # NaN and infinity are JSON for Python, and no money.
-    return float(cost) if is_number and abs(cost) < 1e9 else None  # type: ignore[arg-type]
-
-
-def _used(fields: Fields, usage: Fields, window: int) -> int | None:
-    """The tokens of the context; None where nobody knows, as right after a compaction."""
-    if usage:
-        return sum(_whole(usage.get(name)) for name in USED)
-    percent = _object(fields.get("context_window")).get("used_percentage")
-    if isinstance(percent, int | float) and 0 <= percent <= 100:
-        return int(window * percent / 100)
-    return None
-
-
-def _usage(fields: Fields) -> Fields:
-    """What the last call was billed: as it is said, or as the transcript has it."""
-    if "context_window" in fields:
-        return _object(_object(fields["context_window"]).get("current_usage"))
-    path = fields.get("transcript_path")
-    return _last_usage(path) if isinstance(path, str) else {}
-
-
 def _last_usage(path: str) -> Fields:
-    """The usage of the newest reply in a transcript, looked for in its last lines. A boundary
-    after it says that the context was compacted since."""
+    """The usage of the newest reply in the last lines of a transcript; empty if the context was
+    compacted since."""
     for line in reversed(_tail(path).split(b"\n")):
         try:
             entry = _object(json.loads(line)) if line.strip() else {}
@@ -228,16 +173,16 @@ def _last_usage(path: str) -> Fields:
 
 
 def _tail(path: str) -> bytes:
-    """The end of a regular file; nothing if it cannot be read."""
+    """The end of a regular file; empty if it cannot be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
         return b""
     try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
             return b""
-        return os.pread(fd, TAIL_BYTES, max(0, found.st_size - TAIL_BYTES))
+        return os.pread(fd, TAIL_BYTES, max(0, status.st_size - TAIL_BYTES))
     except OSError:
         return b""
     finally:
@@ -248,57 +193,67 @@ def _object(value: object) -> Fields:
     return value if isinstance(value, dict) else {}
 
 
-def _whole(value: object) -> int:
-    """A number of tokens; 0 for anything else."""
-    is_count = isinstance(value, int) and not isinstance(value, bool)
-    return value if is_count and 0 <= value < 10**12 else 0  # type: ignore[operator, return-value]
+def _count(value: object) -> int:
+    """A token count; 0 for anything else."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return 0
+    return value if 0 <= value < 10**12 else 0
 
 
-CONVERSATION_PRODUCT = "refold"
+# --- conversations of refold ---
 
 
 def conversation_line(name: str, url: str, *, short: bool, color: bool) -> str:
-    """The line of the conversation of that name (`@1` for the newest); empty if there is none."""
+    """The line for the conversation of that name (`@1` for the newest); empty if there is none."""
+    # Imported here, because the status line of Claude Code needs none of it.
+    from refold import __version__
+    from refold.compaction.limits import budget_of
+    from refold.config import config_for
+    from refold.conversations.listing import id_of
+    from refold.core.budget import current_tokens
+    from refold.log.log import Log
+    from refold.settings.sources import default_store, loaded_for
+    from refold.stores import is_there, open_store
+    from refold.tokens.models import model_info
+
     store = open_store(url or default_store(), read_only=True)
     try:
         if not is_there(store):
             return ""
-        return _line(store, id_of(store, name), short=short, color=color)
+        fold = Log(store, store.conversation(id_of(store, name)).id).state
     finally:
         store.close()
-
-
-def _line(store: Store, id: str, *, short: bool, color: bool) -> str:
-    state = Log(store, store.conversation(id).id).state
-    budget = _budget(state)
-    used = current_tokens(state, budget.factor)
+    model = fold.meta.model or ""
+    info = model_info(model or None)
+    config = config_for(loaded_for(fold.meta.metadata or {}), (model, info.name))
+    budget = budget_of(fold, config, info)
+    used = current_tokens(fold, budget.factor)
     parts = [context_part(used, budget.window, short=short)]
     if not short:
-        model = name_part(state.meta.model or "unknown model")
         urgent = "refold compact soon" if used >= budget.warn_at else ""
-        parts = [f"{CONVERSATION_PRODUCT} v{__version__}", model, *parts, *_bill(state), urgent]
+        heading = [f"refold v{__version__}", name_part(model or "unknown model")]
+        parts = [*heading, *parts, *_bill(fold), urgent]
     return joined(parts, percent_of(used, budget.window), color=color)
 
 
-def _budget(state: Fold) -> Budget:
-    info = model_info(state.meta.model or None)
-    config = config_for(loaded_for(state.meta.metadata or {}), (state.meta.model or "", info.name))
-    return budget_of(state, config, info)
+def _bill(fold: Fold) -> list[str]:
+    """The cost, the cached share and the number of compactions."""
+    from refold.core.model import ADOPTED, NATIVE
 
-
-def _bill(state: Fold) -> list[str]:
-    totals = state.totals
+    totals = fold.totals
     cost = None if totals.unpriced or not totals.calls else totals.cost
-    batches = [batch for _, batch in state.undoable if batch]
-    purposes = [state.purposes.get(batch, ADOPTED) for batch in batches]
+    batches = [batch for _, batch in fold.undoable if batch]
+    purposes = [fold.purposes.get(batch, ADOPTED) for batch in batches]
     compactions = sum(purpose in (ADOPTED, NATIVE) for purpose in purposes)
     noun = "compaction" if compactions == 1 else "compactions"
     return [
-        cost_part(cost),
+        "" if cost is None else cost_part(cost),
         cache_part(totals.cache_read, totals.input),
         f"{compactions} {noun}" if compactions else "",
     ]
 
+
+# --- parts ---
 
 WARN_PERCENT, COMPACT_PERCENT = 80, 90
 YELLOW, RED, END = "\x1b[33m", "\x1b[31m", "\x1b[0m"
@@ -314,7 +269,8 @@ def context_part(used: int | None, window: int, *, short: bool) -> str:
 
 
 def joined(parts: list[str], percent: int, *, color: bool) -> str:
-    """The parts that are there, on one line; with colors, as urgent as the page is full."""
+    """The parts that are not empty, on one line, without control characters; colored if the page
+    is nearly full."""
     text = visible(SEPARATOR.join(part for part in parts if part).replace("\n", " "))
     if not color or percent < WARN_PERCENT:
         return text
@@ -322,20 +278,15 @@ def joined(parts: list[str], percent: int, *, color: bool) -> str:
 
 
 def name_part(name: str) -> str:
-    """A name of others, on one line and not too long."""
+    """A foreign name, on one line and not too long."""
     return " ".join(name.split())[:NAME_CHARS]
 
 
-def cost_part(dollars: float | None) -> str:
-    """`$0.51`; nothing where it is not known."""
-    return "" if dollars is None else f"${dollars:.2f}"
+def cost_part(dollars: float) -> str:
+    """`$0.51`."""
+    return f"${dollars:.2f}"
 
 
-def cache_part(read: int, whole: int) -> str:
-    """`cache 92%`; nothing where nothing was read."""
-    return f"cache {percent_of(read, whole)}%" if read and whole else ""
-
-
-def urgent_part(percent: int, command: str) -> str:
-    """What to do, once the page is getting full."""
-    return f"{command} soon" if percent >= WARN_PERCENT else ""
+def cache_part(read: int, total: int) -> str:
+    """`cache 92%`; empty if no token was read from the cache."""
+    return f"cache {percent_of(read, total)}%" if read and total else ""

@@ -117,7 +117,7 @@ def test_a_file_that_cannot_be_read_is_left_as_it_is(text, project):
     path.write_text(text)
     done = run("hook", "claude-code", "install", "--yes")
     assert done.exit_code == 2
-    assert "mend the file first" in done.stderr
+    assert "fix the file first" in done.stderr
     assert path.read_text() == text
 
 

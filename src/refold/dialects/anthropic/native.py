@@ -1,8 +1,8 @@
-"""Anthropic's compaction on demand: one signed block in the place of all messages before it.
+"""Anthropic's compaction on demand: one signed block that replaces all messages before it.
 
-The block is the first of the conversation, as it came, and each request that holds it names the
-beta. A request for one holds nothing that forms an answer, because there is none. Neighbours:
-`dialects.native` says who else offers this, `check` knows where a block may stand.
+The block is the first of the conversation and sent back unchanged; each request with one names the
+beta. A request for a compaction has no options that shape an answer, because there is none.
+Neighbours: `dialects.native` has the protocol, `check` knows the allowed position of a block.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ headers: Mapping[str, str] = {"anthropic-beta": BETA}
 path = ""
 _UNFIT = ("context_management", "stop_sequences", "output_config", "output_format", "stream")
 _CHOICES = ("auto", "none")
-# The first version that offers it; names without one are of newer models.
+# The first version that offers it; names without a version belong to newer models.
 _FIRST = (4, 6)
 
 
 def compacts(model: str) -> bool:
-    """Whether the model takes and writes compactions, as far as its name tells."""
+    """Whether the model accepts and writes compactions, judged by its name."""
     version = version_of(model)
     return version is None or version >= _FIRST
 
 
 def body(request: Mapping[str, Any]) -> dict[str, Any]:
-    """A usual request as one for a compaction of all its messages."""
-    kept = {key: value for key, value in request.items() if key not in _UNFIT}
-    choice = kept.get("tool_choice")
+    """The body of a request to compact all messages of a usual request."""
+    fields = {key: value for key, value in request.items() if key not in _UNFIT}
+    choice = fields.get("tool_choice")
     if isinstance(choice, dict) and choice.get("type") not in _CHOICES:
-        del kept["tool_choice"]
-    return {**kept, "compaction": {"type": "summarize"}}
+        del fields["tool_choice"]
+    return {**fields, "compaction": {"type": "summarize"}}
 
 
 def call(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -49,9 +49,9 @@ def call(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_beta(request: dict[str, Any]) -> dict[str, Any]:
-    """The request with the beta named, beside those that are."""
-    named = [one for one in request.get("betas") or () if one != BETA]
-    return {**request, "betas": [*named, BETA]}
+    """The request with the beta added to the others."""
+    others = [beta for beta in request.get("betas") or () if beta != BETA]
+    return {**request, "betas": [*others, BETA]}
 
 
 def has_block(request: Mapping[str, Any]) -> bool:
@@ -62,38 +62,39 @@ def has_block(request: Mapping[str, Any]) -> bool:
 
 
 def is_signed(block: Mapping[str, Any]) -> bool:
-    """Whether this is a compaction that was asked for, and not one at a threshold."""
+    """Whether this is a requested compaction, and not an automatic one at a threshold."""
     return block.get("type") == "compaction" and bool(block.get("signature"))
 
 
 def written(response: Any) -> Written:
-    """The block of a response. Invalid if it is not there, says nothing, or is not signed: then it
-    was not asked for, and could not be sent back as such."""
+    """The block of a response. Invalid if it is missing, empty, or unsigned: an unsigned one was
+    not requested, and could not be sent back as such."""
     wire = plain(response)
     fields = wire if isinstance(wire, dict) else {}
-    blocks = [one for one in objects_in(fields.get("content")) if one.get("type") == "compaction"]
+    content = objects_in(fields.get("content"))
+    blocks = [block for block in content if block.get("type") == "compaction"]
     text = blocks[0].get("content") if len(blocks) == 1 else None
     if not isinstance(text, str) or not text.strip() or not is_signed(blocks[0]):
         accepted = "a response that holds one signed compaction block with content"
         raise refused("the answer to a request for a compaction", wire, accepted)
     messages = [{"role": "assistant", "content": blocks}]
-    return Written(messages=messages, text=text, usage=_billed(fields))
+    return Written(messages=messages, text=text, usage=_billed_usage(fields))
 
 
-def _billed(response: dict[str, Any]) -> Usage | None:
-    """What was billed. What the compaction itself took may stand beside the rest."""
+def _billed_usage(response: dict[str, Any]) -> Usage | None:
+    """The usage, including the compaction's own, which the response may count separately."""
     usage = usage_of(response)
     if usage is None:
         return None
-    entries = objects_in(response["usage"].get("iterations"))
-    apart = [one for one in entries if one.get("type") == "compaction"]
-    read = sum(count_in(one, "cache_read_input_tokens") for one in apart)
-    written = sum(count_in(one, "cache_creation_input_tokens") for one in apart)
-    new = sum(count_in(one, "input_tokens") for one in apart)
+    iterations = objects_in(response["usage"].get("iterations"))
+    compactions = [entry for entry in iterations if entry.get("type") == "compaction"]
+    read = sum(count_in(entry, "cache_read_input_tokens") for entry in compactions)
+    written = sum(count_in(entry, "cache_creation_input_tokens") for entry in compactions)
+    new = sum(count_in(entry, "input_tokens") for entry in compactions)
     return replace(
         usage,
         input=usage.input + new + read + written,
-        output=usage.output + sum(count_in(one, "output_tokens") for one in apart),
+        output=usage.output + sum(count_in(entry, "output_tokens") for entry in compactions),
         cache_read=usage.cache_read + read,
         cache_write=usage.cache_write + written,
     )

@@ -1,6 +1,7 @@
-"""Anthropic Messages, the way in: messages, blocks and responses as ours.
+"""Parsing of Anthropic Messages: wire messages, blocks and responses.
 
-Neighbours: `render` is the way out, `form` keeps what is unusual.
+Results in a user message make it a `tool` message if it has nothing else; a part of an unknown type
+becomes an opaque block. Neighbours: `render` is the way out, `form` keeps unusual shapes.
 """
 
 from __future__ import annotations
@@ -55,19 +56,18 @@ _PARTS = frozenset({
 # --- which dialect ---
 
 
-def speaks(message: Mapping[str, Any]) -> bool:
-    """Whether the message has a shape that only this dialect has."""
+def recognizes(message: Mapping[str, Any]) -> bool:
+    """Whether the message has a shape unique to this dialect."""
     content = message.get("content")
-    return isinstance(content, list) and any(map(_is_ours, content))
-
-
-def _is_ours(part: Any) -> bool:
-    kind = part.get("type") if isinstance(part, Mapping) else None
-    if not isinstance(kind, str):
-        return False
-    if kind in _PARTS or kind.endswith("_tool_result") or MARKS[0] in part:
-        return True
-    return kind in ("image", "document") and "source" in part
+    for part in content if isinstance(content, list) else ():
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        if not isinstance(kind, str):
+            continue
+        if kind in _PARTS or kind.endswith("_tool_result") or MARKS[0] in part:
+            return True
+        if kind in ("image", "document") and "source" in part:
+            return True
+    return False
 
 
 def is_response(response: Mapping[str, Any]) -> bool:
@@ -115,23 +115,14 @@ def _block(part: Any) -> Block:
 
 
 def _part(part: Any) -> Text | Media | Opaque:
-    """A block that may also stand inside a result."""
+    """A block that is also allowed inside a result."""
     if is_text_part(part):
         return Text(part["text"])
-    match part:
-        case {"type": "image" | "document" as kind, "source": {"type": str()}}:
-            return _media(kind, part) or Opaque(raw=part)
-        case {"type": str()}:
-            return Opaque(raw=part)
-        case _:
-            accepted = "an object with a type, such as text or tool_use,"
-            raise refused("a block of the content", part, accepted)
-
-
-def _media(kind: str, part: dict[str, Any]) -> Media | None:
-    """Media of a kind; None if its source is not one that we know."""
-    title = text_in(part, "title")
-    match part["source"]:
+    if type(part) is not dict or not isinstance(part.get("type"), str):
+        accepted = "an object with a type, such as text or tool_use,"
+        raise refused("a block of the content", part, accepted)
+    kind, title = part["type"], text_in(part, "title")
+    match part.get("source") if kind in ("image", "document") else None:
         case {"type": "base64", "data": str(base64), **source}:
             return Media(kind, mime=text_in(source, "media_type"), data=base64, name=title)
         case {"type": "url", "url": str(url)}:
@@ -139,7 +130,7 @@ def _media(kind: str, part: dict[str, Any]) -> Media | None:
         case {"type": "file", "file_id": str(file)}:
             return Media(kind, file=file, name=title)
         case _:
-            return None
+            return Opaque(raw=part)
 
 
 def _call(part: dict[str, Any]) -> ToolCall:
@@ -164,7 +155,7 @@ def _result(part: dict[str, Any]) -> ToolResult:
 
 
 def reply(response: Any) -> Reply:
-    """A response taken apart, or a bare assistant message."""
+    """The reply in a response, or in a bare assistant message."""
     wire = plain(response)
     if not isinstance(wire, dict) or not is_response(wire):
         return Reply(message=parse(response)[0], usage=None)
@@ -175,11 +166,14 @@ def reply(response: Any) -> Reply:
 
 
 def usage_of(response: dict[str, Any]) -> Usage | None:
-    """What was billed. `input_tokens` is only what no cache had; the rest is counted beside it."""
+    """The usage of a response. `input_tokens` excludes cached tokens, which have separate counts.
+    If the server looped, its last `message` iteration gives the size of the context."""
     usage = response.get("usage")
     if not isinstance(usage, dict):
         return None
-    last = _last_iteration(usage)
+    iterations = objects_in(usage.get("iterations"))
+    messages = [entry for entry in iterations if entry.get("type") == "message"]
+    last = messages[-1] if messages else usage
     cache_read = count_in(last, "cache_read_input_tokens")
     cache_write = count_in(last, "cache_creation_input_tokens")
     return Usage(
@@ -191,11 +185,3 @@ def usage_of(response: dict[str, Any]) -> Usage | None:
         cache_write=cache_write,
         reasoning=count_in(usage.get("output_tokens_details"), "thinking_tokens"),
     )
-
-
-def _last_iteration(usage: dict[str, Any]) -> dict[str, Any]:
-    """The usage of the last `message` iteration, where the server looped: it says how large the
-    context is."""
-    iterations = objects_in(usage.get("iterations"))
-    messages = [each for each in iterations if each.get("type") == "message"]
-    return messages[-1] if messages else usage

@@ -1,9 +1,9 @@
-"""What generateContent would refuse, read from the provider's side and written apart from `render`
-and the laws.
+"""Faults for which generateContent would refuse a request, from the provider's documentation.
 
-Each fault names its place: "contents[3].parts[0]: …". Both spellings of a field are read; null
-means absent. Only Gemini 3 and newer demand signatures: they are asked for where the conversation
-has any on a call. Neighbour: `faults` has what the validators share.
+The rules are independent of `render` and the laws, which they test. Each fault names its position:
+"contents[3].parts[0]: …". Both spellings of a field are read; null means absent. Only Gemini 3 and
+newer demand signatures, so they are required only if the conversation has one on a call. Neighbour:
+`wire` has the checks that validators share.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _BESIDE = (
     "audioTranscription", "mediaProcessing", "speechMetadata",
 )  # fmt: skip
 _KNOWN = frozenset(spelling for name in (*HELD, *_BESIDE) for spelling in (name, snake(name)))
-# What a part may hold, by both spellings where they differ.
+# Names of a part's content, in both spellings if they differ.
 _SPELLINGS = [(name, key) for name in HELD for key in dict.fromkeys((name, snake(name)))]
 
 Content = dict[str, Any]
 
 
 def check(request: Mapping[str, Any]) -> list[str]:
-    """Every fault that the provider would refuse the request for."""
+    """All faults for which the provider would refuse the request."""
     contents = request.get("contents")
     if not isinstance(contents, list) or not contents:
         return ["contents: not a list with at least one content"]
@@ -50,16 +50,6 @@ def check(request: Mapping[str, Any]) -> list[str]:
         faults += _pair_faults(contents)
         faults += _signature_faults(contents)
     return [*faults, *_config_faults(request.get("config", {}))]
-
-
-def _config_faults(config: Any) -> Faults:
-    """The faults beside the contents."""
-    if not isinstance(config, Mapping):
-        yield "config: not an object"
-        return
-    yield from _system_faults(value_in(config, "systemInstruction"))
-    if config.get("tools") is not None:
-        yield from tool_faults(config["tools"], _tool_faults)
 
 
 # --- one content ---
@@ -82,28 +72,24 @@ def _part_faults(role: str, part: Any) -> Faults:
     if not isinstance(part, dict):
         yield "not an object"
         return
-    given = [key for key, value in part.items() if value is not None]
-    held = [name for name, spelling in _SPELLINGS if spelling in given]
-    yield from (f"unknown field {key!r}" for key in given if key not in _KNOWN)
+    keys = [key for key, value in part.items() if value is not None]
+    held = [name for name, spelling in _SPELLINGS if spelling in keys]
+    yield from (f"unknown field {key!r}" for key in keys if key not in _KNOWN)
     signature = value_in(part, "thoughtSignature")
+    is_signed = signature is not None
     if len(held) > 1:
         yield f"holds {' and '.join(held)}, only one is allowed"
-    elif not held and signature is None:
+    elif not held and not is_signed:
         yield "holds nothing"
-    yield from _thought_faults(role, part, signature)
-    for name in held:
-        yield from _held_faults(role, name, value_in(part, name), signed=signature is not None)
-
-
-def _thought_faults(role: str, part: dict[str, Any], signature: Any) -> Faults:
-    is_signed = signature is not None
     if is_signed and not matches(_BASE64, signature):
         yield "thoughtSignature is not base64"
     if role != "model" and (part.get("thought") or is_signed):
         yield f"a thought in a {role} content"
+    for name in held:
+        yield from _value_faults(role, name, value_in(part, name), signed=is_signed)
 
 
-def _held_faults(role: str, name: str, value: Any, *, signed: bool) -> Faults:
+def _value_faults(role: str, name: str, value: Any, *, signed: bool) -> Faults:
     if name == "text":
         if not isinstance(value, str) or not (value or signed):
             yield f"text is {quoted(value, 40)}"
@@ -166,8 +152,7 @@ def _order_faults(contents: list[Content]) -> Faults:
 
 
 def _pair_faults(contents: list[Content]) -> Faults:
-    """The calls of a content are answered in the next one, as many as they are; nothing else is
-    answered."""
+    """Requires that the next content has exactly one response per call."""
     calls: list[dict[str, Any]] = []
     for index, content in enumerate(contents):
         faults = _answer_faults(calls, _values(content, "functionResponse"))
@@ -187,34 +172,33 @@ def _answer_faults(calls: list[dict[str, Any]], answers: list[dict[str, Any]]) -
 
 
 def _id_faults(calls: list[dict[str, Any]], answers: list[dict[str, Any]]) -> Faults:
-    """Responses that name a call name one of their tool, each another."""
+    """Requires that responses with an id name distinct calls of their own tool."""
     names = {call["id"]: call["name"] for call in calls if call.get("id")}
-    naming = [answer for answer in answers if answer.get("id")]
-    for answer in naming:
+    identified = [answer for answer in answers if answer.get("id")]
+    for answer in identified:
         if names.get(answer["id"]) != answer["name"]:
             yield f"a response of {answer['name']!r} for {answer['id']!r}, which is no such call"
-    counts = Counter(answer["id"] for answer in naming)
+    counts = Counter(answer["id"] for answer in identified)
     yield from (f"a second response for {id!r}" for id, count in counts.items() if count > 1)
 
 
 def _signature_faults(contents: list[Content]) -> Faults:
-    """In the turn under way every step's first call is signed, if this model signs calls at all."""
-    if not any(_is_signed(part) for content in contents for part in _calling(content)):
+    """Requires a signature on the first call of every step in the open turn, if any call has one. A
+    turn begins where the user says something other than a response."""
+    if not any(_is_signed(part) for content in contents for part in _calling_parts(content)):
         return
-    turns = [index for index, content in enumerate(contents) if _is_turn(content)]
-    for index in range(turns[-1] if turns else 0, len(contents)):
-        calling = _calling(contents[index])
+    turn = 0
+    for index, content in enumerate(contents):
+        responses = _values(content, "functionResponse")
+        if content["role"] == "user" and len(responses) < len(content["parts"]):
+            turn = index
+    for index in range(turn, len(contents)):
+        calling = _calling_parts(contents[index])
         if calling and not _is_signed(calling[0]):
             yield f"contents[{index}]: the first call has no thoughtSignature"
 
 
-def _is_turn(content: Content) -> bool:
-    """Whether a turn begins here: the user says something that is not a response."""
-    responses = _values(content, "functionResponse")
-    return content["role"] == "user" and len(responses) < len(content["parts"])
-
-
-def _calling(content: Content) -> list[dict[str, Any]]:
+def _calling_parts(content: Content) -> list[dict[str, Any]]:
     return [part for part in content["parts"] if value_in(part, "functionCall") is not None]
 
 
@@ -223,21 +207,25 @@ def _is_signed(part: dict[str, Any]) -> bool:
 
 
 def _values(content: Content, name: str) -> list[dict[str, Any]]:
-    """What the parts of a content hold under that name."""
+    """The values of that name in the parts of a content."""
     return present(value_in(part, name) for part in content["parts"])
 
 
-# --- beside the contents ---
+# --- the config ---
 
 
-def _system_faults(system: Any) -> Faults:
-    if system is None or is_name(system):
+def _config_faults(config: Any) -> Faults:
+    if not isinstance(config, Mapping):
+        yield "config: not an object"
         return
+    system = value_in(config, "systemInstruction")
     parts = system.get("parts") if isinstance(system, Mapping) else None
     if isinstance(parts, list) and parts:
         yield from faults_in("system_instruction.parts", parts, _prompt_faults)
-    else:
+    elif system is not None and not is_name(system):
         yield "system_instruction: neither text nor a content"
+    if config.get("tools") is not None:
+        yield from tool_faults(config["tools"], _tool_faults)
 
 
 def _prompt_faults(part: Any) -> Faults:
@@ -256,14 +244,10 @@ def _tool_faults(tool: Any) -> Faults:
         yield "functionDeclarations is not a list with at least one"
         return
     for declaration in declared:
-        yield from _declaration_faults(declaration)
-
-
-def _declaration_faults(declaration: Any) -> Faults:
-    name = declaration.get("name") if isinstance(declaration, Mapping) else None
-    if not matches(_TOOL_NAME, name):
-        yield f"name is {name!r}"
-        return
-    schemas = (declaration.get("parameters"), value_in(declaration, "parametersJsonSchema"))
-    if None not in schemas:
-        yield f"{name} has both parameters and parametersJsonSchema"
+        name = declaration.get("name") if isinstance(declaration, Mapping) else None
+        if not matches(_TOOL_NAME, name):
+            yield f"name is {name!r}"
+            continue
+        schemas = (declaration.get("parameters"), value_in(declaration, "parametersJsonSchema"))
+        if None not in schemas:
+            yield f"{name} has both parameters and parametersJsonSchema"

@@ -1,7 +1,7 @@
-"""Gemini contents, the way in: contents, parts and responses as ours.
+"""Parsing of Gemini contents: contents, parts and responses.
 
-What has no parts is not Gemini's, and read by the default dialect. Neighbours: `render` is the way
-out, `fields` has spellings and ids, `form` keeps what is unusual.
+Messages without parts are read by the default dialect. Neighbours: `render` is the way out and has
+spellings and ids, `form` keeps unusual shapes.
 """
 
 from __future__ import annotations
@@ -45,29 +45,29 @@ _STANDARD = str.maketrans("-_", "+/")
 # --- which dialect ---
 
 
-def speaks(message: Mapping[str, Any]) -> bool:
-    """Whether the message has a shape that only this dialect has: parts, and none of them typed."""
+def recognizes(message: Mapping[str, Any]) -> bool:
+    """Whether the message has a shape unique to this dialect: parts, none of them with a type."""
     parts = message.get("parts")
-    return isinstance(parts, list | tuple) and not any(map(_is_typed, parts))
-
-
-def _is_typed(part: Any) -> bool:
-    return isinstance(part, Mapping) and isinstance(part.get("type"), str)
+    if not isinstance(parts, list | tuple):
+        return False
+    return not any(
+        isinstance(part, Mapping) and isinstance(part.get("type"), str) for part in parts
+    )
 
 
 def is_response(response: Mapping[str, Any]) -> bool:
-    """Whether this is a response of generateContent; one that was blocked has no candidates."""
+    """Whether this is a response of generateContent; a blocked one has no candidates."""
     if isinstance(response.get("candidates"), list):
         return True
-    beside = (value_in(response, key) for key in ("usageMetadata", "promptFeedback"))
-    return any(isinstance(value, Mapping) for value in beside)
+    others = (value_in(response, key) for key in ("usageMetadata", "promptFeedback"))
+    return any(isinstance(value, Mapping) for value in others)
 
 
 # --- parse ---
 
 
 def parse(message: Any) -> list[Message]:
-    """A content as messages. A message without parts is anybody's."""
+    """A content as messages; a message without parts by the default dialect."""
     if type(message) is dict and "role" in message and "content" in message:
         return dialect(DEFAULT).parse(message)
     wire = plain(encoded(message))
@@ -75,7 +75,10 @@ def parse(message: Any) -> list[Message]:
         return [reply(message).message]
     if not isinstance(wire, dict) or "parts" not in wire:
         return dialect(DEFAULT).parse(message)
-    return [_parse_plain(wire, same if _is_json(message) else alike)]
+    # Objects of the SDK have the key order of their class, not of the provider's message.
+    parts = message.get("parts") if type(message) is dict else None
+    is_json = type(parts) is list and all_objects(parts)
+    return [_parse_plain(wire, same if is_json else alike)]
 
 
 def _parse_plain(wire: dict[str, Any], same: Same) -> Message:
@@ -85,15 +88,13 @@ def _parse_plain(wire: dict[str, Any], same: Same) -> Message:
         raise refused(f"the parts of the {role} content", parts, "a list of parts")
     if same is alike:
         _standardize(parts)
-    placed = _placed(parts)
+    numbering = Numbering()
+    placed: Placed = []
+    for index, part in enumerate(parts):
+        placed.append((("parts", index), _block(part, numbering)))
     if placed and all(type(block) is ToolResult for _, block in placed):
         role = "tool"
     return message_of(role, remove_marks(wire), placed, _USUAL, same)
-
-
-def _placed(parts: list[Any]) -> Placed:
-    numbering = Numbering()
-    return [(("parts", index), _block(part, numbering)) for index, part in enumerate(parts)]
 
 
 def _block(part: Any, numbering: Numbering) -> Block:
@@ -106,68 +107,41 @@ def _block(part: Any, numbering: Numbering) -> Block:
     response = value_in(part, "functionResponse")
     if response is not None:
         return _result(response, numbering)
+    signature = text_at(part, "thoughtSignature")
     if isinstance(part.get("text"), str):
-        return _text(part)
-    if _is_signature(part):
-        return Thinking(signature=text_at(part, "thoughtSignature"))
+        text = part["text"]
+        is_thought = part.get("thought") is True and (text or signature)
+        return Thinking(text, signature) if is_thought else Text(text)
+    # A stream may end with a part that is only a signature.
+    if signature and not any(value for key, value in part.items() if "ignature" not in key):
+        return Thinking(signature=signature)
     return _media(part)
 
 
-def _text(part: dict[str, Any]) -> Text | Thinking:
-    """A text, or what the model thought."""
-    text, signature = part["text"], text_at(part, "thoughtSignature")
-    if part.get("thought") is True and (text or signature):
-        return Thinking(text, signature)
-    return Text(text)
-
-
-def _is_signature(part: dict[str, Any]) -> bool:
-    """Whether a part is nothing but a signature, with which a stream may end."""
-    if not text_at(part, "thoughtSignature"):
-        return False
-    return not any(value for key, value in part.items() if "ignature" not in key)
-
-
-# --- media ---
-
-
 def _media(part: dict[str, Any]) -> Media | Opaque:
-    """What is neither text nor a call: media, code that the provider ran, or whatever comes
-    next."""
+    """Media; any other part is opaque, with the code that the provider ran, or its output, as
+    text."""
     inline, file = value_in(part, "inlineData"), value_in(part, "fileData")
-    if inline is not None:
-        media = _held_media(inline, data=text_at(inline, "data"))
-    else:
-        media = _file(file, text_at(file, "fileUri"))
+    holder = file if inline is None else inline
+    address = text_at(file, "fileUri") if inline is None else ""
+    is_private = address.startswith(_PRIVATE)
+    mime = text_at(holder, "mimeType")
+    kind = mime.partition("/")[0]
+    media = Media(
+        kind if kind in ("image", "audio", "video") else "document",
+        mime=mime,
+        name=text_at(holder, "displayName"),
+        data=text_at(inline, "data"),
+        url="" if is_private else address,
+        file=address if is_private else "",
+    )
     if media.data or media.url or media.file:
         return media
-    return Opaque(raw=part, text=_run_text(part))
-
-
-def _file(held: Any, address: str) -> Media:
-    """A file of the provider, or a link."""
-    if address.startswith(_PRIVATE):
-        return _held_media(held, file=address)
-    return _held_media(held, url=address)
-
-
-def _held_media(held: Any, **content: str) -> Media:
-    mime = text_at(held, "mimeType")
-    return Media(_kind(mime), mime=mime, name=text_at(held, "displayName"), **content)
-
-
-def _kind(mime: str) -> str:
-    kind = mime.partition("/")[0]
-    return kind if kind in ("image", "audio", "video") else "document"
-
-
-def _run_text(part: dict[str, Any]) -> str:
-    """The code that the provider ran, or what it gave: readable for people and other providers."""
-    for held, field in (("executableCode", "code"), ("codeExecutionResult", "output")):
-        text = value_in(value_in(part, held), field)
+    for name, field in (("executableCode", "code"), ("codeExecutionResult", "output")):
+        text = value_in(value_in(part, name), field)
         if isinstance(text, str):
-            return text
-    return ""
+            return Opaque(raw=part, text=text)
+    return Opaque(raw=part)
 
 
 # --- calls and results ---
@@ -185,24 +159,19 @@ def _result(answer: Any, numbering: Numbering) -> ToolResult:
     if not tool or not isinstance(response, dict | None):
         accepted = "an object with a name and an object as response"
         raise refused("a functionResponse", answer, accepted)
-    content = _response_content(response or {}, value_in(answer, "parts"))
-    failed = list(response or ()) == ["error"]
-    return ToolResult(numbering.id(answer, tool), content, is_error=failed, name=tool)
-
-
-def _response_content(response: dict[str, Any], parts: Any) -> tuple[Text | Media | Opaque, ...]:
-    """What a tool said, and the media beside it."""
+    parts = value_in(answer, "parts")
     if parts is None:
         parts = []
     if not isinstance(parts, list) or not all_objects(parts):
         raise refused("the parts of a functionResponse", parts, "a list of parts")
-    text = _response_text(response)
-    said = (Text(text),) if text else ()
-    return (*said, *map(_media, parts))
+    text = _response_text(response or {})
+    content = (*((Text(text),) if text else ()), *map(_media, parts))
+    failed = list(response or ()) == ["error"]
+    return ToolResult(numbering.id(answer, tool), content, is_error=failed, name=tool)
 
 
 def _response_text(response: dict[str, Any]) -> str:
-    """What a tool said: the one text of its response, or all of it as JSON."""
+    """The only text of a tool's response, or the whole response as JSON."""
     if len(response) == 1:
         [(key, value)] = response.items()
         if key in ANSWER_KEYS and isinstance(value, str):
@@ -210,19 +179,8 @@ def _response_text(response: dict[str, Any]) -> str:
     return json.dumps(response, ensure_ascii=False) if response else ""
 
 
-# --- values from outside ---
-
-
-def _is_json(message: Any) -> bool:
-    """Whether a content came as JSON, in the order of its sender, and not as or with objects of
-    the SDK."""
-    parts = message.get("parts") if type(message) is dict else None
-    return type(parts) is list and all_objects(parts)
-
-
 def _standardize(parts: list[Any]) -> None:
-    """Turns the base64 of the SDK's objects, made for URLs, into the one that every provider
-    reads."""
+    """Turns the URL-safe base64 of SDK objects into the standard alphabet, in place."""
     for part in parts:
         _standardize(value_in(value_in(part, "functionResponse"), "parts") or [])
         inline = value_in(part, "inlineData")
@@ -234,37 +192,27 @@ def _standardize(parts: list[Any]) -> None:
 
 
 def reply(response: Any) -> Reply:
-    """A response taken apart (its first candidate), or a bare content of the model."""
+    """The reply in the first candidate of a response, or in a bare content of the model."""
     wire = plain(encoded(response))
     if not isinstance(wire, dict) or not is_response(wire):
         return Reply(message=parse(response)[0], usage=None)
     candidate = next(iter(objects_in(wire.get("candidates"))), {})
-    content = _answer(candidate)
-    message = _parse_plain(content, same if type(response) is dict else alike)
-    return Reply(message=message, usage=usage_of(wire), finished=_finished(wire, candidate))
-
-
-def _answer(candidate: dict[str, Any]) -> dict[str, Any]:
-    """The content of a candidate, which may be empty. Invalid if it is not an object."""
     content = candidate.get("content") or {}
     if not isinstance(content, dict):
         raise refused("the content of the first candidate", content, "an object with parts")
     content["role"] = content.get("role") or "model"
     content["parts"] = content.get("parts") or []
-    return content
-
-
-def _finished(response: dict[str, Any], candidate: dict[str, Any]) -> str:
-    """Why it ended, or why it was blocked."""
-    reason = value_in(candidate, "finishReason")
-    if not reason:
-        return text_at(value_in(response, "promptFeedback"), "blockReason")
-    return reason if isinstance(reason, str) else ""
+    message = _parse_plain(content, same if type(response) is dict else alike)
+    if value_in(candidate, "finishReason"):
+        finished = text_at(candidate, "finishReason")
+    else:
+        finished = text_at(value_in(wire, "promptFeedback"), "blockReason")
+    return Reply(message=message, usage=usage_of(wire), finished=finished)
 
 
 def usage_of(response: dict[str, Any]) -> Usage | None:
-    """What was billed. `promptTokenCount` already counts what came from the cache, but not what
-    the provider's own tools read; thoughts are counted beside the candidates."""
+    """The usage of a response. `promptTokenCount` includes cached tokens, but not those read by the
+    provider's own tools; thoughts are not included in the candidates' count."""
     usage = value_in(response, "usageMetadata")
     if not isinstance(usage, dict):
         return None

@@ -1,25 +1,12 @@
-"""Gemini contents, the way out: messages and blocks as this provider has them.
+"""Rendering of Gemini contents: messages and blocks as the provider accepts them.
 
-All results of a turn go back in one user content, directly after the calls, in their order, and
-what else is said follows them. Ids go back only where Gemini gave them. Calls that another model
-made carry the signature that Google documents for them, because newer models refuse the first call
-of a step without one. Neighbours: `parse` is the way in, `form` fills in what is unusual.
-
-Gemini contents, repaired: a part that came in a shape that the provider refuses goes out in one
-that it takes.
-
-A part holds one thing; what is not whole is said as a note or left out; only the model thinks and
-signs. Neighbours: `render` sends every content through here, `dialects.repair` has what the
-dialects share.
-
-What the Gemini modules share: field names in either spelling, and ids for calls that come
-without one.
-
-REST writes `functionCall`, the SDK's objects have `function_call`; both come in, and the API takes
-both. An id is optional there: calls and responses belong together by name and order. Ours need one,
-so the second unnamed call of `read` in a content is `gemini:read:2`, and so is the second unnamed
-response of `read`. Such an id is never sent. Neighbours: `parse` makes these ids, `render` and
-`check` read fields by their names.
+All results of a turn go into one user content, directly after the calls, in their order, before any
+other part. Calls of other models carry the signature that Google documents for them, because newer
+models refuse the first call of a step without one. Ids are optional in Gemini: calls and responses
+match by name and order. The log needs ids, so the second call of `read` without an id becomes
+`gemini:read:2`, as does its response; such an id is never sent. Every part is repaired: it has one
+value, and incomplete values become notes. Neighbours: `parse` is the way in, `form` fills in
+unusual shapes.
 """
 
 from __future__ import annotations
@@ -57,13 +44,18 @@ from refold.dialects.wire import (
 
 NAME = "gemini"
 _MADE = f"{NAME}:"
-# What Google documents as the signature of a call that has none.
+# Documented by Google as the signature of a call that has none.
 UNSIGNED = "skip_thought_signature_validator"
-# What a part holds; exactly one of these per part.
+# Names of a part's content; a part has exactly one of them.
 HELD = (
     "text", "inlineData", "fileData", "functionCall", "functionResponse", "executableCode",
     "codeExecutionResult", "toolCall", "toolResponse",
 )  # fmt: skip
+
+Wire = dict[str, Any]
+
+
+# --- fields in either spelling, and ids ---
 
 
 @lru_cache(256)
@@ -73,7 +65,7 @@ def snake(name: str) -> str:
 
 
 def value_in(fields: Any, name: str) -> Any:
-    """The field of that REST name, in either spelling; None if it is not there, or null."""
+    """The field of that REST name, in either spelling; None if it is missing or null."""
     if not isinstance(fields, Mapping):
         return None
     value = fields.get(name)
@@ -81,18 +73,18 @@ def value_in(fields: Any, name: str) -> Any:
 
 
 def text_at(fields: Any, name: str) -> str:
-    """The text in the field of that REST name, or nothing."""
+    """The text in the field of that REST name; empty if there is none."""
     value = value_in(fields, name)
     return value if isinstance(value, str) else ""
 
 
 def made_id(tool: str, number: int) -> str:
-    """The id of the n-th call of a tool that came without one, and of the n-th result that did."""
+    """The generated id of a tool's n-th call, or n-th result, without an id."""
     return f"{_MADE}{tool}:{number}"
 
 
 def is_made(id: str) -> bool:
-    """Whether we made the id, so that it must not be sent."""
+    """Whether the id was generated here, so that it must not be sent."""
     return id.startswith(_MADE)
 
 
@@ -103,50 +95,38 @@ class Numbering:
         self.counts: dict[str, int] = {}
 
     def id(self, fields: Mapping[str, Any], tool: str) -> str:
-        """The id that came, or the next one for this tool."""
+        """The sender's id, or the next generated one for this tool."""
         return text_in(fields, "id") or self.next(tool)
 
     def next(self, tool: str) -> str:
-        """The next id for a call of this tool that came without one."""
+        """The next generated id for a call of this tool."""
         self.counts[tool] = self.counts.get(tool, 0) + 1
         return made_id(tool, self.counts[tool])
 
 
-# --- results under the ids of their calls ---
-
-
 def answering(message: Message, find_calls: FindCalls) -> Message:
-    """The message with results that came without an id under the ids of the calls they answer,
-    by name and order."""
+    """The message, its results without an id under the ids of the calls they answer, by name and
+    order."""
     calling = find_calls()
     if calling is None:
         return message
-    waiting = _ids_by_name(calling)
-    return replace(message, blocks=tuple(_fields_named(block, waiting) for block in message.blocks))
-
-
-def _ids_by_name(calling: Message) -> dict[str, list[str]]:
-    """The ids of a message's calls by the names of their tools, in order."""
-    ids: dict[str, list[str]] = {}
+    pending: dict[str, list[str]] = {}  # ids of the calls, by tool
     for call in calling.blocks:
         if isinstance(call, ToolCall):
-            ids.setdefault(call.name, []).append(call.id)
-    return ids
+            pending.setdefault(call.name, []).append(call.id)
+    blocks: list[Block] = []
+    for block in message.blocks:
+        if isinstance(block, ToolResult) and is_made(block.call) and pending.get(block.name):
+            block = replace(block, call=pending[block.name].pop(0))
+        blocks.append(block)
+    return replace(message, blocks=tuple(blocks))
 
 
-def _fields_named(block: Block, waiting: dict[str, list[str]]) -> Block:
-    """A result under the id of the next call that waits for it."""
-    if not isinstance(block, ToolResult) or not is_made(block.call):
-        return block
-    ids = waiting.get(block.name)
-    return replace(block, call=ids.pop(0)) if ids else block
-
-
-Wire = dict[str, Any]
+# --- messages ---
 
 
 def render(messages: Sequence[Message], lost: list[str]) -> list[Wire]:
-    """Lawful messages in this wire format. What it cannot say is described in `lost`."""
+    """Lawful messages in this wire format. Content that it cannot express is added to `lost`."""
     rendering = _Rendering(lost)
     for message in messages:
         rendering.add(message)
@@ -154,8 +134,8 @@ def render(messages: Sequence[Message], lost: list[str]) -> list[Wire]:
 
 
 class _Rendering:
-    """One rendering under way. `calls` are those of the last answer as they are shown, by the
-    ids of the log, in order; `answers` are the results of them that the last content out holds."""
+    """One rendering. `calls` are the rendered calls of the last answer by their ids in the log, in
+    order; `answers` are their results in the last content of `out`, with those ids."""
 
     def __init__(self, lost: list[str]) -> None:
         self.lost, self.out = lost, list[Wire]()
@@ -163,52 +143,51 @@ class _Rendering:
         self.answers: list[tuple[str, Wire]] = []
 
     def add(self, message: Message) -> None:
-        if message.role == "system":  # `request` sees the whole page and gives it its place
-            self._add_wire({"role": "system", "parts": [{"text": system_text(message)}]})
+        if message.role == "system":  # `request` sees the whole page and moves it
+            self._append({"role": "system", "parts": [{"text": system_text(message)}]})
             return
         own = message.dialect == NAME
         if message.role == "assistant":
-            self.calls = _shown_calls(message, own)
+            numbering = Numbering()
+            self.calls = {
+                call.id: call if own else replace(call, id=numbering.next(call.name))
+                for call in message.blocks
+                if type(call) is ToolCall
+            }
         answered = [block.call for block in message.blocks if type(block) is ToolResult]
-        wire = self._wire(message, own)
+        blocks = tuple(self._identified(block, own) for block in message.blocks)
+        message = replace(message, blocks=blocks)
+        wire = _own_wire(message) if own else _foreign_wire(message, self.lost)
         if own and answered:
             self._name_answers(answered, wire)
         wire = repaired(wire, self.lost)
         if answered and message.role != "assistant":
             self._add_results(answered, wire, own)
         else:
-            self._add_wire(wire)
+            self._append(wire)
 
-    def _add_wire(self, wire: Wire) -> None:
+    def _append(self, wire: Wire) -> None:
         self.answers = []
         self.out.append(wire)
 
     def _add_results(self, answered: list[str], wire: Wire, own: bool) -> None:
-        """Puts results out, joined with those that are out already. What this provider's own user
-        sent in one content stays as it is."""
+        """Adds results, joined with those of the last content, in the order of their calls. A
+        single content of this provider's own user keeps its order."""
         answers = list(zip(answered, filter(_is_answer, wire["parts"])))
         if self.answers or not own:
-            before = self.out.pop() if self.answers else None
-            answers = self._in_order([*self.answers, *answers])
-            wire = _joined(before, wire, [part for _, part in answers])
+            contents = [self.out.pop(), wire] if self.answers else [wire]
+            order = {id: index for index, id in enumerate(self.calls)}
+            answers = [*self.answers, *answers]
+            answers.sort(key=lambda answer: order.get(answer[0], 0))
+            parts = (part for content in contents for part in content["parts"])
+            rest = [part for part in parts if not _is_answer(part)]
+            wire = {**contents[0], "parts": [part for _, part in answers] + rest}
         self.out.append(wire)
         self.answers = answers
 
-    def _in_order(self, answers: list[tuple[str, Wire]]) -> list[tuple[str, Wire]]:
-        """Results in the order of their calls."""
-        order = {id: index for index, id in enumerate(self.calls)}
-        return sorted(answers, key=lambda answer: order.get(answer[0], 0))
-
-    # --- names and ids ---
-
-    def _wire(self, message: Message, own: bool) -> Wire:
-        blocks = tuple(self._named(block, own) for block in message.blocks)
-        message = replace(message, blocks=blocks)
-        return _own_wire(message) if own else _foreign_wire(message, self.lost)
-
     def _name_answers(self, answered: list[str], wire: Wire) -> None:
         """Puts each response under the name of its call, and under its id if it has one: a form
-        keeps what the caller wrote there."""
+        keeps the values of the caller."""
         for id, part in zip(answered, filter(_is_answer, wire["parts"])):
             call = self.calls.get(id)
             answer = value_in(part, "functionResponse")
@@ -220,9 +199,9 @@ class _Rendering:
             elif answer.get("id") is not None:
                 answer["id"] = call.id
 
-    def _named(self, block: Block, own: bool) -> Block:
-        """A result under the name and id of its call, and another provider's call under an id
-        that is not sent."""
+    def _identified(self, block: Block, own: bool) -> Block:
+        """A result under the name and id of its call; another provider's call under a generated
+        id."""
         if type(block) is ToolCall:
             return self.calls.get(block.id, block)
         if type(block) is not ToolResult:
@@ -235,23 +214,6 @@ class _Rendering:
         return replace(block, call=made_id(block.name, 1), name=block.name or "tool")
 
 
-def _shown_calls(message: Message, own: bool) -> dict[str, ToolCall]:
-    """The calls of an answer by their ids in the log; another provider's under ids of ours."""
-    calls = [block for block in message.blocks if type(block) is ToolCall]
-    if own:
-        return {call.id: call for call in calls}
-    numbering = Numbering()
-    return {call.id: replace(call, id=numbering.next(call.name)) for call in calls}
-
-
-def _joined(before: Wire | None, wire: Wire, answers: list[Wire]) -> Wire:
-    """One content of results, what else is said after them; `before` is out already."""
-    contents = [wire] if before is None else [before, wire]
-    parts = (part for content in contents for part in content["parts"])
-    rest = [part for part in parts if not _is_answer(part)]
-    return {**contents[0], "parts": answers + rest}
-
-
 # --- from other providers ---
 
 
@@ -259,28 +221,24 @@ def _foreign_wire(message: Message, lost: list[str]) -> Wire:
     translation = Translation(message, _ACCEPTS, lost)
     blocks: list[Block] = []
     for block in message.blocks:
-        if type(block) is ToolResult:
-            blocks += _translated_result(block, translation)
-        else:
+        if type(block) is not ToolResult:
             blocks += translation.blocks([block])
+            continue
+        # Media follows its result, because older models accept none inside.
+        content = translation.result(block).content
+        media = [part for part in content if type(part) is Media]
+        blocks.append(replace(block, content=tuple(part for part in content if type(part) is Text)))
+        if media:
+            report(lost, f"media in a result of {block.name} follows it")
+            blocks += [Text(f"From the result of {block.name}:"), *media]
     wire = usual(Message(role=message.role, blocks=tuple(blocks)))
-    return _signed(wire, UNSIGNED) if message.role == "assistant" else wire
-
-
-def _translated_result(result: ToolResult, translation: Translation) -> list[Block]:
-    """The result, and its media after it: older models take none inside."""
-    content = translation.result(result).content
-    media = [part for part in content if type(part) is Media]
-    said = replace(result, content=tuple(part for part in content if type(part) is Text))
-    if not media:
-        return [said]
-    report(translation.lost, f"media in a result of {result.name} follows it")
-    return [said, Text(f"From the result of {result.name}:"), *media]
+    if message.role == "assistant":
+        _sign(wire, UNSIGNED)
+    return wire
 
 
 def _translated_media(media: Media, source: str, lost: list[str]) -> Media | Text:
-    """Media with its type, which this provider must know. A file id is known only to the
-    provider that gave it."""
+    """Media with its type, which this provider requires. A file id means nothing here."""
     mime = media.mime or guess_type(media.url.partition("?")[0])[0] or ""
     if mime and (media.data or media.url):
         return replace(media, mime=mime)
@@ -294,38 +252,37 @@ _ACCEPTS = Accepts(name=NAME, media=_translated_media, call=with_object, marks_e
 
 
 def _own_wire(message: Message) -> Wire:
-    """The content in its own form, or else in the usual one."""
+    """The content in its own form if it has one, else in the usual form."""
     if message.form is None:
         return usual(message)
     own: Wire | None = filled(message, own_part, str)
     wire = usual(message) if own is None else own
     if message.role == "assistant":
-        _signed(wire, _first_signature(message.form))
-    if message.role == "tool":  # whoever the caller said gave the results
+        _sign(wire, _first_signature(message.form))
+    if message.role == "tool":  # results belong to the user, whatever role the caller gave
         wire["role"] = "user"
     return wire
 
 
 def _first_signature(form: Any) -> Any:
-    """The signature of the first call in a form; it must come back, whatever became of the
-    call's arguments."""
+    """The signature of the first call in a form. It must be sent back even if the call's arguments
+    were edited."""
     for part in objects_in(at(form, (1, "parts"))):
         reference = part.get(HOLE)
         if type(reference) is int:
             return None
-        kept = reference[1] if type(reference) is list else None
-        if value_in(kept, "functionCall") is not None:
-            return value_in(kept, "thoughtSignature")
+        own_form = reference[1] if type(reference) is list else None
+        if value_in(own_form, "functionCall") is not None:
+            return value_in(own_form, "thoughtSignature")
     return None
 
 
-def _signed(wire: Wire, signature: Any) -> Wire:
-    """The content with a signature on its first call, if that has none."""
+def _sign(wire: Wire, signature: Any) -> None:
+    """Puts a signature on the first call of a content, if that has none."""
     calls = (part for part in wire["parts"] if value_in(part, "functionCall") is not None)
     first = next(calls, None)
     if first is not None and signature and value_in(first, "thoughtSignature") is None:
         first["thoughtSignature"] = signature
-    return wire
 
 
 def _is_answer(part: Wire) -> bool:
@@ -336,7 +293,7 @@ def _is_answer(part: Wire) -> bool:
 
 
 def usual(message: Message) -> Wire:
-    """The message as this provider usually has it."""
+    """The message in the provider's usual form."""
     role = "model" if message.role == "assistant" else "user"
     parts = [own_part(block) for block in message.blocks if not is_gone(block)]
     return {"role": role, "parts": parts}
@@ -347,43 +304,31 @@ def own_part(block: Any) -> Any:
     match block:
         case Text():
             return {"text": block.text}
-        case ToolCall():
-            return {"functionCall": _call(block)}
-        case ToolResult():
-            return {"functionResponse": _answer(block)}
+        case ToolCall(name=name):
+            arguments = copied(block.arguments)
+            return {"functionCall": {**_identity(block.id), "name": name, "args": arguments}}
+        case ToolResult(name=name):
+            response = {"error" if block.is_error else "output": words_of(block)}
+            answer = {**_identity(block.call), "name": name, "response": response}
+            media = [own_part(part) for part in beside_text(block)]
+            return {"functionResponse": {**answer, "parts": media} if media else answer}
         case Thinking():
-            return _thought(block)
+            part: Wire = {"text": block.text, "thought": True} if block.text else {}
+            if block.signature:
+                part["thoughtSignature"] = block.signature
+            return part
         case Media():
             return _media_part(block)
         case Opaque():
             return {"text": block.text} if block.raw is None else copied(block.raw)
 
 
-def _thought(thinking: Thinking) -> Wire:
-    """A thought with its signature, or nothing but a signature."""
-    part: Wire = {"text": thinking.text, "thought": True} if thinking.text else {}
-    if thinking.signature:
-        part["thoughtSignature"] = thinking.signature
-    return part
-
-
 def _identity(id: str) -> Wire:
     return {} if is_made(id) else {"id": id}
 
 
-def _call(call: ToolCall) -> Wire:
-    return {**_identity(call.id), "name": call.name, "args": copied(call.arguments)}
-
-
-def _answer(result: ToolResult) -> Wire:
-    response = {"error" if result.is_error else "output": words_of(result)}
-    answer = {**_identity(result.call), "name": result.name, "response": response}
-    beside = [own_part(part) for part in beside_text(result)]
-    return {**answer, "parts": beside} if beside else answer
-
-
 def _media_part(media: Media) -> Wire:
-    """Media with what is known of it: its bytes, or its address."""
+    """Media with its bytes, or its address."""
     name = {"displayName": media.name} if media.name else {}
     mime = {"mimeType": media.mime} if media.mime else {}
     if media.data:
@@ -391,44 +336,45 @@ def _media_part(media: Media) -> Wire:
     return {"fileData": {**mime, "fileUri": media.url or media.file, **name}}
 
 
+# --- repair ---
+
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
 _NAME_LENGTH_MAX = 127
 _BLANK: tuple[Any, ...] = (None, "", False)
 _NAMED = ("functionCall", "functionResponse")
 _SIGNED = ("thought", "thoughtSignature", "thought_signature")
 _ROLE_OF = {"functionCall": "model", "functionResponse": "user", "executableCode": "model"}
-# What is read of a part that holds several things, in this order.
+# If a part has several values, the first of these counts.
 _FIRST = (*_NAMED, *HELD)
 
-RepairWire = dict[str, Any]
 
-
-def repaired(wire: RepairWire, lost: list[str]) -> RepairWire:
-    """The content without empty parts, and never empty, in a role that this provider knows."""
+def repaired(wire: Wire, lost: list[str]) -> Wire:
+    """The content without empty parts, but never empty, in a role that this provider has."""
     role = wire.get("role")
     if role not in ("user", "model"):
         wire = {"role": "user", **{key: wire[key] for key in wire if key != "role"}}
     parts = wire["parts"] if type(wire.get("parts")) is list else []
-    kept = present(_part(part, wire["role"], lost) for part in parts)
-    return {**wire, "parts": kept or [{"text": EMPTY}]}
+    valid = present(_part(part, wire["role"], lost) for part in parts)
+    return {**wire, "parts": valid or [{"text": EMPTY}]}
 
 
-def _part(part: Any, role: str, lost: list[str]) -> RepairWire | None:
-    """A part as the provider takes it; None for nothing."""
+def _part(part: Any, role: str, lost: list[str]) -> Wire | None:
+    """A part as the provider accepts it, or None."""
     if type(part) is not dict:
         return _as_text(part, lost)
     if all(value in _BLANK for key, value in part.items() if key != "thought"):
         return None
-    part = _with_fitting_signature(part, role)
-    held = [name for name in _FIRST if value_in(part, name) is not None]
-    if not held:
+    signature = value_in(part, "thoughtSignature")
+    if role != "model":  # only the model thinks and signs
+        part = _without(part, _SIGNED)
+    elif signature is not None and not is_base64(signature):
+        part = _without(part, _SIGNED[1:])
+    name = next((name for name in _FIRST if value_in(part, name) is not None), None)
+    if name is None:
         return part or None
-    return _holding(part, held[0], role, lost)
-
-
-def _holding(part: RepairWire, name: str, role: str, lost: list[str]) -> RepairWire | None:
-    """A part that holds one thing, and that whole."""
-    part = _with_one(part, name)
+    others = {spelling for other in HELD if other != name for spelling in (other, snake(other))}
+    if any(part.get(other) is not None for other in others):
+        part = _without(part, others)
     value = value_in(part, name)
     is_signed = value_in(part, "thoughtSignature") is not None
     if name == "text":
@@ -436,62 +382,39 @@ def _holding(part: RepairWire, name: str, role: str, lost: list[str]) -> RepairW
     if type(value) is not dict or role != _ROLE_OF.get(name, role):
         return _as_text(value, lost)
     if name in _NAMED:
-        return _named(part, name, value, lost)
-    return part if _is_whole(name, value) else _as_text({"type": name}, lost)
+        return _with_fitting_fields(part, name, value, lost)
+    return part if _is_complete(name, value) else _as_text({"type": name}, lost)
 
 
-def _as_text(value: Any, lost: list[str]) -> RepairWire | None:
+def _as_text(value: Any, lost: list[str]) -> Wire | None:
     text = refused_text(value, NAME, lost)
     return {"text": text} if text else None
 
 
-def _with_one(part: RepairWire, name: str) -> RepairWire:
-    """The part with nothing else in it than the thing of that name."""
-    others = {spelling for other in HELD if other != name for spelling in (other, snake(other))}
-    is_alone = all(part.get(other) is None for other in others)
-    return part if is_alone else _without(part, others)
-
-
-def _without(part: RepairWire, keys: set[str] | tuple[str, ...]) -> RepairWire:
+def _without(part: Wire, keys: set[str] | tuple[str, ...]) -> Wire:
     return {key: value for key, value in part.items() if key not in keys}
 
 
-def _with_fitting_signature(part: RepairWire, role: str) -> RepairWire:
-    """The part without what only the model may say, and without a signature that is none."""
-    if role != "model":
-        return part if all(key not in part for key in _SIGNED) else _without(part, _SIGNED)
-    signature = value_in(part, "thoughtSignature")
-    if signature is None or is_base64(signature):
-        return part
-    return _without(part, _SIGNED[1:])
-
-
-def _is_whole(name: str, value: RepairWire) -> bool:
-    """Whether media has what the provider needs of it."""
+def _is_complete(name: str, value: Wire) -> bool:
+    """Whether media has the fields that the provider requires."""
     if name == "inlineData":
         return is_base64(value.get("data")) and "/" in text_at(value, "mimeType")
     return name != "fileData" or bool(text_at(value, "fileUri"))
 
 
-# --- calls and answers ---
-
-
-def _named(part: RepairWire, name: str, value: RepairWire, lost: list[str]) -> RepairWire:
-    """A call or an answer under a name that the provider takes, with an object in it."""
-    made = {**value, "name": _fitting_name(value.get("name"), lost)}
+def _with_fitting_fields(part: Wire, name: str, value: Wire, lost: list[str]) -> Wire:
+    """A call or a response with a name, an id and a response that the provider accepts."""
+    tool = value.get("name")
+    if type(tool) is not str or not _NAME.fullmatch(tool):
+        tool = f"_{plain_id(str(tool), _NAME_LENGTH_MAX - 1)}"
+        called = f"the tool {quoted(value.get('name'), 80)} is called {tool} here"
+        report(lost, f"{called}: {NAME} takes no such name")
+    fitting = {**value, "name": tool}
     if name == "functionResponse" and type(value.get("response")) is not dict:
-        made["response"] = {}
-    if type(made.get("id", "")) not in (str, type(None)):
-        made.pop("id")
-    if made == value:
+        fitting["response"] = {}
+    if type(fitting.get("id", "")) not in (str, type(None)):
+        fitting.pop("id")
+    if fitting == value:
         return part
     key = name if name in part else snake(name)
-    return {**part, key: made}
-
-
-def _fitting_name(name: Any, lost: list[str]) -> str:
-    if type(name) is str and _NAME.fullmatch(name):
-        return name
-    fit = f"_{plain_id(str(name), _NAME_LENGTH_MAX - 1)}"
-    report(lost, f"the tool {quoted(name, 80)} is called {fit} here: {NAME} takes no such name")
-    return fit
+    return {**part, key: fitting}

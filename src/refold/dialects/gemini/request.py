@@ -1,10 +1,8 @@
-"""Gemini contents: the keyword arguments of `client.models.generate_content`.
+"""Requests to Gemini: the keyword arguments of `client.models.generate_content`.
 
-Neighbours: `render` made the contents, `tools` the definitions.
-
-Gemini contents: tool definitions, all functions declared in one list.
-
-Neighbours: `dialects.tools` reads definitions of every shape; `request` sends them.
+This sees the whole page: system messages get their place, consecutive contents of the model become
+one, and the first call of every step is signed if any call is. All functions are declared in one
+list. Neighbours: `render` makes the contents, `dialects.tools` reads definitions of every shape.
 """
 
 from __future__ import annotations
@@ -37,8 +35,8 @@ def request(
     lost: list[str],
     caching: CacheMarks = REFOLDS,
 ) -> Wire:
-    """The keyword arguments of the call. The provider finds what it can cache automatically: no
-    marks. System messages that lead the page follow the system prompt."""
+    """The keyword arguments of the call. There are no marks: the provider caches automatically.
+    Leading system messages follow the system prompt."""
     if messages and messages[-1].get("role") == "model":
         report(lost, "the conversation ends with the model: some Gemini models refuse that")
     lead = leading(messages, ("system",))
@@ -55,19 +53,19 @@ def request(
 
 
 def _system_text(message: Wire) -> str:
-    """What a system message says, which `render` left as one text."""
+    """The text of a system message, which `render` leaves as one part."""
     text: str = message["parts"][0]["text"]
     return text
 
 
 def _alternating(messages: list[Wire]) -> list[Wire]:
-    """Contents of the model that follow each other as one: a call must come directly after the
-    user's turn. What the system says in the middle of a conversation is said by the user."""
+    """The messages with consecutive contents of the model joined, because a call must come directly
+    after the user's turn. System messages become the user's."""
     out: list[Wire] = []
     for message in messages:
         if message["role"] == "system":
-            said = as_system(_system_text(message))
-            out.append({"role": "user", "parts": [{"text": said}]})
+            text = as_system(_system_text(message))
+            out.append({"role": "user", "parts": [{"text": text}]})
         elif out and message["role"] == "model" == out[-1]["role"]:
             out[-1] = {**out[-1], "parts": [*out[-1]["parts"], *message["parts"]]}
         else:
@@ -75,23 +73,19 @@ def _alternating(messages: list[Wire]) -> list[Wire]:
     return out
 
 
-# --- signatures ---
-
-
 def _signed(contents: list[Wire]) -> list[Wire]:
-    """The contents; where one call is signed, the first of every step is: a model that signs its
-    calls refuses a step without a signature, whoever made the calls."""
-    if not any(_is_signed(part) for content in contents for part in content["parts"]):
-        return contents
-    return list(map(_signed_step, contents))
-
-
-def _is_signed(part: Wire) -> bool:
-    is_call = "functionCall" in part or "function_call" in part
-    return is_call and value_in(part, "thoughtSignature") is not None
+    """The contents, with the first call of every step signed if any call is: a model that signs its
+    calls refuses a step without a signature, even one by another model."""
+    for content in contents:
+        for part in content["parts"]:
+            is_call = "functionCall" in part or "function_call" in part
+            if is_call and value_in(part, "thoughtSignature") is not None:
+                return list(map(_signed_step, contents))
+    return contents
 
 
 def _signed_step(content: Wire) -> Wire:
+    """The content with a signature on its first call."""
     parts = content["parts"]
     for index, part in enumerate(parts):
         if value_in(part, "functionCall") is None:
@@ -104,7 +98,7 @@ def _signed_step(content: Wire) -> Wire:
 
 
 def definitions(tools: list[Any] | None, lost: list[str]) -> list[dict[str, Any]]:
-    """The tools as generateContent takes them: its own as they are, all functions of other shapes
+    """The tools as generateContent accepts them: its own unchanged, all functions of other shapes
     declared in one."""
     own: list[dict[str, Any]] = []
     declared: list[dict[str, Any]] = []
@@ -117,22 +111,14 @@ def definitions(tools: list[Any] | None, lost: list[str]) -> list[dict[str, Any]
 
 
 def _declared(tool: dict[str, Any], lost: list[str]) -> dict[str, Any] | None:
-    """A function of any other shape, as it stands in a list; None for what is not a function."""
-    function = _function(tool)
-    if function is None:
+    """The declaration of a function that a tool is or wraps; None if it is something else."""
+    function = function_in(tool)
+    if function is None and tool.get("type", "custom") in ("custom", "function"):
+        function = tool
+    if function is None or "custom" in tool:
         report_left_out(tool, NAME, lost)
         return None
     if is_declared(function):
         return function
     definition = definition_of(function)
     return {**named(definition), "parametersJsonSchema": definition.schema}
-
-
-def _function(tool: dict[str, Any]) -> dict[str, Any] | None:
-    """The function that a tool is or wraps; None if it is something else."""
-    if "custom" in tool:
-        return None
-    wrapped = function_in(tool)
-    if wrapped is None and tool.get("type", "custom") in ("custom", "function"):
-        return tool
-    return wrapped

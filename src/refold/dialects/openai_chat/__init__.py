@@ -1,21 +1,21 @@
-"""OpenAI Chat Completions, and the many servers that speak it.
+"""OpenAI Chat Completions, and the many servers that are compatible with it.
 
-Results are messages of their own (`tool`), arguments are text, reasoning of compatible servers
-stands beside the content. Calls may also come in the simple shape {id, name, arguments}; they go
-out in the provider's own.
+Results are separate `tool` messages, arguments are text, and compatible servers put reasoning next
+to the content. Calls may also arrive in the simple shape {id, name, arguments}; they are sent in
+the provider's own shape.
 """
 
 from collections.abc import Mapping
 
 from refold.dialects.openai_chat.check import check
-from refold.dialects.openai_chat.parse import is_response, parse, reply, speaks
+from refold.dialects.openai_chat.parse import is_response, parse, recognizes, reply
 from refold.dialects.openai_chat.render import NAME, definitions, render, request
 from refold.dialects.protocol import answering_by_id as answering
 from refold.dialects.protocol import finished_as_it_is as finished
 
 __all__ = [
     "answering", "check", "definitions", "finished", "is_response", "name", "output_limit", "parse",
-    "plain_text", "provider", "render", "reply", "request", "speaks",
+    "plain_text", "provider", "recognizes", "render", "reply", "request",
 ]  # fmt: skip
 
 name = NAME

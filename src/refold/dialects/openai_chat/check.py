@@ -1,7 +1,7 @@
-"""What Chat Completions would refuse, read from the provider's side and written apart from `render`
-and the laws.
+"""Faults for which Chat Completions would refuse a request, from the provider's documentation.
 
-Each fault names its place: "messages[3]: …". Neighbour: `faults` has what the validators share.
+The rules are independent of `render` and the laws, which they test. Each fault names its position:
+"messages[3]: …". Neighbour: `wire` has the checks that validators share.
 """
 
 from __future__ import annotations
@@ -24,28 +24,24 @@ from refold.dialects.wire import (
 )
 
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_PARTS: dict[str, dict[str, str]] = {
-    "system": {"text": "text"},
-    "developer": {"text": "text"},
-    "user": {
-        "text": "text",
-        "image_url": "image_url",
-        "input_audio": "input_audio",
-        "file": "file",
-    },
-    "assistant": {"text": "text", "refusal": "refusal"},
-    "tool": {"text": "text"},
-    "function": {},
+# Types of parts by role; a part keeps its value under its type.
+_PARTS: dict[str, tuple[str, ...]] = {
+    "system": ("text",),
+    "developer": ("text",),
+    "user": ("text", "image_url", "input_audio", "file"),
+    "assistant": ("text", "refusal"),
+    "tool": ("text",),
+    "function": (),
 }
 _FIELDS = {"image_url": ("url",), "input_audio": ("data", "format")}
-_SDK_KEYS = ("parsed",)
+
 _DATA_URL = re.compile(r"data:[^,]*;base64,[A-Za-z0-9+/_-]+={0,2}")
 # An assistant message with one of these needs no content.
 _INSTEAD = ("tool_calls", "function_call", "refusal", "audio")
 
 
 def check(request: Mapping[str, Any]) -> list[str]:
-    """Every fault that the provider would refuse the request for."""
+    """All faults for which the provider would refuse the request."""
     messages = request.get("messages")
     if not isinstance(messages, list) or not messages:
         return ["messages: not a list with at least one message"]
@@ -66,19 +62,15 @@ def _message_faults(message: Any) -> Faults:
         yield "not an object"
         return
     role = message.get("role")
-    if isinstance(role, str) and role in _PARTS:
-        yield from _content_faults(role, message)
-        yield from _tool_call_faults(role, message)
-    else:
+    if not isinstance(role, str) or role not in _PARTS:
         yield f"unknown role {role!r}"
-
-
-def _tool_call_faults(role: str, message: dict[str, Any]) -> Faults:
-    """The faults of the calls that a message makes or answers, or must not make."""
+        return
+    yield from _content_faults(role, message)
     if role == "assistant":
         if "tool_calls" in message:
             yield from _calls_faults(message["tool_calls"])
-        yield from (f"{key}, which only an SDK has" for key in _SDK_KEYS if key in message)
+        if "parsed" in message:
+            yield "parsed, which only an SDK has"
         if isinstance(message.get("audio"), dict) and message["audio"].keys() != {"id"}:
             yield "audio with more than its id"
     elif "tool_calls" in message:
@@ -90,7 +82,7 @@ def _tool_call_faults(role: str, message: dict[str, Any]) -> Faults:
 def _content_faults(role: str, message: dict[str, Any]) -> Faults:
     content = message.get("content")
     if content is None:
-        if not _needs_no_content(role, message):
+        if role != "assistant" or not any(message.get(key) for key in _INSTEAD):
             yield "no content"
     elif not isinstance(content, str | list):
         yield f"content is {type(content).__name__}"
@@ -100,38 +92,25 @@ def _content_faults(role: str, message: dict[str, Any]) -> Faults:
         yield from faults_in("content", content, lambda part: _part_faults(role, part))
 
 
-def _needs_no_content(role: str, message: dict[str, Any]) -> bool:
-    return role == "assistant" and any(message.get(key) for key in _INSTEAD)
-
-
 def _part_faults(role: str, part: Any) -> Faults:
     kind = kind_in(part)
-    if isinstance(kind, str) and kind in _PARTS[role]:
-        yield from _value_faults(kind, part.get(_PARTS[role][kind]))
-    else:
+    if not isinstance(kind, str) or kind not in _PARTS[role]:
         yield f"a part of type {kind!r} in a {role} message"
-
-
-def _value_faults(kind: str, value: Any) -> Faults:
-    """The faults of what a part holds: a text, or an object for media."""
-    if kind not in ("text", "refusal"):
-        yield from _media_faults(kind, value)
-    elif not is_name(value):
-        yield f"{kind} is {value!r}"
-
-
-def _media_faults(kind: str, value: Any) -> Faults:
-    fields = _FIELDS.get(kind, ())
-    if not isinstance(value, dict) or not all(is_name(value.get(field)) for field in fields):
+        return
+    value = part.get(kind)
+    if kind in ("text", "refusal"):
+        if not is_name(value):
+            yield f"{kind} is {value!r}"
+        return
+    required = _FIELDS.get(kind, ())
+    if not isinstance(value, dict) or not all(is_name(value.get(field)) for field in required):
         yield f"{kind} is incomplete"
     elif kind == "file" and not (value.get("file_data") or value.get("file_id")):
         yield "file has neither data nor id"
-    elif kind == "image_url" and not _is_address(value["url"]):
-        yield "the data of the image is not base64"
-
-
-def _is_address(url: str) -> bool:
-    return not url.startswith("data:") or _DATA_URL.fullmatch(url) is not None
+    elif kind == "image_url":
+        url = value["url"]
+        if url.startswith("data:") and not _DATA_URL.fullmatch(url):
+            yield "the data of the image is not base64"
 
 
 # --- calls and results ---
@@ -158,29 +137,19 @@ def _call_faults(call: Any) -> Faults:
     yield from name_faults(call, "id")
     if "index" in call:
         yield "index, which only a stream has"
-    yield from _called_faults(call)
-
-
-def _called_faults(call: dict[str, Any]) -> Faults:
-    """What is wrong with the function that is called, in any of its shapes."""
     kind = call.get("type")
-    if kind == "function" and isinstance(call.get("function"), dict):
-        yield from _named_faults(call["function"], "arguments")
-    elif kind == "custom" and isinstance(call.get("custom"), dict):
-        yield from _named_faults(call["custom"], "input")
-    else:
+    called = call.get(kind) if kind in ("function", "custom") else None
+    if not isinstance(called, dict):
         yield f"a call of type {kind!r} without its function"
-
-
-def _named_faults(called: dict[str, Any], field: str) -> Faults:
+        return
     yield from pattern_faults(called, "name", _TOOL_NAME)
-    yield from type_faults(called, field, str)
+    yield from type_faults(called, "arguments" if kind == "function" else "input", str)
     if "parsed_arguments" in called:
         yield "parsed_arguments, which only an SDK has"
 
 
 def _pair_faults(messages: list[Any]) -> Faults:
-    """Every call is answered, once, before anything else is said; nothing else is answered."""
+    """Requires exactly one result per call, before any other message."""
     waiting: list[str] = []
     answered: list[str] = []
     for index, message in enumerate(messages):
@@ -189,7 +158,9 @@ def _pair_faults(messages: list[Any]) -> Faults:
         if message.get("role") != "tool":
             missing = (f"the call {id!r} before it has no result" for id in waiting)
             yield from (f"messages[{index}]: {fault}" for fault in missing)
-            waiting, answered = _call_ids(message), []
+            ids = (call.get("id") for call in objects_in(message.get("tool_calls")))
+            waiting = list(dict.fromkeys(id for id in ids if isinstance(id, str)))
+            answered = []
             continue
         id = message.get("tool_call_id")
         if id in waiting:
@@ -199,12 +170,6 @@ def _pair_faults(messages: list[Any]) -> Faults:
             which = "second" if id in answered else "stray"
             yield f"messages[{index}]: a {which} result for {id!r}"
     yield from (f"messages: the call {id!r} has no result" for id in waiting)
-
-
-def _call_ids(message: dict[str, Any]) -> list[str]:
-    """The ids of a message's calls, each once."""
-    ids = (call.get("id") for call in objects_in(message.get("tool_calls")))
-    return list(dict.fromkeys(id for id in ids if isinstance(id, str)))
 
 
 def _order_faults(messages: list[Any]) -> Faults:
@@ -217,7 +182,7 @@ def _order_faults(messages: list[Any]) -> Faults:
 
 
 def _function_faults(messages: list[Any]) -> Faults:
-    """What a function gave, in the legacy way, comes directly after the call of that function."""
+    """Requires that a legacy function result comes directly after the call of that function."""
     called: Any = None
     for index, message in enumerate(objects_in(messages)):
         name = message.get("name")

@@ -1,6 +1,7 @@
-"""OpenAI Chat Completions, the way in: messages, calls and responses as ours.
+"""Parsing of OpenAI Chat Completions: messages, calls and responses.
 
-Neighbours: `render` is the way out, `form` keeps what is unusual.
+Results inside their calls become separate messages, because no provider accepts them there.
+Neighbours: `render` is the way out, `form` keeps unusual shapes.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _KEYS = frozenset({
 })  # fmt: skip
 _ITEM_PARTS = ("input_text", "output_text", "input_image", "input_file")
 _PARTS = ("image_url", "input_audio", "file", "refusal")
-# Where a call has its name and its arguments; the last is the simple shape, without a wrapper.
+# Keys of a call's wrapper and of its arguments; the last is the simple shape, without a wrapper.
 _CALLS = (("function", "arguments"), ("custom", "input"), ("", "arguments"))
 _KINDS = ("function", "custom")
 _CALL_KEYS = frozenset({"function", "custom", "name"})
@@ -64,24 +65,20 @@ _THOUGHT = ("thinking", "text", "summary")
 # --- which dialect ---
 
 
-def speaks(message: Mapping[str, Any]) -> bool:
-    """Whether the message has a shape that only this dialect has."""
+def recognizes(message: Mapping[str, Any]) -> bool:
+    """Whether the message has a shape unique to this dialect."""
     if not _KEYS.isdisjoint(message):
         return True
     content = message.get("content")
     parts = content if isinstance(content, list) else []
-    if message.get("type") == "message" or any(map(_is_item_part, parts)):
+    objects = [part for part in parts if isinstance(part, Mapping)]
+    # OpenAI's other interface has developers and refusals too.
+    is_item = message.get("type") == "message"
+    if is_item or any(part.get("type") in _ITEM_PARTS for part in objects):
         return False
-    return message.get("role") in ("tool", "developer", "function") or any(map(_is_ours, parts))
-
-
-def _is_item_part(part: Any) -> bool:
-    """Whether a part is one of OpenAI's other interface, which has developers and refusals too."""
-    return isinstance(part, Mapping) and part.get("type") in _ITEM_PARTS
-
-
-def _is_ours(part: Any) -> bool:
-    return isinstance(part, Mapping) and (part.get("type") in _PARTS or MARKS[1] in part)
+    if message.get("role") in ("tool", "developer", "function"):
+        return True
+    return any(part.get("type") in _PARTS or MARKS[1] in part for part in objects)
 
 
 def is_response(response: Mapping[str, Any]) -> bool:
@@ -93,29 +90,30 @@ def is_response(response: Mapping[str, Any]) -> bool:
 
 
 def parse(message: Any) -> list[Message]:
-    """A wire message as messages: results that came inside their calls stand behind it."""
+    """A wire message as messages: itself, then the results inside its calls."""
     wire = plain(message)
     if isinstance(wire, dict) and is_response(wire):
-        made = reply(message)
-        return [made.message, *made.results]
+        answer = reply(message)
+        return [answer.message, *answer.results]
     checked = checked_message(wire)
     results = _take_results(checked)
     return [_parse_plain(checked, equality(message)), *results]
 
 
 def _take_results(wire: dict[str, Any]) -> list[Message]:
-    """Takes the results out of the calls of a message: no provider takes them there."""
+    """Removes the results from the calls of a message and returns them as messages; a result that
+    is not text becomes JSON."""
     if wire["role"] != "assistant":
         return []
     calls = [call for call in objects_in(wire.get("tool_calls")) if "result" in call]
-    given = [(call.get("id"), call.pop("result")) for call in calls]
-    return [_result_message(id, result) for id, result in given if result is not None]
-
-
-def _result_message(id: Any, result: Any) -> Message:
-    """The result of a call as a message of its own; what is not text, as JSON."""
-    text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
-    return _parse_plain({"role": "tool", "tool_call_id": id, "content": text}, same)
+    answers = [(call.get("id"), call.pop("result")) for call in calls]
+    messages = []
+    for id, result in answers:
+        if result is not None:
+            text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+            answer = {"role": "tool", "tool_call_id": id, "content": text}
+            messages.append(_parse_plain(answer, same))
+    return messages
 
 
 def _parse_plain(wire: dict[str, Any], same: Same) -> Message:
@@ -134,44 +132,39 @@ def _placed_content(wire: dict[str, Any]) -> Placed:
 
 
 def _placed_answer(wire: dict[str, Any]) -> Placed:
-    """Everything that the assistant says, thinks and calls."""
+    """The assistant's thinking, content and calls."""
     placed = _placed_reasoning(wire)
     if wire.get("content") is not None:
         placed += _placed_content(wire)
     if type(wire.get("refusal")) is str and wire["refusal"]:
         placed.append((("refusal",), Text(wire["refusal"])))
-    if type(wire.get("function_call")) is dict:
-        placed.append((("function_call",), _legacy_call(wire["function_call"])))
-    return placed + _placed_calls(wire)
+    legacy = wire.get("function_call")
+    if type(legacy) is dict:
+        text = f"{legacy.get('name')}({legacy.get('arguments')})"
+        placed.append((("function_call",), Opaque(raw=legacy, text=text)))
+    calls = wire.get("tool_calls") or []
+    if type(calls) is not list:
+        raise refused("tool_calls", calls, "a list of calls")
+    for index, call in enumerate(calls):
+        placed.append((("tool_calls", index), _call(call)))
+    return placed
 
 
 def _placed_reasoning(wire: dict[str, Any]) -> Placed:
-    """What the model thought: as text, and in the shapes in which servers carry signatures."""
+    """The model's thinking: as text, and in the shapes that carry signatures."""
     if _THINKING.isdisjoint(wire):
         return []
     texts = [key for key in _REASONING if type(wire.get(key)) is str and wire[key]]
     placed: Placed = [((key,), Thinking(wire[key])) for key in texts[:1]]
     for key in _SIGNED:
         for index, part in enumerate(wire[key] if type(wire.get(key)) is list else []):
-            thinking = _signed_thinking(part)
+            if type(part) is not dict:
+                continue
+            text = next((part[name] for name in _THOUGHT if type(part.get(name)) is str), "")
+            thinking = Thinking(text, text_in(part, "signature"), text_in(part, "data"))
             if thinking != Thinking():
                 placed.append(((key, index), thinking))
     return placed
-
-
-def _signed_thinking(part: Any) -> Thinking:
-    """Thinking as a server gives it beside the content, with its signature or its seal."""
-    if type(part) is not dict:
-        return Thinking()
-    text = next((part[key] for key in _THOUGHT if type(part.get(key)) is str), "")
-    return Thinking(text, text_in(part, "signature"), text_in(part, "data"))
-
-
-def _placed_calls(wire: dict[str, Any]) -> Placed:
-    calls = wire.get("tool_calls") or []
-    if type(calls) is not list:
-        raise refused("tool_calls", calls, "a list of calls")
-    return [(("tool_calls", index), _call(call)) for index, call in enumerate(calls)]
 
 
 def _part(part: Any) -> Text | Media | Opaque:
@@ -202,23 +195,14 @@ def _call(call: Any) -> ToolCall | Opaque:
     for key, arguments in _CALLS:
         called = call.get(key) if key else call
         if type(called) is dict and type(called.get("name")) is str:
-            return ToolCall(call["id"], called["name"], _arguments(called.get(arguments)))
+            value = "" if called.get(arguments) is None else called[arguments]
+            if not isinstance(value, str | dict):
+                raise refused("the arguments of a tool call", value, "JSON text or an object")
+            return ToolCall(call["id"], called["name"], value)
     kind = call.get("type")
     if type(kind) is not str or kind in _KINDS or not _CALL_KEYS.isdisjoint(call):
         raise refused("a tool call", call, accepted)
     return Opaque(raw=call)
-
-
-def _arguments(value: Any) -> str | dict[str, Any]:
-    if value is None:
-        return ""
-    if not isinstance(value, str | dict):
-        raise refused("the arguments of a tool call", value, "JSON text or an object")
-    return value
-
-
-def _legacy_call(call: dict[str, Any]) -> Opaque:
-    return Opaque(raw=call, text=f"{call.get('name')}({call.get('arguments')})")
 
 
 def _result(wire: dict[str, Any]) -> ToolResult:
@@ -235,29 +219,24 @@ def _result(wire: dict[str, Any]) -> ToolResult:
 
 
 def reply(response: Any) -> Reply:
-    """A chat completion taken apart (its first choice), or a bare assistant message."""
+    """The reply in the first choice of a chat completion, or in a bare assistant message."""
     wire = plain(response)
     if not isinstance(wire, dict) or not is_response(wire):
         message, *results = parse(response)
         return Reply(message=message, usage=None, results=tuple(results))
     choice: Any = wire["choices"][0] if wire["choices"] else None
-    answer = checked_message(_answer(choice))
-    given = tuple(_take_results(answer))
-    message = _parse_plain(answer, same if type(response) is dict else alike)
-    finished = text_in(choice, "finish_reason")
-    return Reply(message=message, usage=usage_of(wire), finished=finished, results=given)
-
-
-def _answer(choice: Any) -> dict[str, Any]:
-    """The message of a choice; the role may be missing. Invalid if there is no message."""
     answer = at(choice, ("message",))
     if not isinstance(answer, dict):
         raise refused("the first choice", choice, "a finished chat completion with a message")
-    return answer if "role" in answer else {"role": "assistant", **answer}
+    answer = checked_message(answer if "role" in answer else {"role": "assistant", **answer})
+    results = _take_results(answer)
+    message = _parse_plain(answer, same if type(response) is dict else alike)
+    finished = text_in(choice, "finish_reason")
+    return Reply(message=message, usage=usage_of(wire), finished=finished, results=tuple(results))
 
 
 def usage_of(response: dict[str, Any]) -> Usage | None:
-    """What was billed. `prompt_tokens` already counts what came from the cache."""
+    """The usage of a response. `prompt_tokens` includes cached tokens."""
     usage = response.get("usage")
     if not isinstance(usage, dict):
         return None

@@ -1,26 +1,11 @@
-"""OpenAI Chat Completions, the way out: messages and blocks as this provider has them.
+"""Rendering of OpenAI Chat Completions: messages, and the arguments of the provider's call.
 
-The usual form is what `parse` compares with, so `render` gives it back without a form. Images never
-go into a `tool` message: they follow in a user message, once all results of the turn are out.
-Neighbours: `parse` is the way in, `form` fills in what is unusual.
-
-Chat Completions, repaired: a message that came in a shape that the provider refuses goes out in
-one that it takes.
-
-Compatible servers and SDKs give messages with empty or null `tool_calls`, calls without a type or
-in the simple shape {id, name, arguments}, arguments as an object, and keys that only an SDK has.
-Neighbours: `render` sends every message through here that is not plain text, `dialects.repair` has
-what the dialects share.
-
-Chat Completions for servers whose chat template wants user and assistant in turns.
-
-Messages of one role that follow each other are said as one, and what the system says after the
-beginning is said by the user. Calls and their results stay as they are. Neighbours: `engine.pages`
-asks for it where the setting `alternate_roles` says so; `request` made the messages.
-
-OpenAI Chat Completions: the keyword arguments of `client.chat.completions.create`.
-
-Neighbours: `render` made the messages, `dialects.tools` reads definitions of every shape.
+Images never go into a `tool` message: they follow in a user message, after all results of the turn.
+Messages that are not plain text are repaired, because compatible servers and SDKs return null
+`tool_calls`, calls without a type or in the simple shape {id, name, arguments}, arguments as
+objects, and keys of the SDK. `alternating` serves chat templates that require user and assistant to
+take turns. Neighbours: `parse` is the way in, `form` fills in unusual shapes, `dialects.tools`
+reads definitions of every shape.
 """
 
 from __future__ import annotations
@@ -53,6 +38,7 @@ from refold.dialects.wire import (
     media_as_note,
     objects_in,
     plain_id,
+    present,
     refused_text,
     report,
     shown_text,
@@ -66,7 +52,7 @@ NAME = "openai_chat"
 _NAME_LENGTH_MAX = 64
 _SAID = ("text", "refusal")
 _MEDIA = ("image_url", "input_audio", "file")
-_SPOKEN = ("role", "content")
+
 _CALL = {"id", "type", "function"}
 _FUNCTION = {"name", "arguments"}
 # A message with one of these needs no content.
@@ -75,61 +61,53 @@ _INSTEAD = ("tool_calls", "function_call", "refusal", "audio")
 Wire = dict[str, Any]
 
 
+# --- repair ---
+
+
 def repaired(wire: Wire, lost: list[str]) -> Wire:
-    """The message as the provider takes it; what was valid stays as it is."""
+    """The message as the provider accepts it; valid content stays unchanged."""
     if wire.get("role") == "assistant":
         wire = _repaired_answer(wire, lost)
     elif "tool_calls" in wire:
         wire = {key: value for key, value in wire.items() if key != "tool_calls"}
-    content = wire.get("content")
+    content, role = wire.get("content"), wire["role"]
     if type(content) is list:
-        wire["content"] = _content(content, wire["role"], lost)
+        parts = present(_part(part, role, lost) for part in content)
+        if parts and role == "function":
+            wire["content"] = "\n".join(part.get("text") or "" for part in parts)
+        else:
+            wire["content"] = parts or None
     elif content is not None and type(content) is not str:
         wire["content"] = refused_text(content, NAME, lost)
-    return _with_content(wire)
-
-
-def _with_content(wire: Wire) -> Wire:
-    """The message, never without content: the provider refuses that."""
-    content = wire.get("content")
-    if content is None and not any(wire.get(key) for key in _INSTEAD):
-        wire["content"] = "" if wire["role"] in ("assistant", "tool") else EMPTY
+    # The provider refuses a message without content.
+    if wire.get("content") is None and not any(wire.get(key) for key in _INSTEAD):
+        wire["content"] = "" if role in ("assistant", "tool") else EMPTY
     return wire
 
 
-# --- parts ---
-
-
-def _content(parts: list[Any], role: str, lost: list[str]) -> Any:
-    """The parts that the provider takes, none of them empty; None for nothing."""
-    kept = [part for part in (_part(part, role, lost) for part in parts) if part is not None]
-    if kept and role == "function":
-        return "\n".join(part.get("text") or "" for part in kept)
-    return kept or None
-
-
 def _part(part: Any, role: str, lost: list[str]) -> Wire | None:
+    """A part as the provider accepts it, or None."""
     kind = part.get("type") if type(part) is dict else None
     if kind in _SAID and (kind == "text" or role == "assistant"):
         return part if type(part.get(kind)) is str and part[kind] else None
     is_unknown = type(kind) is str and kind not in KNOWN_PARTS
-    if is_unknown or (kind in _MEDIA and role == "user" and _is_whole(kind, part.get(kind))):
+    if is_unknown or (kind in _MEDIA and role == "user" and _is_complete(kind, part.get(kind))):
         return part  # type: ignore[no-any-return]
     text = refused_text(part, NAME, lost)
-    return {"type": "text", "text": text} if text else None
+    return _text_part(text) if text else None
 
 
-def _is_whole(kind: str, held: Any) -> bool:
-    """Whether media has what the provider needs of it."""
-    if type(held) is not dict:
+def _is_complete(kind: str, media: Any) -> bool:
+    """Whether media has the fields that the provider requires."""
+    if type(media) is not dict:
         return False
     match kind:
         case "image_url":
-            return _is_address(held.get("url"))
+            return _is_address(media.get("url"))
         case "input_audio":
-            return is_base64(held.get("data")) and _is_text(held.get("format"))
+            return is_base64(media.get("data")) and _is_text(media.get("format"))
         case _:
-            return _is_text(held.get("file_id")) or _is_address(held.get("file_data"))
+            return _is_text(media.get("file_id")) or _is_address(media.get("file_data"))
 
 
 def _is_text(value: Any) -> bool:
@@ -137,16 +115,13 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_address(url: Any) -> bool:
-    """Whether this is a URL; one with its content in it must have content."""
+    """Whether this is a URL; a data URL must have content."""
     return _is_text(url) and (not url.startswith("data:") or is_data_url(url))
 
 
-# --- answers ---
-
-
 def _repaired_answer(wire: Wire, lost: list[str]) -> Wire:
-    """An answer with nothing but what the provider takes back."""
-    answer = {key: value for key, value in wire.items() if key in _SPOKEN or _goes_back(key, value)}
+    """An answer with only the fields that the provider accepts back."""
+    answer = {key: value for key, value in wire.items() if _is_accepted(key, value)}
     if type(answer.get("audio")) is dict:
         answer["audio"] = {"id": answer["audio"]["id"]}
     if "tool_calls" in answer:
@@ -155,9 +130,9 @@ def _repaired_answer(wire: Wire, lost: list[str]) -> Wire:
     return answer
 
 
-def _goes_back(key: str, value: Any) -> bool:
-    """Whether a field of an answer may go back: not what an SDK made of it, nor what is empty and
-    must not be."""
+def _is_accepted(key: str, value: Any) -> bool:
+    """Whether the provider accepts a field of an answer back: no field of an SDK, and none that is
+    empty where it must not be."""
     match key:
         case "parsed":
             return False
@@ -179,53 +154,48 @@ def _goes_back(key: str, value: Any) -> bool:
 
 def _call(call: Wire, lost: list[str]) -> Wire:
     """A call in the provider's shape."""
-    if call.keys() == _CALL and _is_whole_function(call):
-        return call
-    made = {key: value for key, value in call.items() if key != "index"}
-    if call.get("type") == "custom" and type(call.get("custom")) is dict:
-        return {**made, "custom": _called(call["custom"], "input", lost)}
     function = call.get("function")
-    if type(function) is not dict:
-        if "name" not in call:
-            return made
-        function = {key: made.pop(key) for key in ("name", "arguments") if key in made}
-        return {"id": made.pop("id"), "type": "function", **_function(function, lost), **made}
-    if made.get("type") != "function":
-        made = {"id": made.pop("id"), "type": "function", **_without_type(made)}
-    return {**made, **_function(function, lost)}
+    if call.keys() == _CALL and call["type"] == "function" and _is_valid(function):
+        return call
+    fields = {key: value for key, value in call.items() if key != "index"}
+    if call.get("type") == "custom" and type(call.get("custom")) is dict:
+        return {**fields, "custom": _called(call["custom"], "input", lost)}
+    if type(function) is dict:
+        if fields.get("type") != "function":
+            fields.pop("type", None)
+            fields = {"id": fields.pop("id"), "type": "function", **fields}
+        return {**fields, "function": _called(function, "arguments", lost)}
+    if "name" not in call:
+        return fields
+    simple: Wire = {key: fields.pop(key) for key in ("name", "arguments") if key in fields}
+    called = _called(simple, "arguments", lost)
+    return {"id": fields.pop("id"), "type": "function", "function": called, **fields}
 
 
-def _is_whole_function(call: Wire) -> bool:
-    """Whether this calls a function as the provider has it."""
-    function = call["function"]
-    if call["type"] != "function" or type(function) is not dict or function.keys() != _FUNCTION:
+def _is_valid(function: Any) -> bool:
+    """Whether the provider accepts the function of a call unchanged."""
+    if type(function) is not dict or function.keys() != _FUNCTION:
         return False
     is_named = is_fitting(function["name"], _NAME_LENGTH_MAX)
     return is_named and type(function["arguments"]) is str
 
 
-def _without_type(call: Wire) -> Wire:
-    return {key: value for key, value in call.items() if key != "type"}
-
-
-def _function(function: Wire, lost: list[str]) -> Wire:
-    return {"function": _called(function, "arguments", lost)}
-
-
 def _called(called: Wire, key: str, lost: list[str]) -> Wire:
-    """The name and the arguments of what is called, both as the provider takes them."""
-    kept = {name: value for name, value in called.items() if name != "parsed_arguments"}
+    """A called function or custom tool, with a name and arguments that the provider accepts."""
+    fields = {name: value for name, value in called.items() if name != "parsed_arguments"}
     name = fitting_name(called.get("name"), NAME, _NAME_LENGTH_MAX, lost)
-    return {**kept, "name": name, key: argument_text(called.get(key))}
+    return {**fields, "name": name, key: argument_text(called.get(key))}
 
+
+# --- messages ---
 
 ID_LENGTH_MAX = 40
-# What media of each kind can be sent by.
+# Fields by which media of each kind can be sent.
 _MEDIA_FIELDS = {"image": ("data", "url"), "audio": ("data",), "document": ("data", "file")}
 
 
 def render(messages: Sequence[Message], lost: list[str]) -> list[dict[str, Any]]:
-    """Lawful messages in this wire format. What it cannot say is described in `lost`."""
+    """Lawful messages in this wire format. Content that it cannot express is added to `lost`."""
     rendering = _Rendering(lost)
     for message in messages:
         if not rendering.add_plain(message):
@@ -235,8 +205,8 @@ def render(messages: Sequence[Message], lost: list[str]) -> list[dict[str, Any]]
 
 
 class _Rendering:
-    """One rendering under way. `held` waits until all results of a turn are out; `long` are ids
-    over the length limit that a compatible server gave out itself, and so must see again."""
+    """One rendering. `held` messages wait for the last result of a turn; `long` are ids over the
+    length limit that a compatible server issued itself, and so accepts."""
 
     def __init__(self, lost: list[str]) -> None:
         self.lost, self.out = lost, list[dict[str, Any]]()
@@ -244,8 +214,8 @@ class _Rendering:
         self.long: set[str] = set()
 
     def add_plain(self, message: Message) -> bool:
-        """Puts out a message that is one text, or the result of one call with one text: nearly
-        all are. False for any other."""
+        """Adds a message that is one text, or one result with one text, as nearly all are. Returns
+        False and adds nothing for any other."""
         if len(message.blocks) != 1 or message.form is not None:
             return False
         block = message.blocks[0]
@@ -264,9 +234,11 @@ class _Rendering:
     def add(self, message: Message) -> None:
         own = message.dialect == NAME
         if not own:
-            message = _translated(message, self.lost)
-            if message.role == "assistant" and not message.blocks:
-                return  # nothing of it can be said here, and many servers refuse an empty answer
+            message = translated(message, _ACCEPTS, self.lost)
+            if message.role == "assistant":
+                message = Message(role="assistant", blocks=_with_one_text(message.blocks))
+                if not message.blocks:
+                    return  # many servers refuse an empty answer
         results = [block for block in message.blocks if type(block) is ToolResult]
         if results:
             self._add_results(message, results)
@@ -278,47 +250,40 @@ class _Rendering:
         self.out.append(self._wire(message))
 
     def release(self) -> None:
-        """Puts out what waited for the results of a turn."""
+        """Adds the messages that waited for the results of a turn."""
         if self.held:
             self.out.extend(self.held)
             self.held = []
 
     def _add_results(self, message: Message, results: list[ToolResult]) -> None:
-        """Puts out each result as a message of its own, and holds back what else is said."""
+        """Adds each result as a separate message, and holds back media and the other blocks."""
         for result in results:
-            self._add_result(message, result)
+            media = [part for part in result.content if type(part) is Media]
+            answer = message
+            if media or len(message.blocks) > 1:
+                answer = Message(role="tool", blocks=(result,), dialect=message.dialect)
+            self.out.append(self._wire(answer))
+            if media:
+                to_user = f"media in the result of call {result.call} went into a user message"
+                report(self.lost, to_user)
+                heading = _text_part(f"From the result of call {self._id(result.call)}:")
+                wire = {"role": "user", "content": [heading, *map(own_part, media)]}
+                self.held.append(repaired(wire, self.lost))
         rest = tuple(block for block in message.blocks if type(block) is not ToolResult)
         if rest:
-            said = Message(role="user", blocks=rest, dialect=message.dialect)
-            self.held.append(self._wire(said))
-
-    def _add_result(self, message: Message, result: ToolResult) -> None:
-        media = [part for part in result.content if type(part) is Media]
-        if media or len(message.blocks) > 1:
-            message = Message(role="tool", blocks=(result,), dialect=message.dialect)
-        self.out.append(self._wire(message))
-        if media:
-            self._hold_media(result, media)
-
-    def _hold_media(self, result: ToolResult, media: list[Media]) -> None:
-        report(self.lost, f"media in the result of call {result.call} went into a user message")
-        said = _text_part(f"From the result of call {self._id(result.call)}:")
-        wire = {"role": "user", "content": [said, *map(own_part, media)]}
-        self.held.append(repaired(wire, self.lost))
+            other = Message(role="user", blocks=rest, dialect=message.dialect)
+            self.held.append(self._wire(other))
 
     def _wire(self, message: Message) -> dict[str, Any]:
-        """The message in its own form, or else in the usual one."""
+        """The message in its own form if it has one, else in the usual form."""
         if message.form is None:
             return repaired(usual(message, self._id), self.lost)
         own: dict[str, Any] | None = filled(message, own_part, self._id)
         if own is None:
-            self._report_thinking(message)
+            if any(type(block) is Thinking and not is_gone(block) for block in message.blocks):
+                report(self.lost, "thinking of an edited message is not sent: its place is gone")
             own = usual(message, self._id)
         return repaired(own, self.lost)
-
-    def _report_thinking(self, message: Message) -> None:
-        if any(type(block) is Thinking and not is_gone(block) for block in message.blocks):
-            report(self.lost, "thinking of an edited message is not sent: its place is gone")
 
     def _id(self, id: str) -> str:
         if 0 < len(id) <= ID_LENGTH_MAX or id in self.long:
@@ -329,17 +294,9 @@ class _Rendering:
 # --- from other providers ---
 
 
-def _translated(message: Message, lost: list[str]) -> Message:
-    """Another provider's message in blocks that can be said here."""
-    made = translated(message, _ACCEPTS, lost)
-    if made.role != "assistant":
-        return made
-    return Message(role="assistant", blocks=_with_one_text(made.blocks))
-
-
 def _translated_media(media: Media, source: str, lost: list[str]) -> Text | Media:
-    # A file id is known only to the provider that gave it; a document needs a file name here.
-    if not _is_sayable(media) or not (media.data or media.url):
+    # A file id means nothing here, and a document needs a file name.
+    if not _is_sendable(media) or not (media.data or media.url):
         return media_as_note(media, source, NAME, lost)
     return with_file_name(media)
 
@@ -348,7 +305,7 @@ _ACCEPTS = Accepts(name=NAME, media=_translated_media, call=as_it_is, marks_erro
 
 
 def _with_one_text(blocks: Sequence[Block]) -> tuple[Block, ...]:
-    """An answer's separate texts as one, because many servers take only text there."""
+    """An answer's separate texts as one, because many servers accept only text."""
     text = "\n\n".join(block.text for block in blocks if type(block) is Text and block.text)
     rest = tuple(block for block in blocks if type(block) is not Text)
     return (Text(text), *rest) if text else rest
@@ -358,13 +315,13 @@ def _with_one_text(blocks: Sequence[Block]) -> tuple[Block, ...]:
 
 
 def usual(message: Message, rename: Rename = str) -> dict[str, Any]:
-    """The message as this provider usually has it."""
+    """The message in the provider's usual form."""
     own = message.dialect == NAME
     first = message.blocks[0] if message.blocks else None
     if type(first) is ToolResult:
         return _usual_result(first, rename(first.call), own)
-    said = [block for block in message.blocks if type(block) not in (ToolCall, Thinking)]
-    wire: dict[str, Any] = {"role": message.role, "content": _usual_content(said)}
+    blocks = [block for block in message.blocks if type(block) not in (ToolCall, Thinking)]
+    wire: dict[str, Any] = {"role": message.role, "content": _usual_content(blocks)}
     calls = [block for block in message.blocks if type(block) is ToolCall]
     if calls:
         wire["tool_calls"] = [_usual_call(call, rename(call.id), own) for call in calls]
@@ -372,15 +329,15 @@ def usual(message: Message, rename: Rename = str) -> dict[str, Any]:
 
 
 def _usual_content(blocks: Sequence[Block]) -> Any:
-    """Text alone as text, anything else as parts; None for nothing."""
+    """A single text as text, anything else as parts; None if there are no blocks."""
     if len(blocks) == 1 and is_text(blocks[0]):
         return shown_text(blocks[0])
     return list(map(own_part, blocks)) or None
 
 
 def _usual_call(call: ToolCall, id: str, own: bool) -> dict[str, Any]:
-    """A call; an object as arguments is the simple shape if it came in this dialect, else text
-    is made of it."""
+    """A call. Arguments that are an object mean the simple shape in this dialect, and become text
+    from any other."""
     arguments = call.arguments
     if not isinstance(arguments, str):
         if own:
@@ -398,7 +355,7 @@ def _usual_result(result: ToolResult, id: str, own: bool) -> dict[str, Any]:
 
 
 def own_part(block: Any) -> Any:
-    """A block as a part of this provider's content; None for what has no place there."""
+    """A block as a part of this provider's content; None if it cannot be one."""
     match block:
         case Text():
             return _text_part(block.text)
@@ -418,89 +375,72 @@ def _text_part(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _is_sayable(media: Media) -> bool:
-    """Whether there is a part for such media, and something to put in it."""
+def _is_sendable(media: Media) -> bool:
+    """Whether the provider has a part for such media, and the media has content for it."""
     fields = _MEDIA_FIELDS.get(media.media, ())
     return any(getattr(media, field) for field in fields)
 
 
 def _media_part(media: Media) -> dict[str, Any]:
-    if not _is_sayable(media):
+    if not _is_sendable(media):
         return _text_part(shown_text(media))
     match media.media:
         case "image":
-            return {"type": "image_url", "image_url": _image(media)}
+            image = {"url": data_url(media) if media.data else media.url}
+            detail = {"detail": media.detail} if media.detail else {}
+            return {"type": "image_url", "image_url": {**image, **detail}}
         case "audio":
             audio = {"data": media.data, "format": media.mime.partition("/")[2]}
             return {"type": "input_audio", "input_audio": audio}
         case _:
-            return {"type": "file", "file": _file(media)}
+            name = {"filename": media.name} if media.name else {}
+            file = {"file_data": data_url(media)} if media.data else {"file_id": media.file}
+            return {"type": "file", "file": {**name, **file}}
 
 
-def _image(media: Media) -> dict[str, Any]:
-    image = {"url": data_url(media) if media.data else media.url}
-    return {**image, "detail": media.detail} if media.detail else image
-
-
-def _file(media: Media) -> dict[str, Any]:
-    name = {"filename": media.name} if media.name else {}
-    if media.data:
-        return {**name, "file_data": data_url(media)}
-    return {**name, "file_id": media.file}
-
+# --- turns ---
 
 _SYSTEM = ("system", "developer")
 
-AlternationWire = dict[str, Any]
-
 
 def alternating(request: dict[str, Any]) -> dict[str, Any]:
-    """The request with its messages in turns; the messages given are never changed."""
-    out: list[AlternationWire] = []
+    """The request with consecutive messages of one role joined, on copies. System messages after
+    the beginning become the user's; calls and results stay unchanged."""
+    out: list[Wire] = []
     for message in request["messages"]:
-        said = _in_role(message, opens=all(one["role"] in _SYSTEM for one in out))
-        if out and _joins(out[-1], said):
-            out[-1] = _joined(out[-1], said)
+        is_system = message["role"] in _SYSTEM
+        if is_system and any(wire["role"] not in _SYSTEM for wire in out):
+            text = "\n".join(part.get("text", "") for part in _parts(message["content"]))
+            message = {"role": "user", "content": as_system(text)}
+        if out and _joins(out[-1], message):
+            before, after = out[-1].get("content"), message.get("content")
+            if isinstance(before, str) and isinstance(after, str):
+                content: Any = "\n\n".join(text for text in (before, after) if text)
+            else:
+                content = [*_parts(before), *_parts(after)] or None
+            out[-1] = {**out[-1], **message, "role": out[-1]["role"], "content": content}
         else:
-            out.append(said)
+            out.append(message)
     return {**request, "messages": out}
 
 
-def _in_role(message: AlternationWire, *, opens: bool) -> AlternationWire:
-    """The message, said by the user if it is the system's and the conversation has begun."""
-    if opens or message["role"] not in _SYSTEM:
-        return message
-    text = "\n".join(part.get("text", "") for part in _parts(message["content"]))
-    return {"role": "user", "content": as_system(text)}
-
-
-def _joins(last: AlternationWire, message: AlternationWire) -> bool:
-    """Whether two messages that follow each other must be one."""
+def _joins(last: Wire, message: Wire) -> bool:
+    """Whether two consecutive messages must be one."""
     if last["role"] in _SYSTEM and message["role"] in _SYSTEM:
         return True
     is_turn = message["role"] in ("user", "assistant")
     return is_turn and last["role"] == message["role"] and "tool_calls" not in last
 
 
-def _joined(last: AlternationWire, message: AlternationWire) -> AlternationWire:
-    before, after = last.get("content"), message.get("content")
-    if isinstance(before, str) and isinstance(after, str):
-        content: Any = "\n\n".join(text for text in (before, after) if text)
-    else:
-        content = [*_parts(before), *_parts(after)] or None
-    return {**last, **message, "role": last["role"], "content": content}
-
-
-def _parts(content: Any) -> list[AlternationWire]:
+def _parts(content: Any) -> list[Wire]:
     if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else []
+        return [_text_part(content)] if content else []
     return content or []
 
 
-_REQUEST_FUNCTION = "function"
-_ROLE = itemgetter("role")
+# --- the call ---
 
-RequestWire = dict[str, Any]
+_ROLE = itemgetter("role")
 
 
 def request(
@@ -512,10 +452,18 @@ def request(
     lost: list[str],
     caching: CacheMarks = REFOLDS,
 ) -> dict[str, Any]:
-    """The keyword arguments of the call. The provider finds what it can cache automatically: no
-    marks."""
-    said = _answering(messages) if _REQUEST_FUNCTION in map(_ROLE, messages) else messages
-    kwargs: RequestWire = {"messages": [*_system_messages(system), *said]}
+    """The keyword arguments of the call. There are no marks: the provider caches automatically."""
+    page = messages
+    if "function" in map(_ROLE, messages):
+        page = []
+        for message, before in zip(messages, [{}, *messages]):
+            # A legacy function result is accepted only directly after the call of that function.
+            called = at(before, ("function_call", "name"))
+            if message["role"] == "function" and message.get("name") != called:
+                page.append({"role": "user", "content": message.get("content") or EMPTY})
+            else:
+                page.append(message)
+    kwargs: Wire = {"messages": [*_system_messages(system), *page]}
     defined = definitions(tools, lost)
     if defined:
         kwargs["tools"] = defined
@@ -523,45 +471,25 @@ def request(
 
 
 def definitions(tools: list[Any] | None, lost: list[str]) -> list[dict[str, Any]]:
-    """The tools as Chat Completions takes them."""
+    """The tools as Chat Completions accepts them."""
     return functions(tools, NAME, lost)
 
 
-def _answering(messages: list[RequestWire]) -> list[RequestWire]:
-    """The messages; what a function gave stands only directly after the call of that function, and
-    is said by the user anywhere else."""
-    before: list[RequestWire] = [{}, *messages]
-    return [_said(message, last) for message, last in zip(messages, before)]
-
-
-def _said(message: RequestWire, last: RequestWire) -> RequestWire:
-    if message["role"] != _REQUEST_FUNCTION or message.get("name") == _request_called(last):
-        return message
-    return {"role": "user", "content": message.get("content") or EMPTY}
-
-
-def _request_called(message: RequestWire) -> Any:
-    """The function that an answer calls in the legacy way."""
-    return at(message, ("function_call", "name"))
-
-
 def _system_messages(system: Any) -> list[dict[str, Any]]:
-    """The system prompt as leading messages; what already is such a message stays as it is."""
+    """The system prompt as leading messages; system messages stay unchanged."""
     if not system:
         return []
     if isinstance(system, str):
         return [{"role": "system", "content": system}]
-    given = plain(system)
-    entries = given if isinstance(given, list) else [given]
+    prompt = plain(system)
+    entries = prompt if isinstance(prompt, list) else [prompt]
     if all(isinstance(entry, dict) and {"role", "content"} <= entry.keys() for entry in entries):
         return [remove_marks(entry) for entry in entries]
-    # One message per block: where the system prompt stands apart, each system message that led the
-    # page is a block of it.
-    return [_system_message(block) for block in text_blocks(entries)]
-
-
-def _system_message(block: dict[str, Any]) -> dict[str, Any]:
-    """A block that is nothing but text as text, any other as the only part of a content."""
-    is_text = block.keys() <= {"type", "text"}
-    content = block["text"] if is_text else [{"type": "text", **block}]
-    return {"role": "system", "content": content}
+    # One message per block, because providers with a separate system prompt turn each leading
+    # system message into a block.
+    messages = []
+    for block in text_blocks(entries):
+        is_text = block.keys() <= {"type", "text"}
+        content = block["text"] if is_text else [{"type": "text", **block}]
+        messages.append({"role": "system", "content": content})
+    return messages

@@ -1,16 +1,15 @@
-"""OpenAI Responses: a flat list of items, where an answer is several of them (reasoning, text,
-calls).
+"""OpenAI Responses: a flat list of items; an answer has several (reasoning, text, calls).
 
-The items of one response are one message for us, so that nothing comes between reasoning and what
-follows it, and parallel calls stay together. Items may also come one by one, or as a whole list:
-`{"input": […]}`. Items that we do not know are carried untouched.
+The items of one response become one message, so nothing comes between reasoning and its answer, and
+parallel calls stay together. Items may also arrive one by one, or as a list: `{"input": […]}`.
+Unknown items are carried unchanged.
 """
 
 from collections.abc import Mapping
 
 from refold.dialects.openai_responses.check import check
 from refold.dialects.openai_responses.items import NAME
-from refold.dialects.openai_responses.parse import is_response, parse, reply, speaks
+from refold.dialects.openai_responses.parse import is_response, parse, recognizes, reply
 from refold.dialects.openai_responses.render import render
 from refold.dialects.openai_responses.request import definitions, request
 from refold.dialects.protocol import answering_by_id as answering
@@ -18,7 +17,7 @@ from refold.dialects.protocol import finished_as_it_is as finished
 
 __all__ = [
     "answering", "check", "definitions", "finished", "is_response", "name", "output_limit", "parse",
-    "plain_text", "provider", "render", "reply", "request", "speaks",
+    "plain_text", "provider", "recognizes", "render", "reply", "request",
 ]  # fmt: skip
 
 name = NAME

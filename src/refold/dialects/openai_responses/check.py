@@ -1,9 +1,9 @@
-"""What the Responses API would refuse, read from the provider's side and written apart from
-`render` and the laws.
+"""Faults for which the Responses API would refuse a request.
 
-Each fault names its place: "input[3]: …". Sources: the SDK's types, and the errors that users
-report: ids have the prefix of their type, calls and outputs pair by `call_id`, reasoning is
-followed by what it led to. Neighbour: `faults` has what the validators share.
+The rules are independent of `render` and the laws, which they test. Sources are the SDK's types and
+errors reported by users: ids have the prefix of their type, calls and outputs pair by `call_id`,
+reasoning is followed by its answer. Each fault names its position: "input[3]: …". Neighbour: `wire`
+has the checks that validators share.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     "assistant": {"output_text": ("text",), "refusal": ("refusal",)},
 }
 _PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc"}
-# What a call of each kind needs beside its call_id, and of which type.
+# Required fields of each kind of call besides its call_id, and their types.
 _CALLS: dict[str, dict[str, type]] = {
     "function_call": {"name": str, "arguments": str},
     "custom_tool_call": {"name": str, "input": str},
@@ -53,8 +53,8 @@ _HOSTED = frozenset({
 _NOT_SAID = frozenset({*_OUTPUTS, "mcp_approval_response", "compaction_trigger", "additional_tools",
                        "configuration_update"})  # fmt: skip
 _OTHERS = frozenset({"reasoning", "compaction", "item_reference", *_HOSTED, *_NOT_SAID})
-# What asks for an answer of the caller or of the provider itself, and what answers it: by which
-# field.
+# Items that request an answer from the caller or from the provider itself, and items that answer
+# them, each with the field of its id.
 _ASKING = {"mcp_approval_request": "id", "program": "call_id"}
 _ANSWERING = {"mcp_approval_response": "approval_request_id", "program_output": "call_id"}
 
@@ -62,28 +62,24 @@ Item = dict[str, Any]
 
 
 def check(request: Mapping[str, Any]) -> list[str]:
-    """Every fault that the provider would refuse the request for."""
+    """All faults for which the provider would refuse the request."""
     items = request.get("input")
-    faults = list(_setting_faults(request))
-    if isinstance(items, str) and items:
-        return faults
-    if not isinstance(items, list) or not items:
-        return ["input: not a list with at least one item", *faults]
-    found = list(faults_in("input", items, _item_faults))
-    sound = [item if isinstance(item, dict) else {} for item in items]
-    for rule in (_pair_faults, _reasoning_faults, _repeated_faults, _answer_faults):
-        found += rule(sound)
-    if request.get("store") is False:
-        found += faults_in("input", sound, _unstored_faults)
-    return [*found, *faults]
-
-
-def _setting_faults(request: Mapping[str, Any]) -> Faults:
-    """The faults beside the input."""
+    outside: list[str] = []
     if "tools" in request:
-        yield from tool_faults(request["tools"], _tool_faults)
+        outside += tool_faults(request["tools"], _tool_faults)
     if not isinstance(request.get("instructions", ""), str):
-        yield "instructions: not text"
+        outside.append("instructions: not text")
+    if isinstance(items, str) and items:
+        return outside
+    if not isinstance(items, list) or not items:
+        return ["input: not a list with at least one item", *outside]
+    faults = list(faults_in("input", items, _item_faults))
+    objects = [item if isinstance(item, dict) else {} for item in items]
+    for rule in (_pair_faults, _reasoning_faults, _repeated_faults, _answer_faults):
+        faults += rule(objects)
+    if request.get("store") is False:
+        faults += faults_in("input", objects, _unstored_faults)
+    return [*faults, *outside]
 
 
 def _type(item: Mapping[str, Any]) -> str:
@@ -103,12 +99,6 @@ def _item_faults(item: Any) -> Faults:
         yield "not an object"
         return
     kind = _type(item)
-    yield from _kind_faults(item, kind)
-    yield from _id_faults(item, kind)
-
-
-def _kind_faults(item: Item, kind: str) -> Faults:
-    """What is wrong with an item by the rules of its type."""
     if kind in _RULES:
         yield from _RULES[kind](item)
     elif kind in _CALLS:
@@ -117,9 +107,6 @@ def _kind_faults(item: Item, kind: str) -> Faults:
         yield from _output_faults(item, kind)
     elif kind not in _OTHERS:
         yield f"an item of type {item.get('type')!r}"
-
-
-def _id_faults(item: Item, kind: str) -> Faults:
     id = item.get("id")
     prefix = _PREFIXES.get(kind, "")
     if id is None:
@@ -142,15 +129,15 @@ def _message_faults(item: Item) -> Faults:
         yield "empty content"
     elif isinstance(content, list):
         where = f"a {role} message"
-        known = _PARTS[role]
-        yield from faults_in("content", content, lambda part: _part_faults(part, known, where))
+        kinds = _PARTS[role]
+        yield from faults_in("content", content, lambda part: _part_faults(part, kinds, where))
 
 
-def _part_faults(part: Any, known: dict[str, tuple[str, ...]], where: str) -> Faults:
+def _part_faults(part: Any, kinds: dict[str, tuple[str, ...]], where: str) -> Faults:
     kind = kind_in(part)
-    if not isinstance(kind, str) or kind not in known:
+    if not isinstance(kind, str) or kind not in kinds:
         yield f"a part of type {kind!r} in {where}"
-    elif not any(is_name(part.get(key)) for key in known[kind]):
+    elif not any(is_name(part.get(key)) for key in kinds[kind]):
         yield f"an empty {kind}"
 
 
@@ -180,15 +167,12 @@ _RULES = {
 
 def _call_faults(item: Item, kind: str) -> Faults:
     yield from _call_id_faults(item.get("call_id"))
-    for key, wanted in _CALLS[kind].items():
-        yield from _field_faults(key, item.get(key), wanted)
-
-
-def _field_faults(key: str, value: Any, wanted: type) -> Faults:
-    if not isinstance(value, wanted):
-        yield f"{key} is {type(value).__name__}"
-    elif key == "name" and not matches(_NAME, value):
-        yield f"name is {quoted(value, 80)}"
+    for key, required in _CALLS[kind].items():
+        value = item.get(key)
+        if not isinstance(value, required):
+            yield f"{key} is {type(value).__name__}"
+        elif key == "name" and not matches(_NAME, value):
+            yield f"name is {quoted(value, 80)}"
 
 
 def _call_id_faults(id: Any) -> Faults:
@@ -204,14 +188,9 @@ def _output_faults(item: Item, kind: str) -> Faults:
     if not isinstance(output, _OUTPUTS[kind]):
         yield f"output is {type(output).__name__}"
     if isinstance(output, list) and str in _OUTPUTS[kind]:
-        yield from _parts_faults(output)
-
-
-def _parts_faults(output: list[Any]) -> Faults:
-    """The faults of an output that is a list of parts."""
-    if not output:
-        yield "an empty list as output"
-    yield from faults_in("output", output, lambda part: _part_faults(part, _GIVEN, "an output"))
+        if not output:
+            yield "an empty list as output"
+        yield from faults_in("output", output, lambda part: _part_faults(part, _GIVEN, "an output"))
 
 
 def _answered(item: Item) -> Any:
@@ -223,45 +202,40 @@ def _answered(item: Item) -> Any:
 
 
 def _pair_faults(items: list[Item]) -> Faults:
-    """Every call is answered, once, after it and in its own type; nothing else is answered."""
+    """Requires exactly one output per call, after it and of its type."""
     waiting: dict[str, str] = {}
     seen: set[str] = set()
     for index, item in enumerate(items):
-        kind, id = _type(item), _pair_id(item)
-        place = f"input[{index}]"
+        kind = _type(item)
+        id = item.get("call_id") if kind in _CALLS else None
+        if kind in _OUTPUTS:
+            id = _answered(item)
+        position = f"input[{index}]"
         if not isinstance(id, str):
             continue
         if kind in _CALLS:
             if id in seen:
-                yield f"{place}: a second call with the call_id {id!r}"
+                yield f"{position}: a second call with the call_id {id!r}"
             seen.add(id)
             waiting[id] = kind
         elif id not in waiting:
-            yield f"{place}: a {'second' if id in seen else 'stray'} output for {id!r}"
+            yield f"{position}: a {'second' if id in seen else 'stray'} output for {id!r}"
         elif f"{waiting.pop(id)}_output" != kind:
-            yield f"{place}: a {kind} for a call of another type"
+            yield f"{position}: a {kind} for a call of another type"
     yield from (f"input: the call {id!r} has no output" for id in waiting)
 
 
-def _pair_id(item: Item) -> Any:
-    """The id by which a call and its output belong together; None for any other item."""
-    kind = _type(item)
-    if kind in _CALLS:
-        return item.get("call_id")
-    return _answered(item) if kind in _OUTPUTS else None
-
-
 def _answer_faults(items: list[Item]) -> Faults:
-    """What the provider's own tools ask for is there before it is answered."""
-    asked: set[str] = set()
+    """Requires that answers to the provider's own tools follow their requests."""
+    requested: set[str] = set()
     for index, item in enumerate(items):
         kind = _type(item)
         if kind in _ASKING:
-            asked.add(str(item.get(_ASKING[kind])))
+            requested.add(str(item.get(_ASKING[kind])))
         elif kind in _ANSWERING:
-            wanted = item.get(_ANSWERING[kind])
-            if str(wanted) not in asked:
-                yield f"input[{index}]: a stray {kind} for {quoted(wanted, 80)}"
+            id = item.get(_ANSWERING[kind])
+            if str(id) not in requested:
+                yield f"input[{index}]: a stray {kind} for {quoted(id, 80)}"
         elif kind == "compaction_trigger" and index < len(items) - 1:
             yield f"input[{index}]: a compaction_trigger that is not the last item"
 
@@ -276,7 +250,7 @@ def _reasoning_faults(items: list[Item]) -> Faults:
 
 
 def _is_said(item: Item) -> bool:
-    """Whether the model says this, and so may have been led to it by reasoning."""
+    """Whether the item is the model's, and so may follow from reasoning."""
     kind = _type(item)
     if kind == "message":
         return item.get("role") == "assistant"
@@ -284,20 +258,19 @@ def _is_said(item: Item) -> bool:
 
 
 def parted_faults(request: Mapping[str, Any], earlier: Mapping[str, Any]) -> list[str]:
-    """The items that have the id by which the provider knows them, but not the reasoning that led
-    to them in an earlier request. One request alone cannot show that: a model may say something
-    without reasoning."""
-    needed, led = _led_by(earlier["input"]), _led_by(request["input"])
+    """Faults of items that still have the provider's id, but not the reasoning before them in an
+    earlier request. A single request cannot show that: a model may answer without reasoning."""
+    before, now = _reasoning_by_id(earlier["input"]), _reasoning_by_id(request["input"])
     return [
         f"the item {id!r} is parted from its reasoning"
-        for id, reasoning in led.items()
-        if needed.get(id) and reasoning != needed[id]
+        for id, reasoning in now.items()
+        if before.get(id) and reasoning != before[id]
     ]
 
 
-def _led_by(items: list[Item]) -> dict[str, str]:
-    """What the model said, by its ids, and the reasoning that led to each."""
-    found: dict[str, str] = {}
+def _reasoning_by_id(items: list[Item]) -> dict[str, str]:
+    """The reasoning before each of the model's items, by the item's id."""
+    reasoning_by_id: dict[str, str] = {}
     reasoning = ""
     for item in items:
         if not _is_said(item):
@@ -305,8 +278,8 @@ def _led_by(items: list[Item]) -> dict[str, str]:
         elif _type(item) == "reasoning":
             reasoning = str(item.get("id") or item.get("encrypted_content"))
         elif is_name(item.get("id")):
-            found[item["id"]] = reasoning
-    return found
+            reasoning_by_id[item["id"]] = reasoning
+    return reasoning_by_id
 
 
 def _repeated_faults(items: list[Item]) -> Faults:
@@ -318,7 +291,7 @@ def _repeated_faults(items: list[Item]) -> Faults:
 
 
 def _unstored_faults(item: Item) -> Faults:
-    """With `store=False` the provider knows nothing by its id."""
+    """The faults of an item if the provider has not stored it (`store=False`)."""
     kind = _type(item)
     if kind == "item_reference":
         yield "a reference to an item that was not stored"
@@ -334,12 +307,8 @@ def _tool_faults(tool: Any) -> Faults:
     if not is_name(kind):
         yield f"a tool of type {kind!r}"
     elif kind in ("function", "custom"):
-        yield from _definition_faults(tool)
-
-
-def _definition_faults(tool: Item) -> Faults:
-    name, parameters = tool.get("name"), tool.get("parameters")
-    if not matches(_NAME, name):
-        yield f"name is {quoted(name, 80)}"
-    if not isinstance(parameters, dict | None):
-        yield f"parameters are {type(parameters).__name__}"
+        name, parameters = tool.get("name"), tool.get("parameters")
+        if not matches(_NAME, name):
+            yield f"name is {quoted(name, 80)}"
+        if not isinstance(parameters, dict | None):
+            yield f"parameters are {type(parameters).__name__}"

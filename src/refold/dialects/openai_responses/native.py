@@ -1,7 +1,7 @@
-"""OpenAI's compaction: what users said, and one sealed item for everything else.
+"""OpenAI's compaction: the users' messages, and one encrypted item that replaces everything else.
 
-`responses.compact` gives the list that stands for its input, and all of it goes back as it came.
-Neighbours: `dialects.native` says who else offers this.
+`responses.compact` returns the list that replaces its input, and all of it is sent back unchanged.
+Neighbour: `dialects.native` has the protocol.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _FIT = (
     "model", "input", "instructions", "prompt_cache_key", "prompt_cache_options",
     "prompt_cache_retention", "service_tier",
 )  # fmt: skip
-CHARS_PER_TOKEN = 8  # of a sealed item, where nobody says what it holds
+CHARS_PER_TOKEN = 8  # of an encrypted item without a reported size
 
 
 def compacts(model: str) -> bool:
-    """Whether the model takes and writes compactions: its name does not tell."""
+    """True: a model's name does not tell whether it accepts and writes compactions."""
     return True
 
 
 def body(request: Mapping[str, Any]) -> dict[str, Any]:
-    """A usual request as one for a compaction of all its items."""
+    """The body of a request to compact all items of a usual request."""
     return {key: request[key] for key in _FIT if key in request}
 
 
@@ -37,11 +37,11 @@ call = body  # the keyword arguments of `client.responses.compact`
 
 
 def written(response: Any) -> Written:
-    """The items of a response. Invalid if no sealed one is there."""
+    """The items of a response. Invalid unless one of them is encrypted."""
     wire = plain(response)
     fields = wire if isinstance(wire, dict) else {}
     items = objects_in(fields.get("output"))
-    sealed = [one for one in items if one.get("type") == "compaction"]
+    sealed = [item for item in items if item.get("type") == "compaction"]
     if len(sealed) != 1 or not text_in(sealed[0], "encrypted_content"):
         accepted = "a response whose output holds one compaction item"
         raise refused("the answer to a request for a compaction", wire, accepted)

@@ -1,12 +1,8 @@
-"""OpenAI Responses, the way in: items, lists of them, and responses as messages.
+"""Parsing of OpenAI Responses: items, lists of items and responses become messages.
 
-Neighbours: `items` knows which items call and which answer, `blocks` reads one item, `render` is
+Consecutive items of the model become one message, any other item a separate one; unknown items and
+parts become opaque blocks. Neighbours: `items` knows which items call and which answer, `render` is
 the way out.
-
-OpenAI Responses, the way in: items and parts as blocks.
-
-What is not known is carried as it is. Neighbours: `parse` puts the blocks of an answer together,
-`items` knows which items call and which answer.
 """
 
 from __future__ import annotations
@@ -74,7 +70,7 @@ _ITEMS = frozenset({
 })  # fmt: skip
 _PARTS = (*INPUT_PARTS, "output_text")
 _EVENTS = ("response.completed", "response.incomplete", "response.failed")
-_UNFINISHED = ("queued", "in_progress")
+
 
 Item = dict[str, Any]
 
@@ -82,26 +78,20 @@ Item = dict[str, Any]
 # --- which dialect ---
 
 
-def speaks(message: Mapping[str, Any]) -> bool:
-    """Whether the message has a shape that only this dialect has."""
+def recognizes(message: Mapping[str, Any]) -> bool:
+    """Whether the message has a shape unique to this dialect."""
     kind, content = message.get("type"), message.get("content")
     if isinstance(kind, str) and kind != "message":
         return kind in _ITEMS or ("role" not in message and kind.endswith(("_call", "_output")))
     if isinstance(content, list):
-        if any(map(_is_ours, content)):
+        if any(isinstance(part, Mapping) and part.get("type") in _PARTS for part in content):
             return True
     elif kind is None:
         return _listed(message) is not None
-    return kind == "message" and _is_typed(message)
-
-
-def _is_ours(part: Any) -> bool:
-    return isinstance(part, Mapping) and part.get("type") in _PARTS
-
-
-def _is_typed(message: Mapping[str, Any]) -> bool:
-    """Whether only this provider would give such a message a type."""
-    if "status" in message or isinstance(message.get("content"), str):
+    if kind != "message":
+        return False
+    # Only this provider gives such messages a type.
+    if "status" in message or isinstance(content, str):
         return True
     return message.get("role") in ("user", "system", "developer")
 
@@ -115,26 +105,24 @@ def is_response(response: Mapping[str, Any]) -> bool:
 
 
 def _listed(wire: Mapping[str, Any]) -> list[Any] | None:
-    """The items of a list under `input` or `output`: a request's own, or what
-    `responses.compact` gave."""
+    """The items under `output` or `input`: of a request, or of a result of `responses.compact`."""
     if "role" in wire or "type" in wire or is_response(wire):
         return None
     for key in ("output", "input"):
         items = wire.get(key)
-        if isinstance(items, list) and items and all(map(_is_item, items)):
-            return items
+        if isinstance(items, list) and items:
+            objects = [item for item in items if isinstance(item, Mapping)]
+            valid = [item for item in objects if "role" in item or "type" in item]
+            if len(valid) == len(items):
+                return items
     return None
-
-
-def _is_item(value: Any) -> bool:
-    return isinstance(value, Mapping) and ("role" in value or "type" in value)
 
 
 # --- parse ---
 
 
 def parse(message: Any) -> list[Message]:
-    """An item, a list of them, or a response, as messages."""
+    """An item, a list of items, or a response, as messages."""
     wire = plain(message)
     if isinstance(wire, dict) and is_response(wire):
         return [reply(message).message]
@@ -142,24 +130,18 @@ def parse(message: Any) -> list[Message]:
     equal = _equality(message)
     if listed is None:
         return [_parse_items([_item(wire, equal)], equal)]
-    items = [_item(item, equal) for item in listed]
-    return [_parse_items(run, equal) for run in _runs(items)]
-
-
-def _runs(items: list[Item]) -> list[list[Item]]:
-    """The items in runs, one for each message: what the model says in a row, and any other item
-    alone."""
-    runs: list[list[Item]] = []
-    for item in items:
+    runs: list[list[Item]] = []  # one for each message
+    for item in [_item(item, equal) for item in listed]:
         if runs and is_said(item) and is_said(runs[-1][-1]):
             runs[-1].append(item)
         else:
             runs.append([item])
-    return runs
+    return [_parse_items(run, equal) for run in runs]
 
 
 def _equality(message: Any) -> Same:
-    """How closely what is kept must be what came: an SDK's objects have their own order of keys."""
+    """The comparison that a message must pass to be stored without a form: SDK objects have a key
+    order of their own."""
     if type(message) is not dict:
         return alike
     for key in ("content", "output", "input"):
@@ -170,7 +152,7 @@ def _equality(message: Any) -> Same:
 
 
 def _item(wire: Any, equal: Same) -> Item:
-    """A plain item, checked, without cache marks and without what only an SDK's classes add."""
+    """A checked plain item, without cache marks and without fields of the SDK."""
     kind = kind_of(wire) if isinstance(wire, dict) else ""
     if isinstance(wire, dict) and not isinstance(wire.get("type"), str | None):
         raise refused("the type of an item", wire["type"], "a text such as message")
@@ -179,24 +161,16 @@ def _item(wire: Any, equal: Same) -> Item:
     elif kind in KNOWN_PARTS:
         raise refused("a message", wire, 'an item, such as {"role": "user", "content": [this]},')
     else:
-        item = _without_marks(wire)
-    return _without_extras(item) if equal is alike else item
-
-
-def _without_marks(item: Item) -> Item:
-    for part in objects_in(item.get("output")):
-        remove_marks(part)
-    return remove_marks(item)
-
-
-def _without_extras(item: Item) -> Item:
-    """An item without the fields that only an SDK's classes have."""
-    item.pop("parsed_arguments", None)
-    if kind_of(item) == "reasoning" and item.get("status") is None:
-        item.pop("status", None)
-    for part in objects_in(item.get("content")):
-        if part.get("type") == "output_text":
-            part.pop("parsed", None)
+        for part in objects_in(wire.get("output")):
+            remove_marks(part)
+        item = remove_marks(wire)
+    if equal is alike:
+        item.pop("parsed_arguments", None)
+        if kind == "reasoning" and item.get("status") is None:
+            item.pop("status", None)
+        for part in objects_in(item.get("content")):
+            if part.get("type") == "output_text":
+                part.pop("parsed", None)
     return item
 
 
@@ -204,20 +178,19 @@ def _without_extras(item: Item) -> Item:
 
 
 def _parse_items(items: list[Item], equal: Same) -> Message:
-    """Items that belong together as one message."""
+    """Items of the model, or one other item, as one message."""
     if is_said(items[0]):
         return _parse_answer(items, equal)
-    role, placed = _placed_given(items[0])
-    return _message(role, items, placed, equal)
-
-
-def _parse_answer(items: list[Item], equal: Same) -> Message:
-    return _message("assistant", items, _placed_answer(items), equal)
+    item = items[0]
+    if kind_of(item) == "message":
+        return _message(role_of(item, ROLES), items, _placed_content(item, 0), equal)
+    if answer_of(item):
+        return _message("tool", items, [((0,), read_result(item))], equal)
+    return _message("system", items, [((0,), read_opaque(item))], equal)
 
 
 def _message(role: Role, items: list[Item], placed: Placed, equal: Same) -> Message:
-    """The message; its form is kept only if the dialect's usual rendering is not the items
-    again."""
+    """The message, with a form only if the usual rendering differs from the items."""
     metadata = {key: value for item in items for key, value in take_metadata(item).items()}
     message = formless(role, placed, NAME, metadata)
     if equal(items, usual(message)):
@@ -225,20 +198,21 @@ def _message(role: Role, items: list[Item], placed: Placed, equal: Same) -> Mess
     return replace(message, form=form_of(items, placed, partial(own_part, role=role), equal))
 
 
-def _placed_answer(items: list[Item]) -> Placed:
-    # A call that the provider answered itself, in the same response, waits for nobody.
+def _parse_answer(items: list[Item], equal: Same) -> Message:
+    """The items of an answer as one message. A call that the provider answered itself, in the same
+    response, waits for no result."""
     paired = _paired(items)
     placed: Placed = []
     for index, item in enumerate(items):
         if kind_of(item) == "message":
             placed += _placed_content(item, index)
         else:
-            placed.append(((index,), _said_block(item, is_paired=index in paired)))
-    return placed
+            placed.append(((index,), _answer_block(item, is_paired=index in paired)))
+    return _message("assistant", items, placed, equal)
 
 
 def _paired(items: list[Item]) -> set[int]:
-    """Where the calls stand that the same response answers, and their outputs."""
+    """Indices of the calls that the same response answers, and of their outputs."""
     if len(items) == 1:
         return set()
     waiting: dict[tuple[str, str], int] = {}
@@ -252,33 +226,19 @@ def _paired(items: list[Item]) -> set[int]:
     return paired
 
 
-def _said_block(item: Item, *, is_paired: bool) -> Block:
-    """An item of an answer that is not a message. An output without its call is a result all the
-    same: whose it is, the whole page shows."""
-    if kind_of(item) == "reasoning":
+def _answer_block(item: Item, *, is_paired: bool) -> Block:
+    """An item of an answer that is not a message. An output without its call is a result too: its
+    call is elsewhere on the page. Invalid for a call or an output without an id."""
+    kind, id = kind_of(item), item.get("call_id")
+    if kind == "reasoning":
         return read_reasoning(item)
     if call_of(item) and not is_paired:
         return read_call(item)
-    _check_named(item)
-    return read_result(item) if answer_of(item) and not is_paired else read_opaque(item)
-
-
-def _check_named(item: Item) -> None:
-    """Invalid if this is a call that nothing could answer, or an output that answers nothing."""
-    kind, given = kind_of(item), item.get("call_id")
     if kind in CALLS and not call_of(item):
-        raise refused("the call_id of a call", given, "the text that its output will name")
+        raise refused("the call_id of a call", id, "the text that its output will name")
     if kind.endswith("_output") and kind.removesuffix("_output") in CALLS and not answer_of(item):
-        raise refused("the call_id of an output", given, "the id of the call it answers")
-
-
-def _placed_given(item: Item) -> tuple[Role, Placed]:
-    """Who gives an item that the model does not say, and its blocks."""
-    if kind_of(item) == "message":
-        return role_of(item, ROLES), _placed_content(item, 0)
-    if answer_of(item):
-        return "tool", [((0,), read_result(item))]
-    return "system", [((0,), read_opaque(item))]
+        raise refused("the call_id of an output", id, "the id of the call it answers")
+    return read_result(item) if answer_of(item) and not is_paired else read_opaque(item)
 
 
 def _placed_content(item: Item, index: int) -> Placed:
@@ -291,35 +251,26 @@ def _placed_content(item: Item, index: int) -> Placed:
 
 
 def reply(response: Any) -> Reply:
-    """A response taken apart, or a bare item of the assistant."""
+    """The reply in a response, or in a bare item of the assistant."""
     wire = plain(response)
     if not isinstance(wire, dict) or not is_response(wire):
         return Reply(message=parse(response)[0], usage=None)
     if wire.get("type") in _EVENTS:
         wire = wire.get("response", wire)
-    _check_finished(wire)
+    status = wire.get("status")
+    if status in ("queued", "in_progress"):
+        what = f"the status of response {wire.get('id')}"
+        raise refused(what, status, "a response that has ended")
     equal = _equality(response)
     items = [_item(item, equal) for item in wire["output"]]
     message = _parse_answer(items, equal)
-    return Reply(message=message, usage=usage_of(wire), finished=_finished(wire))
-
-
-def _check_finished(response: dict[str, Any]) -> None:
-    """Invalid for a response that is still under way."""
-    status = response.get("status")
-    if status in _UNFINISHED:
-        what = f"the status of response {response.get('id')}"
-        raise refused(what, status, "a response that has ended")
-
-
-def _finished(response: dict[str, Any]) -> str:
-    """Why it ended: `completed`, or what cut it off."""
-    reason = at(response, ("incomplete_details", "reason"))
-    return reason if isinstance(reason, str) else text_in(response, "status")
+    reason = at(wire, ("incomplete_details", "reason"))
+    finished = reason if isinstance(reason, str) else text_in(wire, "status")
+    return Reply(message=message, usage=usage_of(wire), finished=finished)
 
 
 def usage_of(response: dict[str, Any]) -> Usage | None:
-    """What was billed. `input_tokens` already counts what came from the cache."""
+    """The usage of a response. `input_tokens` includes cached tokens."""
     usage = response.get("usage")
     if not isinstance(usage, dict):
         return None
@@ -335,13 +286,13 @@ def usage_of(response: dict[str, Any]) -> Usage | None:
     )
 
 
-_Part = Text | Media | Opaque
+# --- blocks ---
 
 
-def read_part(part: Any, role: str = "user") -> _Part:
+def read_part(part: Any, role: str = "user") -> Text | Media | Opaque:
     """A part of a message or an output."""
     if is_text_part(part):
-        # Everybody else's text: what only has another name here goes out under ours.
+        # Other providers' text parts differ only in their type.
         part["type"] = "output_text" if role == "assistant" else "input_text"
     match part:
         case {"type": "input_text" | "output_text", "text": str(text)}:
@@ -366,7 +317,7 @@ def read_part(part: Any, role: str = "user") -> _Part:
 
 
 def read_reasoning(item: dict[str, Any]) -> Thinking | Opaque:
-    """What the model thought, with its seal; its id stands for it where there is no seal."""
+    """The model's thinking with its encrypted content; without that, its id identifies it."""
     parts = objects_in(item.get("summary") or item.get("content"))
     text = "\n\n".join(text_in(part, "text") for part in parts)
     thinking = Thinking(text, text_in(item, "id"), text_in(item, "encrypted_content"))
@@ -386,24 +337,22 @@ def read_call(item: dict[str, Any]) -> ToolCall:
 
 
 def read_result(item: dict[str, Any]) -> ToolResult:
-    """What answers a call."""
-    content = _output_content(item)
-    failed = item.get("status") == "failed"
-    return ToolResult(answer_of(item), content, is_error=failed, name=text_in(item, "name"))
-
-
-def _output_content(item: dict[str, Any]) -> tuple[_Part, ...]:
-    """The content of an output; Invalid if a call of its kind takes no such output."""
+    """The output of a call. Invalid if a call of its kind has no such output."""
     output = item.get("output")
     is_open = kind_of(item).removesuffix("_output") in OPEN_CALLS
     if is_open and not isinstance(output, str | list):
         raise refused(f"the output of call {answer_of(item)}", output, "text or a list of parts")
     content = content_blocks(output, read_part if is_open else _chunk)
-    return (_screenshot(output),) if content is None else content
+    if content is None:  # one object: a screenshot, or an unknown shape
+        url = at(output, ("image_url",))
+        is_image = isinstance(url, str) and url
+        content = (media_of_url("image", url) if is_image else Opaque(raw=output),)
+    failed = item.get("status") == "failed"
+    return ToolResult(answer_of(item), content, is_error=failed, name=text_in(item, "name"))
 
 
 def _chunk(chunk: Any) -> Text | Opaque:
-    """What a shell gave: as text if it came on one channel, else in its own shape."""
+    """The output of a shell: text if only one channel has any, else opaque."""
     match chunk:
         case {"stdout": str(text), "stderr": ""} | {"stdout": "", "stderr": str(text)}:
             return Text(text)
@@ -413,14 +362,9 @@ def _chunk(chunk: Any) -> Text | Opaque:
             return Opaque(raw=chunk)
 
 
-def _screenshot(output: Any) -> Media | Opaque:
-    """An output that is one object: an image, or what we do not know."""
-    url = at(output, ("image_url",))
-    return media_of_url("image", url) if isinstance(url, str) and url else Opaque(raw=output)
-
-
 def read_opaque(item: dict[str, Any]) -> Opaque:
-    """An item that is carried as it is. Pixels are not words: they must not be counted as such."""
+    """An item that is carried unchanged. The text of an image does not include its pixels, which
+    must not be counted as tokens."""
     if kind_of(item) == "image_generation_call":
         return Opaque(raw=item, text=f"[image: {text_in(item, 'revised_prompt') or 'generated'}]")
     return Opaque(raw=item)

@@ -1,14 +1,10 @@
-"""The keyword arguments of `client.responses.create`: the whole input, instructions, and tools.
+"""Requests to OpenAI Responses: the keyword arguments of `client.responses.create`.
 
-The input is always sent whole: nothing refers to a response that the provider may have stored, so a
-page that was compacted is what the model sees. Here the page is seen as one list for the first
-time: a call id that was used before gets a new one, and what lost its other half (reasoning without
-what it led to, an output without its call) is left out and reported. Neighbours: `tools` makes the
-definitions, `render` made the items.
-
-OpenAI Responses: tool definitions in their flat shape, the name at the top level.
-
-Neighbours: `dialects.tools` reads definitions of every shape; `request` sends them.
+The input is always complete and never refers to a stored response, so the model sees the compacted
+page. This sees the whole page: a repeated call id gets a new one, and an item without its
+counterpart (reasoning without its answer, an output without its call) is left out and reported.
+Tools have a flat shape. Neighbours: `render` makes the items, `dialects.tools` reads definitions of
+every shape.
 """
 
 from __future__ import annotations
@@ -19,12 +15,12 @@ from typing import Any
 
 from msgspec import Struct
 
+from refold.dialects import REASONED
 from refold.dialects.input import plain, text_in, without_marks
 from refold.dialects.openai_responses.items import (
     NAME,
     PROVIDERS_CALLS,
     PROVIDERS_PAIRS,
-    REASONED,
     answer_of,
     call_of,
     is_said,
@@ -45,8 +41,7 @@ def request(
     lost: list[str],
     caching: CacheMarks = REFOLDS,
 ) -> dict[str, Any]:
-    """The keyword arguments of the call. The provider finds what it can cache automatically: no
-    marks."""
+    """The keyword arguments of the call. There are no marks: the provider caches automatically."""
     items = _distinct_calls(_distinct_items(_by_reasoning(map(_read, messages))))
     kwargs: dict[str, Any] = {"input": _paired(list(items), lost)}
     instructions = prompt_text(system)
@@ -59,8 +54,7 @@ def request(
 
 
 class _Read(Struct, frozen=True):
-    """An item and what is asked about it more than once: its kind, the id of the call that it
-    makes, that of the call that it answers, and whether the model said it."""
+    """An item, its kind, the id of the call it makes or answers, and whether it is the model's."""
 
     item: dict[str, Any]
     kind: str
@@ -74,137 +68,125 @@ def _read(item: dict[str, Any]) -> _Read:
 
 
 def _by_reasoning(items: Iterable[_Read]) -> Iterator[_Read]:
-    """The items; one that came alone after its reasoning has no id where that is no longer on the
-    page: by the id the provider would miss it."""
+    """The items. One that arrived separately after its reasoning loses its id if the reasoning is
+    no longer on the page, because by the id the provider would miss it."""
     is_reasoned = False
-    for one in items:
-        is_reasoned = one.is_said and (is_reasoned or one.kind == "reasoning")
-        if REASONED in one.item:
-            item = {key: value for key, value in one.item.items() if key != REASONED}
+    for read in items:
+        is_reasoned = read.is_said and (is_reasoned or read.kind == "reasoning")
+        if REASONED in read.item:
+            item = {key: value for key, value in read.item.items() if key != REASONED}
             yield _read(item if is_reasoned else without_id(item))
         else:
-            yield one
+            yield read
 
 
 # --- every id once ---
 
 
 def _distinct_items(items: Iterable[_Read]) -> Iterator[_Read]:
-    """The items with every item id once: what was recorded twice is said again, but is not the
-    same item."""
+    """The items with every item id once: an item that was recorded twice is sent again, but
+    without its id."""
     seen: set[str] = set()
-    for one in items:
-        id = text_in(one.item, "id")
-        refers = one.kind == "item_reference" or one.answer
-        yield _read(without_id(one.item)) if id in seen and not refers else one
+    for read in items:
+        id = text_in(read.item, "id")
+        refers = read.kind == "item_reference" or read.answer
+        yield _read(without_id(read.item)) if id in seen and not refers else read
         if id:
             seen.add(id)
 
 
 def _distinct_calls(items: Iterable[_Read]) -> Iterator[_Read]:
-    """The items with every call id once: where another turn used the id before, call and output
-    get a new one."""
+    """The items with every call id once: if an earlier turn used the id, call and output get a new
+    one."""
     used: dict[str, int] = {}
-    for one in items:
-        id = one.call or one.answer
-        if one.call:
+    for read in items:
+        id = read.call or read.answer
+        if read.call:
             used[id] = used.get(id, 0) + 1
         if used.get(id, 0) > 1:
-            key = "call_id" if text_in(one.item, "call_id") else "id"
-            one = _read({**one.item, key: plain_id(f"{id} {used[id]}", 64)})
-        yield one
+            key = "call_id" if text_in(read.item, "call_id") else "id"
+            read = _read({**read.item, key: plain_id(f"{id} {used[id]}", 64)})
+        yield read
 
 
 # --- pairs ---
 
 
 def _paired(items: Sequence[_Read], lost: list[str]) -> list[dict[str, Any]]:
-    """The items without those that lost their other half; backwards, because reasoning needs
-    what follows it."""
-    known = set(map(_offers, items))
-    kept: list[_Read] = []
-    for one in reversed(items):
-        fault = _order_fault(one, kept[-1] if kept else None) or _pair_fault(one, known)
+    """The items that have their counterpart. Reads them backwards, because reasoning needs its
+    answer."""
+    answerable = set(map(_answerable_id, items))
+    complete: list[_Read] = []
+    for read in reversed(items):
+        fault = _order_fault(read, complete[-1] if complete else None)
+        answered = read.answer
+        if read.kind == "mcp_approval_response":
+            answered = text_in(read.item, "approval_request_id")
+        elif read.kind in PROVIDERS_PAIRS:
+            answered = text_in(read.item, "call_id")
+        if not fault and answered and answered not in answerable:
+            fault = f"a {read.kind} is not sent without what it answers"
         if fault:
             report(lost, fault)
         else:
-            kept.append(one)
-    return [one.item for one in reversed(kept)]
+            complete.append(read)
+    return [read.item for read in reversed(complete)]
 
 
-def _order_fault(one: _Read, follower: _Read | None) -> str:
-    """Why an item cannot be sent before the one that follows it."""
-    if one.kind == "compaction_trigger" and follower is not None:
+def _order_fault(read: _Read, follower: _Read | None) -> str:
+    """Why an item cannot be sent before its follower; empty if it can."""
+    if read.kind == "compaction_trigger" and follower is not None:
         return "a compaction_trigger is only sent as the last item"
-    if one.kind != "reasoning":
+    if read.kind != "reasoning":
         return ""
     if follower is None or not follower.is_said:
         return "reasoning is not sent without what it led to"
-    if not text_in(one.item, "id") and not text_in(one.item, "encrypted_content"):
+    if not text_in(read.item, "id") and not text_in(read.item, "encrypted_content"):
         return "reasoning is not sent with neither id nor encrypted_content"
     return ""
 
 
-def _pair_fault(one: _Read, known: set[str]) -> str:
-    """Why an item cannot be sent without another one."""
-    wanted = _wants(one)
-    if not wanted or wanted in known:
-        return ""
-    return f"a {one.kind} is not sent without what it answers"
-
-
-def _offers(one: _Read) -> str:
+def _answerable_id(read: _Read) -> str:
     """The id by which another item may answer this one."""
-    if one.kind == "mcp_approval_request":
-        return text_in(one.item, "id")
-    return text_in(one.item, "call_id") if one.kind in PROVIDERS_CALLS else one.call
+    if read.kind == "mcp_approval_request":
+        return text_in(read.item, "id")
+    return text_in(read.item, "call_id") if read.kind in PROVIDERS_CALLS else read.call
 
 
-def _wants(one: _Read) -> str:
-    """The id of what this item answers."""
-    if one.kind == "mcp_approval_response":
-        return text_in(one.item, "approval_request_id")
-    return text_in(one.item, "call_id") if one.kind in PROVIDERS_PAIRS else one.answer
+# --- tools ---
 
-
-# Other providers type the tools that they run themselves by a date.
+# Types of tools that other providers run have a date.
 _DATED = re.compile(r".*_\d{8}")
 
 
 def definitions(tools: list[Any] | None, lost: list[str]) -> list[dict[str, Any]]:
-    """The tools as the Responses API takes them."""
-    return [made for tool in tools or () for made in _defined(tool, lost)]
-
-
-def _defined(tool: Any, lost: list[str]) -> list[dict[str, Any]]:
-    """The tool in this provider's flat shape; none for one that another provider runs."""
-    given = tool if isinstance(tool, Mapping) else plain(tool)
-    kind = given.get("type") if isinstance(given, Mapping) else None
-    if isinstance(kind, str):
-        if _is_flat(given, kind):
-            return [without_marks(given)]
-        if _DATED.fullmatch(kind):
-            report_left_out(given, NAME, lost)
-            return []
-    return [_flattened(made) for made in functions([given], NAME, lost)]
-
-
-def _is_flat(tool: Mapping[str, Any], kind: str) -> bool:
-    if kind in ("function", "custom"):
-        return isinstance(tool.get("name"), str) and "input_schema" not in tool
-    return not _DATED.fullmatch(kind)
+    """The tools as the Responses API accepts them: flat, and none that another provider runs."""
+    defined: list[dict[str, Any]] = []
+    for tool in tools or ():
+        fields = tool if isinstance(tool, Mapping) else plain(tool)
+        kind = fields.get("type") if isinstance(fields, Mapping) else None
+        if kind in ("function", "custom"):
+            is_flat = isinstance(fields.get("name"), str) and "input_schema" not in fields
+        elif isinstance(kind, str) and _DATED.fullmatch(kind):
+            report_left_out(fields, NAME, lost)
+            continue
+        else:
+            is_flat = isinstance(kind, str)
+        if is_flat:
+            defined.append(without_marks(fields))
+        else:
+            defined += map(_flattened, functions([fields], NAME, lost))
+    return defined
 
 
 def _flattened(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """A wrapped tool with its definition at the top level."""
-    if tool["type"] == "custom":
-        return {"type": "custom", **tool["custom"], **_flat_format(tool["custom"])}
-    # Strict is the default here and nowhere else.
-    return {"type": "function", "strict": False, **tool["function"]}
-
-
-def _flat_format(custom: Mapping[str, Any]) -> dict[str, Any]:
-    """The grammar of a custom tool, if it has one, without its wrapper."""
-    wrapped = custom.get("format")
+    """A wrapped tool with its definition, and its grammar, at the top level."""
+    if tool["type"] != "custom":
+        # Strict is the default here and nowhere else.
+        return {"type": "function", "strict": False, **tool["function"]}
+    flat = {"type": "custom", **tool["custom"]}
+    wrapped = flat.get("format")
     grammar = wrapped.get("grammar") if isinstance(wrapped, Mapping) else None
-    return {"format": {"type": "grammar", **grammar}} if isinstance(grammar, Mapping) else {}
+    return (
+        {**flat, "format": {"type": "grammar", **grammar}} if isinstance(grammar, Mapping) else flat
+    )

@@ -52,23 +52,15 @@ from refold.core.model import (
 )
 from refold.core.shortened import text_of
 from refold.display import number
+from refold.display import percent_of as percent_of
+from refold.display import short_number as short_number
+from refold.display import tokens_of as tokens_of
 from refold.edges.displays.wrap import harmless
 from refold.log.points import Batch
 from refold.tokens.models import dollars
 
 if TYPE_CHECKING:
     from refold.log.notices import Notice
-
-THOUSAND, MILLION = 1_000, 1_000_000
-
-
-def short_number(count: int) -> str:
-    """`999`, `58K`, `2.0M`: cut, not rounded."""
-    if count < THOUSAND:
-        return str(count)
-    if count < MILLION:
-        return f"{count // THOUSAND}K"
-    return f"{count // (MILLION // 10) / 10:.1f}M"
 
 
 def short_and_exact(count: int, noun: str) -> str:
@@ -77,17 +69,6 @@ def short_and_exact(count: int, noun: str) -> str:
     short = short_number(count)
     named = f"{short} {noun}" + ("" if count == 1 else "s")
     return named if short == str(count) else f"{named} ({count:,})"
-
-
-def percent_of(part: int, whole: int) -> int:
-    """The share in whole percent, cut; of nothing it is 0."""
-    return 100 * part // whole if whole > 0 else 0
-
-
-def tokens_of(used: int, window: int) -> str:
-    """`45% (58K/128K tokens)`."""
-    sizes = f"{short_number(used)}/{short_number(window)} tokens"
-    return f"{percent_of(used, window)}% ({sizes})"
 
 
 def status_line(product: str, version: str, model: str, used: int, window: int) -> str:
@@ -106,7 +87,7 @@ def header(active: int, total: int, percent: int | None = None) -> str:
 
 def ago(age_ms: int) -> str:
     """`2 hours ago`, `just now`."""
-    seconds = age_ms // THOUSAND
+    seconds = age_ms // 1_000
     for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if seconds >= size:
             count = seconds // size

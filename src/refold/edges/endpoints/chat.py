@@ -1,19 +1,13 @@
-"""A model over HTTP that an agent loop talks to: `ChatEndpoint` sends a request as the context
-gives it, and hands on the chunks of the reply.
+"""A model over HTTP for an agent loop: `ChatEndpoint` sends a request and yields reply chunks.
 
     endpoint = ChatEndpoint(model_named("anthropic:claude-haiku-4-5", os.environ))
     for chunk in context.stream(endpoint.stream(context.request(**endpoint.call))):
         ...
 
-One try per call: the loop shows that it waits, and can be stopped. Neighbours: `model_names` says
-where a model is, `client` posts, `server_events` reads the stream, `pieces` what a chunk says.
-
-What a chunk of a stream says, for whoever shows a reply as it comes: words, thoughts, the names
-of calls.
-
-A chunk is any of the four providers' as a plain object. What it does not say is left out; nothing
-here decides what is recorded. Neighbours: `chat` gives the chunks, `dialects.streams` puts them
-together.
+One try per call, because the loop shows that it waits, and can be stopped. `pieces` gives the
+texts, thoughts and call names in a chunk of any provider, for display only. Neighbours:
+`model_names` finds a model's address, `client` posts and reads the stream, `dialects.streams`
+assembles the chunks.
 """
 
 from __future__ import annotations
@@ -31,9 +25,9 @@ from refold.errors import Unavailable
 
 IDLE_S = 120.0
 REPLY_S_MAX = 3_600.0
-# In REST, what the SDK of Gemini takes inside `config` stands beside the contents, and the rest of
-# it under another name.
-_GEMINI_BESIDE = {
+# Fields of the Gemini SDK's `config` that are top-level fields in REST; all others belong to
+# `generationConfig`.
+_GEMINI_FIELDS = {
     "system_instruction": "systemInstruction",
     "tools": "tools",
     "tool_config": "toolConfig",
@@ -45,7 +39,7 @@ DIALECTS = {"openai": "openai_chat", "anthropic": "anthropic", "gemini": "gemini
 
 class ChatEndpoint:
     """One model at one address. `call` has the arguments of `context.request` for it;
-    `reply_tokens_max` is how long a reply may be, if that is to be said."""
+    `reply_tokens_max` limits the length of a reply."""
 
     def __init__(
         self, model: NamedModel, *, reply_tokens_max: int | None = None, idle_s: float = IDLE_S
@@ -61,118 +55,90 @@ class ChatEndpoint:
 
     @property
     def call(self) -> dict[str, Any]:
-        """What `context.request` is to be called with, so that the reply is streamed and says
-        what it cost."""
+        """Arguments of `context.request` for a reply that is streamed and reports its usage."""
         dialect = DIALECTS[self.model.kind]
-        given: dict[str, Any] = {"dialect": dialect, "model": self.model.name}
+        arguments: dict[str, Any] = {"dialect": dialect, "model": self.model.name}
         if self.model.kind != "gemini":
-            given["stream"] = True
+            arguments["stream"] = True
         if self.model.kind == "openai":
-            given["stream_options"] = {"include_usage": True}
+            arguments["stream_options"] = {"include_usage": True}
         if self._reply_tokens_max and self.model.kind != "gemini":
-            given[self._wire.limit(self._client.host)] = self._reply_tokens_max
-        return given
+            arguments[self._wire.limit(self._client.host)] = self._reply_tokens_max
+        return arguments
 
     def stream(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """The chunks of the reply. `Denied` without a valid key, `Unavailable` (with a time after
-        which another try is worth it) for what may pass, `Refused` for what will not."""
-        is_gemini = self.model.kind == "gemini"
-        post = Post(
-            address=self._address(),
-            payload=_gemini_body(request, self._reply_tokens_max) if is_gemini else request,
-            headers=self._wire.headers,
-        )
+        """The chunks of the reply. `Denied` without a valid key, `Unavailable` (with a time to wait
+        before another try) for a passing failure, `Refused` for a permanent one."""
+        address, payload = self._wire.path(self._client.url, self.model.name), request
+        if self.model.kind == "gemini":
+            address = address.removesuffix(":generateContent") + ":streamGenerateContent?alt=sse"
+            payload = _gemini_body(request, self._reply_tokens_max)
+        post = Post(address=address, payload=payload, headers=self._wire.headers)
         deadline = time.monotonic() + REPLY_S_MAX
         for chunk in objects(self._client.stream(post, idle_s=self._idle_s, deadline=deadline)):
-            if chunk.get("error"):
-                raise self._failure(chunk["error"])
+            if error := chunk.get("error"):
+                text = str(error.get("message") or error) if isinstance(error, dict) else str(error)
+                reason = f"{self._client.host} ended the stream: {text[:200]}"
+                if overflow_of(error) is not None:
+                    raise Refused(reason, body=text)
+                raise Unavailable(reason)
             yield chunk
-
-    def _address(self) -> str:
-        address = self._wire.path(self._client.url, self.model.name)
-        if self.model.kind == "gemini":
-            return address.removesuffix(":generateContent") + ":streamGenerateContent?alt=sse"
-        return address
-
-    def _failure(self, error: Any) -> Refused | Unavailable:
-        """What went wrong after the answer had begun."""
-        words = str(error.get("message") or error) if isinstance(error, dict) else str(error)
-        reason = f"{self._client.host} ended the stream: {words[:200]}"
-        if overflow_of(error) is not None:
-            return Refused(reason, body=words)
-        return Unavailable(reason)
 
 
 def _gemini_body(request: dict[str, Any], reply_tokens_max: int | None) -> dict[str, Any]:
-    """The keyword arguments of Gemini's SDK as the body of the call itself."""
+    """The keyword arguments of Gemini's SDK as the body of the REST call."""
     body: dict[str, Any] = {"contents": request["contents"]}
     generation = {"maxOutputTokens": reply_tokens_max} if reply_tokens_max else {}
     for name, value in request.get("config", {}).items():
-        if name in _GEMINI_BESIDE:
-            body[_GEMINI_BESIDE[name]] = value
+        if name in _GEMINI_FIELDS:
+            body[_GEMINI_FIELDS[name]] = value
         else:
             generation[name] = value
     return {**body, "generationConfig": generation} if generation else body
 
 
 PieceKind = Literal["text", "thinking", "call"]
-_THOUGHTS = ("reasoning_content", "reasoning")
 
 
 class Piece(NamedTuple):
-    """Some words of a reply, or the name of a tool that it calls."""
+    """A piece of a reply's text or thinking, or the name of a tool that it calls."""
 
     kind: PieceKind
     text: str
 
 
 def pieces(chunk: dict[str, Any]) -> Iterator[Piece]:
-    """What a chunk says, in its order."""
-    for piece in _found(chunk):
+    """The pieces in a chunk, in order, without empty ones."""
+    for piece in _all_pieces(chunk):
         if isinstance(piece.text, str) and piece.text:
             yield piece
 
 
-def _found(chunk: dict[str, Any]) -> Iterator[Piece]:
-    for choice in objects_in(chunk.get("choices")):
-        yield from _chat(choice.get("delta"))
+def _all_pieces(chunk: dict[str, Any]) -> Iterator[Piece]:
+    # Chat Completions
+    deltas = [choice.get("delta") for choice in objects_in(chunk.get("choices"))]
+    for delta in objects_in(deltas):
+        yield Piece("thinking", delta.get("reasoning_content") or "")
+        yield Piece("thinking", delta.get("reasoning") or "")
+        yield Piece("text", delta.get("content") or "")
+        for call in objects_in(delta.get("tool_calls")):
+            function = call.get("function")
+            if isinstance(function, dict):
+                yield Piece("call", function.get("name") or "")
+    # Gemini
     for candidate in objects_in(chunk.get("candidates"))[:1]:
         content = candidate.get("content")
-        if isinstance(content, dict):
-            yield from map(_gemini, objects_in(content.get("parts")))
-    match chunk.get("type"):
-        case "content_block_start":
-            yield from _block(chunk.get("content_block"))
-        case "content_block_delta":
-            yield from _block(chunk.get("delta"))
-
-
-def _chat(delta: Any) -> Iterator[Piece]:
-    """The pieces of a chunk of Chat Completions."""
-    if not isinstance(delta, dict):
-        return
-    for name in _THOUGHTS:
-        yield Piece("thinking", delta.get(name) or "")
-    yield Piece("text", delta.get("content") or "")
-    for call in objects_in(delta.get("tool_calls")):
-        function = call.get("function")
-        if isinstance(function, dict):
-            yield Piece("call", function.get("name") or "")
-
-
-def _gemini(part: dict[str, Any]) -> Piece:
-    """The piece that a part is."""
-    call = part.get("functionCall")
-    if isinstance(call, dict):
-        return Piece("call", call.get("name") or "")
-    return Piece("thinking" if part.get("thought") else "text", part.get("text") or "")
-
-
-def _block(block: Any) -> Iterator[Piece]:
-    """The pieces of a block of Anthropic's, or of what is added to one."""
-    if not isinstance(block, dict):
-        return
-    if block.get("type") == "tool_use":
-        yield Piece("call", block.get("name") or "")
-    yield Piece("thinking", block.get("thinking") or "")
-    yield Piece("text", block.get("text") or "")
+        for part in objects_in(content.get("parts")) if isinstance(content, dict) else ():
+            function = part.get("functionCall")
+            if isinstance(function, dict):
+                yield Piece("call", function.get("name") or "")
+            else:
+                kind: PieceKind = "thinking" if part.get("thought") else "text"
+                yield Piece(kind, part.get("text") or "")
+    # Anthropic
+    blocks = {"content_block_start": "content_block", "content_block_delta": "delta"}
+    for block in objects_in([chunk.get(blocks.get(str(chunk.get("type")), ""))]):
+        if block.get("type") == "tool_use":
+            yield Piece("call", block.get("name") or "")
+        yield Piece("thinking", block.get("thinking") or "")
+        yield Piece("text", block.get("text") or "")

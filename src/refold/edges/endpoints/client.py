@@ -1,14 +1,9 @@
-"""Posting JSON to one host: every try, wait and byte is bounded.
+"""An HTTP client that posts JSON to one host: every try, wait and byte is bounded.
 
-The key comes from the environment, is read again for every call, goes to no other host than the one
-named, and into no error or log. Redirects are not followed. Neighbours: `writer`, `embedder` and
-`chat` say what is posted and read the answers, `wires` has the providers' formats.
-
-Server-sent events, as the providers stream their replies: the JSON object of each.
-
-Only `data` counts, in one line or several; an `error` field, which some servers of llama.cpp send,
-is read like it. Bytes may be cut anywhere. Neighbours: `client` gives the bytes, `chat` reads the
-objects.
+The key comes from the environment, is read again for every call, is sent only to the named host,
+and appears in no error or log. Redirects are not followed. `objects` reads server-sent events, in
+which providers stream their replies. Neighbours: `writer`, `embedder` and `chat` make the posts and
+read the answers.
 """
 
 from __future__ import annotations
@@ -17,7 +12,6 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -45,7 +39,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class Post(Struct, frozen=True, kw_only=True):
-    """What is sent: where to, and as what. `headers` are made of the key."""
+    """One POST: its address, its JSON, and headers made from the key."""
 
     address: str
     payload: dict[str, Any]
@@ -53,8 +47,8 @@ class Post(Struct, frozen=True, kw_only=True):
 
 
 class Refused(Invalid):
-    """A request that the provider does not take as it is. `body` has its words, in which
-    `dialects.overflow` finds a page that is too long."""
+    """A request that the provider does not accept. `body` has its answer, in which
+    `dialects.overflow` recognizes a page that is too long."""
 
     def __init__(self, message: str, *, body: str, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -62,7 +56,7 @@ class Refused(Invalid):
 
 
 class Client:
-    """Posts to one host. `key_env` names the variable that holds the key; empty if none is sent."""
+    """Posts to one host. `key_env` names the variable with the key; empty if none is sent."""
 
     def __init__(self, url: str, *, key_env: str, timeout_s: float, tries: int) -> None:
         self.url = url
@@ -75,20 +69,23 @@ class Client:
         import httpx
 
         key = self._key()
-        # A proxy of the environment has no business between this process and a server on the same
-        # machine.
+        # Requests to this machine bypass the proxy of the environment.
         with httpx.Client(follow_redirects=False, trust_env=self.host not in LOOPBACK) as client:
             for number in range(1, self._tries + 1):
                 try:
                     return self._try(client, post, key, deadline, _pause_s(number))
                 except Unavailable as error:
-                    if number == self._tries or not _wait(error.retry_after_s, deadline):
+                    pause_s = error.retry_after_s
+                    if number == self._tries or pause_s is None:
                         raise
+                    if time.monotonic() + pause_s >= deadline:
+                        raise
+                time.sleep(pause_s)
         raise AssertionError("the last try returns or raises")
 
     def stream(self, post: Post, *, idle_s: float, deadline: float) -> Iterator[bytes]:
-        """The bytes of an answer as they come, in one try: whoever shows them can say that it
-        waits, and try again. Errors as in `post`; a refusal is a `Refused`."""
+        """The bytes of an answer as they arrive, in one try: a caller that shows them can try again
+        itself. Errors as in `post`; a refusal is a `Refused`."""
         import httpx
 
         key = self._key()
@@ -115,7 +112,7 @@ class Client:
         return Unavailable(reason, retry_after_s=pause_s)
 
     def _key(self) -> str:
-        """The key. It must be there if it was named, and must not leave in the clear."""
+        """The key. Denied if its variable is empty, or if it would be sent unencrypted."""
         if not self._key_env:
             return ""
         key = os.environ.get(self._key_env, "").strip()
@@ -130,7 +127,7 @@ class Client:
     def _try(
         self, client: httpx.Client, post: Post, key: str, deadline: float, pause_s: float
     ) -> dict[str, Any]:
-        """One try. `Unavailable` says after how long another is worth it, if it is."""
+        """One try. `Unavailable` has the time to wait if another try is worth it."""
         import httpx
 
         left_s = min(self._timeout_s, deadline - time.monotonic())
@@ -149,7 +146,15 @@ class Client:
             raise self._broken(error, pause_s) from error
         if response.status_code != 200:
             raise self._refusal(response, content, key, pause_s)
-        return self._decoded(content)
+        try:
+            body = msgspec.json.decode(content)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            is_page = content.lstrip()[:1] == b"<"
+            what = "a web page" if is_page else f"{len(content)} bytes that are not JSON"
+            raise self._unreadable(what) from error
+        if not isinstance(body, dict):
+            raise self._unreadable("JSON that is not an object")
+        return body
 
     def _refusal(
         self, response: httpx.Response, content: bytes, key: str, pause_s: float
@@ -162,24 +167,16 @@ class Client:
         if 300 <= status < 400:
             reason = f"{self.host} answered {status}; no redirect is followed"
             return Invalid(reason, hint="give the final address")
-        reason = f"{self.host} answered {status}: {_excerpt(content, key)}"
+        text = content.decode("utf-8", "replace")
+        if key:  # a provider may echo the key
+            text = text.replace(key, "[key]")
+        line = " ".join(redacted(text).split())
+        reason = f"{self.host} answered {status}: {line[:EXCERPT_CHARS]}"
         if status == 429 or status >= 500:
             wait_s = retry_after_s(response.headers.get("retry-after"), pause_s)
             return Unavailable(reason, retry_after_s=wait_s)
-        said = _one_line_body(content, key)[:REFUSAL_CHARS]
-        return Refused(reason, body=said, hint="check the model's name and the address")
-
-    def _decoded(self, content: bytes) -> dict[str, Any]:
-        """The JSON object of an answer; `Unavailable` if it is not one."""
-        try:
-            body = msgspec.json.decode(content)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            is_page = content.lstrip()[:1] == b"<"
-            what = "a web page" if is_page else f"{len(content)} bytes that are not JSON"
-            raise self._unreadable(what) from error
-        if not isinstance(body, dict):
-            raise self._unreadable("JSON that is not an object")
-        return body
+        hint = "check the model's name and the address"
+        return Refused(reason, body=line[:REFUSAL_CHARS], hint=hint)
 
     def _unreadable(self, what: str) -> Unavailable:
         return Unavailable(f"{self.host} answered with {what}", hint="check the address")
@@ -191,12 +188,12 @@ def host_of(url: str) -> str:
 
 
 def check_address(url: str) -> str:
-    """The address without a slash at its end; Invalid if it is not one, or holds a key."""
+    """The address without a trailing slash. Invalid if it is not one, or contains a key."""
     if not isinstance(url, str):
         raise Invalid(f"an address is a text, not {quoted(url, 60)}", hint=ADDRESS_HINT)
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018 - it is read when it is asked for
+        parts.port  # noqa: B018 - this parses the port
     except ValueError:
         parts = urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -208,39 +205,22 @@ def check_address(url: str) -> str:
 
 
 def check_limits(*, timeout_s: float, deadline_s: float, tries: int) -> None:
-    """Refuses limits that limit nothing, or that no call could keep."""
+    """Raises Invalid for limits that are not numbers, or out of range."""
     for name, seconds in (("timeout_s", timeout_s), ("deadline_s", deadline_s)):
-        if not _is_number(seconds) or not 0 < seconds <= DEADLINE_MAX_S:
+        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        if not is_number or not 0 < seconds <= DEADLINE_MAX_S:
             hint = f"give seconds, above 0 and at most {DEADLINE_MAX_S:,}"
             raise Invalid(f"{name} is {seconds!r}", hint=hint)
     if not isinstance(tries, int) or not 1 <= tries <= TRIES_MAX:
         raise Invalid(f"tries is {tries!r}", hint=f"give a number from 1 to {TRIES_MAX}")
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _excerpt(content: bytes, key: str) -> str:
-    """The start of an answer."""
-    return _one_line_body(content, key)[:EXCERPT_CHARS]
-
-
-def _one_line_body(content: bytes, key: str) -> str:
-    """What an answer says, on one line. A provider may echo the key it was given, even in part."""
-    text = content.decode("utf-8", "replace")
-    if key:
-        text = text.replace(key, "[key]")
-    return " ".join(redacted(text).split())
-
-
 def _read(response: httpx.Response, deadline: float) -> bytes:
-    """The whole body."""
     return b"".join(_bounded(response.iter_bytes(), deadline))
 
 
 def _bounded(chunks: Iterable[bytes], deadline: float) -> Iterator[bytes]:
-    """The chunks of a body, if it is not too large and does not trickle in forever."""
+    """The chunks of a body. Unavailable if it is too large, or not complete by the deadline."""
     size_bytes = 0
     for chunk in chunks:
         size_bytes += len(chunk)
@@ -255,43 +235,32 @@ def _bounded(chunks: Iterable[bytes], deadline: float) -> Iterator[bytes]:
 
 
 def retry_after_s(header: str | None, pause_s: float) -> float:
-    """The seconds to wait that a server asks for, as a number or a date, capped; our own pause
-    if it says nothing."""
-    seconds = _header_seconds(header or "")
-    if seconds is None or seconds != seconds:
-        return pause_s
-    return max(0.0, min(seconds, RETRY_AFTER_MAX_S))
-
-
-def _header_seconds(header: str) -> float | None:
-    """The seconds that a header names; None if it names none."""
-    with suppress(ValueError):
-        return float(header)
-    with suppress(ValueError):
-        return parsedate_to_datetime(header).timestamp() - time.time()
-    return None
+    """Seconds to wait by a server's header, a number or a date, capped; `pause_s` if it has
+    neither."""
+    try:
+        seconds = float(header or "")
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(header or "").timestamp() - time.time()
+        except ValueError:
+            return pause_s
+    is_number = seconds == seconds  # NaN is not equal to itself
+    return max(0.0, min(seconds, RETRY_AFTER_MAX_S)) if is_number else pause_s
 
 
 def _pause_s(number: int) -> float:
-    """Longer from try to try, and different from client to client, so that not all come back at
-    once."""
+    """A pause that grows with each try, and differs between clients, so that they spread out."""
     return float(BACKOFF_S * random.uniform(0.5, 1.5) * 2 ** (number - 1))
 
 
-def _wait(seconds: float | None, deadline: float) -> bool:
-    """Waits before the next try; False if none is worth it, or it would be too late."""
-    if seconds is None or time.monotonic() + seconds >= deadline:
-        return False
-    time.sleep(seconds)
-    return True
-
+# --- server-sent events ---
 
 END = "[DONE]"
-FIELDS = ("data", "error")
+FIELDS = ("data", "error")  # llama.cpp sends errors in a field of their own
 
 
 def objects(chunks: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """The objects of a stream, as they come. Unavailable for data that is no JSON object."""
+    """The objects of a stream, as they arrive. Unavailable for data that is not a JSON object."""
     data: list[str] = []
     for line in _lines(chunks):
         name, _, value = line.partition(":")
@@ -303,7 +272,7 @@ def objects(chunks: Iterable[bytes]) -> Iterator[dict[str, Any]]:
             yield _decoded("\n".join(data))
             data = []
     if data and data != [END]:
-        # The empty line that ends an event is missing at the end of some streams.
+        # Some streams end without the empty line that ends an event.
         yield _decoded("\n".join(data))
 
 
@@ -319,15 +288,13 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
 
 
 def _decoded(text: str) -> dict[str, Any]:
+    value, cause = None, None
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise _unreadable(text) from error
+        cause = error
     if not isinstance(value, dict):
-        raise _unreadable(text)
+        reason = f"the stream holds {len(text):,} characters that are not a JSON object"
+        hint = "check the address and the kind of the endpoint"
+        raise Unavailable(reason, hint=hint) from cause
     return value
-
-
-def _unreadable(text: str) -> Unavailable:
-    reason = f"the stream holds {len(text):,} characters that are not a JSON object"
-    return Unavailable(reason, hint="check the address and the kind of the endpoint")

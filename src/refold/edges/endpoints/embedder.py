@@ -1,11 +1,10 @@
-"""An embedder over HTTP: `endpoint(url, model)` gives a callable that asks an OpenAI-compatible
-embeddings endpoint.
+"""An embedder over HTTP: `endpoint(url, model)` gives a callable for an OpenAI-compatible endpoint.
 
     embedder = endpoint("https://api.openai.com/v1", "text-embedding-3-small")
     context = refold.open("work", embedder=embedder)
 
-What is indexed and every query go to that host, and to no other; nothing is sent unless a caller
-names one. Neighbours: `client` posts, `refold.search` calls it.
+Indexed texts and queries go to that host and to no other; nothing is sent unless a caller names
+one. Neighbours: `client` posts, `refold.search` calls it.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ def endpoint(
     tries: int = 3,
     deadline_s: float = 60.0,
 ) -> Embeddings:
-    """An embedder that asks the model at this address. `key_env` names the variable that holds
-    the key; without it, the provider's usual one, for the provider's own host only."""
+    """An embedder that asks the model at this address. `key_env` names the variable with the key;
+    by default the provider's usual one, for the provider's own host only."""
     check_limits(timeout_s=timeout_s, deadline_s=deadline_s, tries=tries)
     url = check_address(url)
     key_env = key_env or WIRE.usual_key_env(host_of(url))
@@ -42,7 +41,7 @@ def endpoint(
 
 
 class Embeddings:
-    """The callable that `endpoint` makes. It shows itself without its key."""
+    """The callable that `endpoint` makes. Its representation does not contain the key."""
 
     def __init__(self, client: Client, model: str, *, deadline_s: float) -> None:
         self._client, self.model, self._deadline_s = client, model, deadline_s
@@ -55,29 +54,23 @@ class Embeddings:
         """Vectors in the order of the texts. `Unavailable` if there is no answer in time,
         `Denied` without a key."""
         vectors: list[list[float]] = []
-        for at in range(0, len(texts), BATCH_TEXTS):
-            vectors += self._vectors(texts[at : at + BATCH_TEXTS])
-        return vectors
-
-    def _vectors(self, texts: Sequence[str]) -> list[list[float]]:
-        """The vectors of one batch."""
-        inputs = [text[:CHARS_MAX] or " " for text in texts]
         url = self._client.url
-        post = Post(
-            address=url if url.endswith("/embeddings") else f"{url}/embeddings",
-            payload={"model": self.model, "input": inputs, "encoding_format": "float"},
-            headers=WIRE.headers,
-        )
-        body = self._client.post(post, time.monotonic() + self._deadline_s)
-        return vectors_of(body, len(inputs))
+        address = url if url.endswith("/embeddings") else f"{url}/embeddings"
+        for start in range(0, len(texts), BATCH_TEXTS):
+            inputs = [text[:CHARS_MAX] or " " for text in texts[start : start + BATCH_TEXTS]]
+            payload = {"model": self.model, "input": inputs, "encoding_format": "float"}
+            post = Post(address=address, payload=payload, headers=WIRE.headers)
+            body = self._client.post(post, time.monotonic() + self._deadline_s)
+            vectors += vectors_of(body, len(inputs))
+        return vectors
 
 
 def vectors_of(body: dict[str, Any], count: int) -> list[list[float]]:
-    """The vectors of an answer, each at the place its index names."""
+    """The vectors of an answer, in the order of their indices. Unavailable if one is missing."""
     rows = body.get("data")
-    named = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-    places = {row.get("index", at): row.get("embedding") for at, row in enumerate(named)}
-    vectors = [places.get(at) for at in range(count)]
+    objects = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    by_index = {row.get("index", at): row.get("embedding") for at, row in enumerate(objects)}
+    vectors = [by_index.get(index) for index in range(count)]
     if not all(isinstance(vector, list) and vector for vector in vectors):
         raise Unavailable("the endpoint gave no vectors", hint="check the address and the model")
     return vectors  # type: ignore[return-value]

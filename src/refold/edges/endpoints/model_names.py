@@ -1,9 +1,9 @@
-"""What `--model` names: a provider and a model, or an address and a model.
+"""Model names for `--model`: a provider and a model, or an address and a model.
 
 Addresses and keys come from the user alone: the argument and the environment, never from a file of
-the project or from a log. A key belongs to the host of those who gave it; it goes to another only
-where the environment names that host for the very provider (`OPENAI_BASE_URL`). Neighbours:
-`chat` sends to what is named here, `settings.writer` has the domains of the keys.
+the project or from a log. A key is sent only to its provider's host, or to a host that the
+environment names for that provider (`OPENAI_BASE_URL`). Neighbours: `chat` sends requests there,
+`settings.sources` has the domains of the keys.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from refold.edges.endpoints.writer import Kind
 from refold.errors import Invalid
 from refold.settings.sources import KEY_DOMAINS
 
-SCRIPTED = "scripted"  # what a chat calls its agent without a provider
+SCRIPTED = "scripted"  # a chat's agent without a provider
 FORMS = "provider:name, such as openai:gpt-5.4-mini, or URL#name"
 NAME_CHARS_MAX = 200
 
 
 class NamedModel(Struct, frozen=True, kw_only=True):
-    """A model, where it is, and the variable that has the key; `spec` is what the user wrote."""
+    """A model, its address, and the variable with the key; `spec` is the user's own text."""
 
     spec: str
     kind: Kind
@@ -35,8 +35,8 @@ class NamedModel(Struct, frozen=True, kw_only=True):
 
 
 class Provider(Struct, frozen=True, kw_only=True):
-    """Where a provider's models are, unless the environment names another address, and the
-    variables that have their keys and a usual model."""
+    """A provider's address, unless the environment names another, and the variables for its keys
+    and the user's usual model."""
 
     kind: Kind
     url: str
@@ -87,68 +87,51 @@ def model_named(spec: str, environ: Mapping[str, str]) -> NamedModel:
     """The model that a text names. Invalid if it names none."""
     if "://" in spec:
         return _at_address(spec, environ)
-    provider, _, name = spec.partition(":")
-    if provider not in PROVIDERS:
-        hint = suggestion(provider, [*PROVIDERS, SCRIPTED])
+    provider_name, _, name = spec.partition(":")
+    if provider_name not in PROVIDERS:
+        hint = suggestion(provider_name, [*PROVIDERS, SCRIPTED])
         raise Invalid(f"--model {quoted(spec, 80)} names no provider; it is {FORMS}", hint=hint)
-    known = PROVIDERS[provider]
-    name = name or environ.get(known.model_env, "")
+    provider = PROVIDERS[provider_name]
+    name = name or environ.get(provider.model_env, "")
     if not name:
         raise Invalid(f"--model {quoted(spec, 80)} names no model", hint=f"write it as {FORMS}")
-    url = _address(known, environ)
+    url = environ.get(provider.url_env, "") if provider.url_env else ""
+    if url and "://" not in url:  # a plain host
+        url = f"http://{url.replace('0.0.0.0', '127.0.0.1')}"
+    url = check_address(url or provider.url)
+    url = url if url.endswith(provider.path) else url + provider.path
+    # The provider's own address needs a key; another gets one only if it is set.
+    is_own = host_of(url) == host_of(provider.url)
+    key_env = provider.key_envs[0] if is_own and provider.key_envs else ""
     return NamedModel(
-        spec=f"{provider}:{name}",
-        kind=known.kind,
+        spec=f"{provider_name}:{name}",
+        kind=provider.kind,
         url=url,
         name=_checked_name(name),
-        key_env=_key_env(known, url, environ),
+        key_env=next((key for key in provider.key_envs if environ.get(key)), key_env),
     )
 
 
 def _at_address(spec: str, environ: Mapping[str, str]) -> NamedModel:
-    """A model at an address that speaks as OpenAI does, unless the host is another provider's."""
+    """A model at an address, in the format of the host's provider, or else of OpenAI."""
     url, _, name = spec.partition("#")
     url = check_address(url)
     if not name:
         raise Invalid(f"{quoted(spec, 80)} names no model", hint="write it as URL#name")
     host = host_of(url)
-    keys = [key for key, domains in KEY_DOMAINS.items() if _is_of(host, domains)]
+    kinds = {host_of(provider.url): provider.kind for provider in PROVIDERS.values()}
+    keys = [
+        key
+        for key, domains in KEY_DOMAINS.items()
+        if any(f".{host}".endswith(f".{domain}") for domain in domains)
+    ]
     return NamedModel(
         spec=spec,
-        kind=_kind_at(host),
+        kind=kinds.get(host, "openai"),
         url=url,
         name=_checked_name(name),
         key_env=next((key for key in keys if environ.get(key)), keys[0] if keys else ""),
     )
-
-
-def _kind_at(host: str) -> Kind:
-    """What a host speaks: a provider's own format at its own host, OpenAI's anywhere else."""
-    kinds = {host_of(known.url): known.kind for known in PROVIDERS.values()}
-    return kinds.get(host, "openai")
-
-
-def _is_of(host: str, domains: tuple[str, ...]) -> bool:
-    return any(f".{host}".endswith(f".{domain}") for domain in domains)
-
-
-def _address(provider: Provider, environ: Mapping[str, str]) -> str:
-    """The provider's address, or the one that the user set for it; a plain host is one, too."""
-    url = environ.get(provider.url_env, "") if provider.url_env else ""
-    if url and "://" not in url:
-        url = f"http://{url.replace('0.0.0.0', '127.0.0.1')}"
-    url = check_address(url or provider.url)
-    return url if url.endswith(provider.path) else url + provider.path
-
-
-def _key_env(provider: Provider, url: str, environ: Mapping[str, str]) -> str:
-    """The variable of the key. At the provider's own address a key is needed; at another that the
-    user set, it is sent if there is one."""
-    given = [key for key in provider.key_envs if environ.get(key)]
-    if given:
-        return given[0]
-    is_own = host_of(url) == host_of(provider.url)
-    return provider.key_envs[0] if is_own and provider.key_envs else ""
 
 
 def _checked_name(name: str) -> str:

@@ -3,13 +3,9 @@
     writer = endpoint("https://api.anthropic.com", "claude-haiku-4-5", kind="anthropic")
     context = refold.open("work", writer=writer)
 
-One call at a time. Neighbours: `client` posts, `wires` has the formats, `refold.writer` calls it.
-
-The three wire formats a writer's endpoint can speak: where to post, what to send, what came
-back.
-
-Only text goes out, never a tool. Whatever is not in the shape that was promised is `Unavailable`,
-in words that name the shape and nothing of the content. Neighbour: `writer` uses them.
+One call at a time. `WIRES` has the three formats: their addresses, payloads and answers. Only text
+is sent, never a tool. An answer in an unexpected shape is `Unavailable`, and the error names the
+shape without any content. Neighbours: `client` posts, `refold.writer` calls it.
 """
 
 from __future__ import annotations
@@ -26,6 +22,7 @@ from msgspec.structs import asdict, replace
 
 from refold.checked import checked
 from refold.core.model import Usage
+from refold.dialects.wire import objects_in
 from refold.display import suggestion
 from refold.edges.endpoints.client import Client, Post, check_address, check_limits, host_of
 from refold.errors import Invalid, Unavailable
@@ -50,15 +47,15 @@ def endpoint(
     deadline_s: float = 120.0,
     calls_per_hour: int = 0,
 ) -> Endpoint:
-    """A writer that asks the model at this address. `key_env` names the variable that holds the
-    key; without it, the provider's usual one, for the provider's own host only. `window` is the
-    model's; by default what is known of it, or 32,000. 0 calls per hour: no limit."""
+    """A writer that asks the model at this address. `key_env` names the variable with the key; by
+    default the provider's usual one, for the provider's own host only. `window` is the model's; by
+    default its known window, or 32,000. 0 calls per hour means no limit."""
     if kind not in WIRES:
         hint = suggestion(str(kind), WIRES)
         raise Invalid(f"there is no kind of endpoint {kind!r}", hint=hint)
     if window is None:
-        known = model_info(model)
-        window = known.window if known.known else WINDOW_DEFAULT
+        info = model_info(model)
+        window = info.window if info.known else WINDOW_DEFAULT
     check_limits(timeout_s=timeout_s, deadline_s=deadline_s, tries=tries)
     if not isinstance(window, int) or window < 1:
         raise Invalid(f"window is {window!r}", hint="give the tokens that the model can read")
@@ -76,9 +73,9 @@ def endpoint(
 
 
 def configured(**given: Any) -> Endpoint | None:
-    """The writer that the settings name (`[writer]` in refold.toml, `REFOLD_WRITER_*`); what is
-    given here wins. None if nothing names one. It is never used automatically: a conversation
-    leaves this machine only where a caller says so."""
+    """The writer that the settings name (`[writer]` in refold.toml, `REFOLD_WRITER_*`), with these
+    arguments taking precedence; None if they name none. It is never used automatically: a
+    conversation leaves this machine only if a caller says so."""
     settings = asdict(writer_loaded(given))
     url, model = settings.pop("url"), settings.pop("model")
     if not url:
@@ -90,7 +87,7 @@ def configured(**given: Any) -> Endpoint | None:
 
 
 class Endpoint:
-    """The callable that `endpoint` makes. It shows itself without its key."""
+    """The callable that `endpoint` makes. Its representation does not contain the key."""
 
     def __init__(
         self,
@@ -118,7 +115,8 @@ class Endpoint:
         return f"endpoint({self.host!r}, {self.model!r}, kind={self.kind!r})"
 
     def __call__(self, request: Request) -> Answer:
-        """Asks. `Unavailable` if there is no answer in time, `Denied` without a valid key."""
+        """The model's answer. `Unavailable` if there is none in time, `Denied` without a valid
+        key."""
         wait_s = min(self._deadline_s, request.wait_s)
         deadline = time.monotonic() + wait_s
         if not self._lock.acquire(timeout=max(0.0, wait_s)):
@@ -126,23 +124,20 @@ class Endpoint:
             raise Unavailable(reason, hint="one call at a time; try again")
         try:
             self._count_call()
-            return self._wire.answer(self._client.post(self._post(request), deadline))
+            if self.output_max:
+                output_max = min(request.max_tokens, self.output_max)
+                request = replace(request, max_tokens=output_max)
+            post = Post(
+                address=self._wire.path(self.url, self.model),
+                payload=self._wire.payload(request, self.model, self.host),
+                headers=self._wire.headers,
+            )
+            return self._wire.answer(self._client.post(post, deadline))
         finally:
             self._lock.release()
 
-    def _post(self, request: Request) -> Post:
-        """The request in the provider's words."""
-        if self.output_max:
-            most = min(request.max_tokens, self.output_max)
-            request = replace(request, max_tokens=most)
-        return Post(
-            address=self._wire.path(self.url, self.model),
-            payload=self._wire.payload(request, self.model, self.host),
-            headers=self._wire.headers,
-        )
-
     def _count_call(self) -> None:
-        """Keeps to the calls per hour."""
+        """Counts a call. Unavailable if the calls of this hour are used up."""
         now = time.monotonic()
         while self._calls and now - self._calls[0] > HOUR_S:
             self._calls.popleft()
@@ -155,7 +150,7 @@ class Endpoint:
 Kind = Literal["openai", "anthropic", "gemini"]
 
 _STOPS = {
-    # what providers say, in our words
+    # the providers' finish reasons, and ours
     "stop": "stop", "end_turn": "stop", "stop_sequence": "stop", "STOP": "stop",
     "length": "length", "max_tokens": "length", "MAX_TOKENS": "length",
     "model_context_window_exceeded": "length",
@@ -165,8 +160,7 @@ _STOPS = {
 
 
 class Wire(Struct, frozen=True, kw_only=True):
-    """One format. `host` is the provider's own, `key_env` the variable in which its users keep
-    their key."""
+    """One format. `host` is the provider's own, `key_env` the usual variable for its key."""
 
     host: str
     key_env: str
@@ -176,13 +170,12 @@ class Wire(Struct, frozen=True, kw_only=True):
     answer: Callable[[dict[str, Any]], Answer]
 
     def limit(self, host: str) -> str:
-        """What the limit of an answer is called there. OpenAI's own newer models refuse the old
-        name; other servers know only that one."""
+        """The name of the answer's token limit at a host. OpenAI's own newer models refuse the old
+        name; other servers know only the old one."""
         return "max_completion_tokens" if host == "api.openai.com" else "max_tokens"
 
     def usual_key_env(self, host: str) -> str:
-        """The variable of the key for a host: the usual one for the provider's own host, none for
-        any other."""
+        """The variable of the key for a host: the usual one for the provider's own, else empty."""
         return self.key_env if host == self.host else ""
 
 
@@ -190,7 +183,7 @@ class Wire(Struct, frozen=True, kw_only=True):
 
 
 def _finish(reason: object) -> str:
-    """Why an answer ended, in our words."""
+    """The reason why an answer ended, in our terms."""
     if not isinstance(reason, str) or not reason:
         return "nothing"
     return _STOPS.get(reason, reason)
@@ -214,22 +207,15 @@ def _first(value: object, what: str) -> dict[str, Any]:
 
 
 def _usage(body: dict[str, Any], table: str, input: str, output: str) -> Usage:
-    """The tokens that an answer reports under these names; 0 where it does not say."""
-    used = body.get(table)
-    if not isinstance(used, dict):
+    """The token counts that an answer reports under these names; 0 if it reports none."""
+    usage = body.get(table)
+    if not isinstance(usage, dict):
         return Usage()
-    return Usage(input=_number(used.get(input)), output=_number(used.get(output)))
+    return Usage(input=_number(usage.get(input)), output=_number(usage.get(output)))
 
 
 def _number(value: object) -> int:
     return value if isinstance(value, int) and value > 0 else 0
-
-
-def _parts(value: object) -> list[dict[str, Any]]:
-    """The parts of a content that are objects."""
-    if not isinstance(value, list):
-        return []
-    return [part for part in value if isinstance(part, dict)]
 
 
 def _joined(texts: Iterable[object]) -> str:
@@ -255,25 +241,16 @@ def _chat_payload(request: Request, model: str, host: str) -> dict[str, Any]:
 def _chat_answer(body: dict[str, Any]) -> Answer:
     choice = _first(body.get("choices"), "choices")
     message = _table(choice.get("message"), "message")
-    reasoning = message.get("reasoning_content") or message.get("reasoning") or ""
+    content = message.get("content")
+    if not isinstance(content, str):
+        content = _joined(part.get("text") for part in objects_in(content))
+    finished = "tool" if message.get("tool_calls") else _finish(choice.get("finish_reason"))
     return Answer(
-        text=_chat_text(message.get("content")),
-        finished=_chat_finish(choice, message),
-        reasoning=str(reasoning),
+        text=content,
+        finished="refusal" if message.get("refusal") else finished,
+        reasoning=str(message.get("reasoning_content") or message.get("reasoning") or ""),
         usage=_usage(body, "usage", "prompt_tokens", "completion_tokens"),
     )
-
-
-def _chat_text(content: object) -> str:
-    if isinstance(content, str):
-        return content
-    return _joined(part.get("text") for part in _parts(content))
-
-
-def _chat_finish(choice: dict[str, Any], message: dict[str, Any]) -> str:
-    if message.get("refusal"):
-        return "refusal"
-    return "tool" if message.get("tool_calls") else _finish(choice.get("finish_reason"))
 
 
 # --- Anthropic messages ---
@@ -296,7 +273,7 @@ def _messages_payload(request: Request, model: str, host: str) -> dict[str, Any]
 def _messages_answer(body: dict[str, Any]) -> Answer:
     if not isinstance(body.get("content"), list):
         raise _missing("content")
-    parts = _parts(body["content"])
+    parts = objects_in(body["content"])
     return Answer(
         text=_joined(part.get("text") for part in parts if part.get("type") == "text"),
         finished=_finish(body.get("stop_reason")),
@@ -327,7 +304,7 @@ def _generate_answer(body: dict[str, Any]) -> Answer:
         return Answer(finished="refusal")
     candidate = _first(body.get("candidates"), "candidates")
     content = candidate.get("content")
-    parts = _parts(content.get("parts")) if isinstance(content, dict) else []
+    parts = objects_in(content.get("parts")) if isinstance(content, dict) else []
     is_call = any("functionCall" in part for part in parts)
     return Answer(
         text=_joined(part.get("text") for part in parts if not part.get("thought")),

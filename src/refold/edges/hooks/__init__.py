@@ -1,10 +1,9 @@
-"""Hooks of other agents: what Claude Code calls after every tool, before a compaction and after it.
+"""Hooks for other agents: Claude Code calls them after every tool, and around a compaction.
 
-`refold hook claude-code event` reads one event on standard input and answers it. It is called many
-times a minute, so it is the standard library until an output is large, and everything slow is left
-to a process of its own. It never disturbs the agent: whatever happens, it says nothing and ends
-well, and the reason stands in our own log (`state`). Neighbours: `events` has what each event leads
-to, `follower` writes the session to a store, `settings_file` installs.
+`refold hook claude-code event` reads one event on standard input and answers it. It runs many times
+a minute, so it uses the standard library until an output is large, and leaves slow work to another
+process. It never disturbs the agent: on any error it prints nothing, exits normally, and logs the
+reason (`state`). Neighbours: `events` answers events, `follower` writes the session to a store.
 """
 
 from __future__ import annotations
@@ -24,23 +23,16 @@ def main(args: list[str]) -> None:
         from refold.edges.hooks.events import answer
         from refold.edges.statusline import given_input
 
-        said = answer(given_input(EVENT_BYTES_MAX, READ_S), _above(args), _store(args))
-        if said:
-            sys.stdout.write(said)
+        above = _option(args, "--above")
+        above_chars = int(above) if above.isdecimal() else ABOVE_CHARS
+        event = given_input(EVENT_BYTES_MAX, READ_S)
+        if text := answer(event, above_chars, _option(args, "--store")):
+            sys.stdout.write(text)
             sys.stdout.flush()
     except Exception as error:
         state.log_error("event", error)
 
 
-def _above(args: list[str]) -> int:
-    value = _option(args, "--above")
-    return int(value) if value.isdecimal() else ABOVE_CHARS
-
-
-def _store(args: list[str]) -> str:
-    return _option(args, "--store")
-
-
 def _option(args: list[str], name: str) -> str:
-    """The value after a name; empty if it is not there."""
+    """The argument after a name; empty if the name is missing."""
     return args[args.index(name) + 1] if name in args[:-1] else ""

@@ -1,19 +1,12 @@
-"""What an event of Claude Code leads to.
+"""Answers to events of Claude Code, with the standard library only unless an output is large.
 
-After a tool, a large output becomes an artifact and a stub, in the shape of that tool's own output,
-because anything else is ignored; before it is first sent, so nothing cached and no thinking is
-broken. After a compaction, what the log knows is offered back. Everything else only has the session
-written to the log, in a process of its own. The standard library only, but for large outputs.
-Neighbours: `large` finds and shortens them, `follower` is that process.
-
-A large output of a tool: kept whole, and a stub in its place.
-
-Only texts give way, and only where tools put what they have to say, so the output keeps the shape
-that its tool gives it. Files that are read, and what sub-agents and refold itself say, are left as
-they are: the agent asked for exactly that. Claude Code itself cuts what is very long, and keeps the
-whole in a file of the session: then that file is what is kept, and where it cannot be read, the
-stub says that the output was cut. The content waits in the session's folder until `follower` puts
-it into the store, under the handle that the stub names.
+After a tool, each large text of its output becomes a stub, in the shape of that tool's own output,
+because any other is ignored; this happens before the output is first sent, so no cache and no
+thinking is invalidated. File contents, and outputs of sub-agents and of refold itself, stay
+unchanged, because the agent asked for exactly that. Claude Code truncates very long outputs and
+keeps them in a file of the session: then that file is stored. After a compaction, notes from the
+log are offered. Neighbour: `follower`, a separate process, writes the session and the stored
+outputs to the log.
 """
 
 from __future__ import annotations
@@ -27,60 +20,47 @@ import shutil
 import stat
 import subprocess
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from refold.artifacts.intake import type_of_output
-from refold.artifacts.stub import described, stub_of
-from refold.core.codec import artifact_id
-from refold.core.model import Artifact, Origin
 from refold.edges.hooks import state
 
-OFFER_CHARS = 9_000  # Claude Code puts what is longer than 10,000 characters into a file
+if TYPE_CHECKING:
+    from refold.core.model import Origin
+
+OFFER_CHARS = 9_000  # Claude Code moves texts over 10,000 characters into a file
 FOLLOW_EVERY_S = 20.0
 FOLLOWED = "followed"
-# After these the session is written at once; after a tool, every now and then.
+# After these events the session is written at once; after a tool, at intervals.
 _FOLLOWED_AT_ONCE = ("Stop", "SubagentStop", "PreCompact", "SessionEnd")
 
-Event = dict[str, object]
+Event = dict[str, Any]
 
 
 def answer(given: bytes, above: int, store: str) -> str:
-    """What is said back, as JSON; empty if nothing is."""
+    """The answer to an event, as JSON; empty if there is none. Texts longer than `above` characters
+    are large."""
     event = json.loads(given) if given.strip() else {}
     session = event.get("session_id") if isinstance(event, dict) else None
     if not isinstance(session, str) or not session:
         return ""
-    match event.get("hook_event_name"):
-        case "PostToolUse":
-            # What is shorter than this as JSON holds nothing that is longer.
-            return _after_tool(event, session, above if len(given) > above else 0, store)
-        case "SessionStart" if event.get("source") == "compact":
-            return _after_compaction(session)
-        case name if name in _FOLLOWED_AT_ONCE:
+    folder, name = state.folder_of(session), event.get("hook_event_name")
+    fields: dict[str, object] = {}
+    if name == "PostToolUse":
+        # An event with less JSON than this has no text that is longer.
+        updated = shortened(event, session, above) if len(given) > above > 0 else None
+        is_due = state.is_due(folder, FOLLOWED, FOLLOW_EVERY_S)
+        if updated is not None or is_due:
             follow(event, session, store)
-    return ""
-
-
-def _after_tool(event: Event, session: str, above: int, store: str) -> str:
-    """With `above` 0 nothing is large."""
-    updated = None
-    if above:
-        updated = shortened(event, session, above)
-    is_due = state.is_due(state.folder_of(session), FOLLOWED, FOLLOW_EVERY_S)
-    if updated is not None or is_due:
+        if updated is not None:
+            fields = {"updatedToolOutput": updated}
+    elif name == "SessionStart" and event.get("source") == "compact":
+        if offer := state.read(folder, "offer", OFFER_CHARS):
+            fields = {"additionalContext": offer}
+    elif name in _FOLLOWED_AT_ONCE:
         follow(event, session, store)
-    return "" if updated is None else _output("PostToolUse", updatedToolOutput=updated)
-
-
-def _after_compaction(session: str) -> str:
-    offer = state.read(state.folder_of(session), "offer", OFFER_CHARS)
-    return _output("SessionStart", additionalContext=offer) if offer else ""
-
-
-def _output(name: str, **said: object) -> str:
-    return json.dumps({"hookSpecificOutput": {"hookEventName": name, **said}})
+    if not fields:
+        return ""
+    return json.dumps({"hookSpecificOutput": {"hookEventName": name, **fields}})
 
 
 def follow(event: Event, session: str, store: str) -> None:
@@ -89,18 +69,10 @@ def follow(event: Event, session: str, store: str) -> None:
     if not isinstance(transcript, str) or not transcript:
         return
     here = os.environ.get("CLAUDE_PROJECT_DIR") or event.get("cwd")
-    # Without -P, modules of the project would be imported in place of ours.
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "refold.edges.hooks.follower",
-        session,
-        transcript,
-        store,
-    ]
+    # Without -P, Python would import modules of the project instead of refold's.
+    follower = [sys.executable, "-P", "-m", "refold.edges.hooks.follower"]
     subprocess.Popen(
-        command,
+        [*follower, session, transcript, store],
         cwd=here if isinstance(here, str) and os.path.isdir(here) else None,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -108,6 +80,8 @@ def follow(event: Event, session: str, store: str) -> None:
         start_new_session=True,
     )
 
+
+# --- large outputs ---
 
 ARGUMENTS_CHARS = 512
 WHOLE, WHOLE_BYTES_MAX, PROBE_CHARS = "persistedOutputPath", 64 * 1024 * 1024, 1_000
@@ -120,16 +94,21 @@ _LEFT = (
 )  # fmt: skip
 _OURS = re.compile(r"mcp__refold__|(^|[\s/;&|(])refold\s", re.ASCII)
 
-LargeEvent = dict[str, Any]
 
-
-def shortened(event: LargeEvent, session: str, above: int) -> Any:
-    """The output with stubs for its large texts; None if nothing of it is large."""
-    tool, given = str(event.get("tool_name") or "tool"), event.get("tool_input")
-    if _is_left(tool, given):
+def shortened(event: Event, session: str, above: int) -> Any:
+    """The tool's output with stubs for its large texts; None if it has none."""
+    tool, tool_input = str(event.get("tool_name") or "tool"), event.get("tool_input")
+    command = tool_input.get("command") if isinstance(tool_input, dict) else ""
+    if tool in _LEFT or _OURS.search(tool) or _OURS.search(str(command)):
         return None
+    from refold.artifacts.stub import described
+    from refold.core.model import Origin
+
+    arguments = json.dumps(tool_input, ensure_ascii=False)
+    description = described(tool, arguments, lambda _: None, str)
+    origin = Origin(tool=tool, arguments=arguments[:ARGUMENTS_CHARS], description=description)
     response = event.get("tool_response")
-    keeper = _Keeper(session, _origin(tool, given), above, _whole_of(response, event))
+    keeper = _Keeper(session, origin, above, _whole_output(response, event))
     updated = keeper.with_stubs(response)
     if not keeper.sizes:
         return None
@@ -137,21 +116,9 @@ def shortened(event: LargeEvent, session: str, above: int) -> Any:
     return updated
 
 
-def _is_left(tool: str, given: object) -> bool:
-    """Whether the agent asked for exactly this."""
-    command = given.get("command") if isinstance(given, dict) else ""
-    return tool in _LEFT or any(_OURS.search(str(said)) for said in (tool, command))
-
-
-def _origin(tool: str, given: object) -> Origin:
-    arguments = json.dumps(given, ensure_ascii=False)
-    description = described(tool, arguments, lambda _: None, str)
-    return Origin(tool=tool, arguments=arguments[:ARGUMENTS_CHARS], description=description)
-
-
 class _Keeper:
-    """Keeps the large texts of one output. `sizes` are theirs, in characters; `whole` is what the
-    output was before it was cut, None if it was not, empty if nobody can tell any more."""
+    """Stores the large texts of one output. `sizes` are their sizes in characters; `whole` is the
+    output before Claude Code truncated it, None if it did not, empty if it cannot be read."""
 
     def __init__(self, session: str, origin: Origin, above: int, whole: str | None) -> None:
         self._session, self._origin, self._above = session, origin, above
@@ -159,24 +126,44 @@ class _Keeper:
         self.sizes: list[int] = []
 
     def with_stubs(self, value: Any, *, says: bool = True) -> Any:
-        """The value with a stub for each large text that stands where something is said."""
+        """The value with a stub for each large text, if it is the kind of field that has output."""
         if isinstance(value, list):
-            return [self.with_stubs(one, says=says) for one in value]
+            return [self.with_stubs(item, says=says) for item in value]
         if isinstance(value, dict):
-            return {key: self.with_stubs(one, says=key in _SAYING) for key, one in value.items()}
+            return {key: self.with_stubs(item, says=key in _SAYING) for key, item in value.items()}
         is_large = says and isinstance(value, str) and len(value) > self._above
         return self._stub_of(value) if is_large else value
 
     def _stub_of(self, text: str) -> str:
+        """Stores a text in the session's folder, from where `follower` puts it into the store under
+        the handle in the stub."""
+        import msgspec
+
+        from refold.artifacts.intake import type_of_output
+        from refold.artifacts.stub import stub_of
+        from refold.core.codec import artifact_id
+        from refold.core.model import Artifact
+
         self.sizes.append(len(text))
         is_cut = self._whole is not None or _SHORTENED.search(text) is not None
         kept = CUT if is_cut else "kept whole"
         if self._whole and _is_cut_from(text, self._whole):
             text, kept = self._whole, "kept whole"
-        content = text.encode("utf-8", "surrogatepass")
-        artifact = _artifact_of(text, content, self._origin)
+        content, origin = text.encode("utf-8", "surrogatepass"), self._origin
+        digest = hashlib.sha256(content).hexdigest()
+        artifact = Artifact(
+            id=artifact_id(digest),
+            digest=digest,
+            type=type_of_output(origin),
+            name=origin.description or origin.tool,
+            mime="text/plain",
+            size_bytes=len(content),
+            size_chars=len(text),
+            lines=text.count("\n") + (not text.endswith("\n")),
+            origin=origin,
+        )
         folder = os.path.join(state.folder_of(self._session), state.PENDING)
-        # The content is there before what names it: whoever finds the name finds both.
+        # The content is written first, so that a reader that finds the name finds both.
         state.write(folder, f"{artifact.id}.content", content)
         state.write(folder, f"{artifact.id}.json", msgspec.json.encode(artifact))
         reach = f"In a shell, {_program()} artifacts show {state.conversation_of(self._session)}"
@@ -184,16 +171,21 @@ class _Keeper:
         return msgspec.structs.replace(stub, kept=kept).text(artifact, None)
 
 
-# --- what Claude Code cut ---
+# --- outputs truncated by Claude Code ---
 
 
-def _whole_of(response: object, event: LargeEvent) -> str | None:
-    """The output before it was cut, from the file of the session that has it; None if it was not
-    cut, empty if the file cannot be read."""
+def _whole_output(response: object, event: Event) -> str | None:
+    """The output before it was truncated, from its file in the session; None if it was not
+    truncated, empty if the file cannot be read, or is not one that Claude Code made."""
     path = response.get(WHOLE) if isinstance(response, dict) else None
     if not isinstance(path, str) or not path:
         return None
-    if not _is_in_session(path, event.get("transcript_path")):
+    transcript = event.get("transcript_path")
+    if not isinstance(transcript, str) or not transcript:
+        return ""
+    session_folder = os.path.realpath(os.path.dirname(transcript)) + os.sep
+    folder = os.path.dirname(os.path.realpath(path))
+    if os.path.basename(folder) != "tool-results" or not folder.startswith(session_folder):
         return ""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
@@ -204,38 +196,14 @@ def _whole_of(response: object, event: LargeEvent) -> str | None:
     return content.decode("utf-8", "replace") if len(content) <= WHOLE_BYTES_MAX else ""
 
 
-def _is_in_session(path: str, transcript: object) -> bool:
-    """Whether this is a file that Claude Code keeps beside a session's transcript."""
-    if not isinstance(transcript, str) or not transcript:
-        return False
-    folder = os.path.realpath(os.path.dirname(transcript))
-    held = os.path.dirname(os.path.realpath(path))
-    return os.path.basename(held) == "tool-results" and held.startswith(f"{folder}{os.sep}")
-
-
 def _is_cut_from(text: str, whole: str) -> bool:
-    """Whether a text is the beginning or the end of another, longer one."""
+    """Whether a text begins or ends like a longer one."""
     probe = PROBE_CHARS
     return len(whole) > len(text) and (
         text[:probe] == whole[:probe] or text.rstrip()[-probe:] == whole.rstrip()[-probe:]
     )
 
 
-def _artifact_of(text: str, content: bytes, origin: Origin) -> Artifact:
-    digest = hashlib.sha256(content).hexdigest()
-    return Artifact(
-        id=artifact_id(digest),
-        digest=digest,
-        type=type_of_output(origin),
-        name=origin.description or origin.tool,
-        mime="text/plain",
-        size_bytes=len(content),
-        size_chars=len(text),
-        lines=text.count("\n") + (not text.endswith("\n")),
-        origin=origin,
-    )
-
-
 def _program() -> str:
-    """How refold is called here: by its name, if a shell finds it."""
+    """The command for refold: its name, if a shell finds it."""
     return "refold" if shutil.which("refold") else shlex.quote(sys.argv[0])

@@ -1,10 +1,10 @@
-"""The process that writes a session of Claude Code to the log, started by `events` as `python -m
-refold.edges.hooks.follower SESSION TRANSCRIPT STORE`.
+"""The process that writes a session of Claude Code to the log: `python -m … SESSION TRANSCRIPT
+STORE`.
 
-Large outputs that wait become artifacts, what is new in the transcript is appended, and what the
-log knows is written down to be offered after the next compaction. One process at a time works for a
-session; another that comes asks it to look once more, and ends. Neighbours: `edges.importers` reads
-the transcript, `events` starts this.
+Pending large outputs become artifacts, new messages of the transcript are appended, and notes from
+the log are prepared for the next compaction. Only one process works on a session at a time; another
+asks it for one more round, and ends. Neighbours: `edges.importers` reads the transcript, `events`
+starts this.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> None:
 
 @contextlib.contextmanager
 def _alone(folder: str) -> Iterator[bool]:
-    """Whether this is the only process at work; if not, the other is asked to look again."""
+    """Whether this is the only process at work; if not, the other is asked for one more round."""
     state.make(folder)
     path = os.path.join(folder, "lock")
     with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "rb") as file:
@@ -68,7 +68,7 @@ def _alone(folder: str) -> Iterator[bool]:
 
 
 def follow(session: str, transcript: Path, url: str) -> None:
-    """Writes what there is, and what comes meanwhile."""
+    """Writes the session, again as long as other processes ask for it."""
     folder = state.folder_of(session)
     config = loaded()[0]
     store = open_store(url)
@@ -95,17 +95,20 @@ def _write(session: str, transcript: Path, store: Store, config: Config) -> None
 
 
 def put_pending(folder: str, store: Store, id: str, config: Config) -> None:
-    """Puts the outputs that wait into the store, each under the handle that its stub names."""
-    waiting = sorted(Path(folder).glob("*.json"))
-    if not waiting:
+    """Puts pending outputs into the store, each under the handle in its stub."""
+    pending = sorted(Path(folder).glob("*.json"))
+    if not pending:
         return
     with Context(store, id, config=config) as context:
-        for path in waiting:
-            about = decoding.decode(path.read_bytes(), Artifact)
+        for path in pending:
+            artifact = decoding.decode(path.read_bytes(), Artifact)
             content = path.with_suffix(".content")
-            text = content.read_bytes().decode("utf-8", "surrogatepass")
             context.artifacts.put(
-                text, name=about.name, type=about.type, mime=about.mime, origin=about.origin
+                content.read_bytes().decode("utf-8", "surrogatepass"),
+                name=artifact.name,
+                type=artifact.type,
+                mime=artifact.mime,
+                origin=artifact.origin,
             )
             path.unlink()
             content.unlink()

@@ -1,16 +1,11 @@
-"""What hooks keep between two calls: files in a folder of the user's own, one for each session.
+"""State of the hooks between calls, and the hooks in the settings of Claude Code.
 
-`pending/` has large outputs that are not in the log yet, `kept` how much was kept off the page,
-`offer` what is said after a compaction, `followed` when the session was last written to the log;
-`errors.log` says what went wrong. Everything but `pending/` can be deleted. The standard library
-only. A session's id comes from another program: it is never used as a path before it is made one.
-
-The settings of Claude Code with our hooks in them, and without them again.
-
-Only what is ours is ever touched: an entry whose command calls `refold hook claude-code`, and a
-status line that calls `refold statusline`. Everything else stays as it is, in its order.
-Neighbours: `hosts.host_file` reads and writes, `commands.hook.claude_code` shows the change and
-asks.
+Each session has a folder: `pending/` has large outputs that are not in the log yet, `kept` the size
+saved on the page, `offer` the notes for the next compaction, `followed` the time of the last write
+to the log. `errors.log` is for all sessions. Only `pending/` must not be deleted. In the settings,
+only refold's own hooks and status line are ever changed. Standard library only, because this loads
+for every event and status line. Neighbours: `edges.hosts` reads and writes the settings,
+`commands.hosts` shows the change and asks.
 """
 
 from __future__ import annotations
@@ -19,15 +14,13 @@ import contextlib
 import json
 import os
 import re
-import shlex
 import time
-from copy import deepcopy
-from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from refold.checked import quoted
-from refold.edges.hosts import Settings
-from refold.errors import Invalid
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from refold.errors import Invalid
 
 PENDING = "pending"
 ERRORS = "errors.log"
@@ -44,41 +37,41 @@ def root() -> str:
 
 
 def folder_of(session: str) -> str:
-    """The folder for a session."""
+    """The folder of a session."""
     return os.path.join(root(), _name_of(session))
 
 
 def conversation_of(session: str) -> str:
-    """The conversation that a session is written to: the one that `refold import` gives it."""
+    """The conversation of a session, as `refold import` names it."""
     return f"claude-code-{_name_of(session)}"
 
 
 def _name_of(session: str) -> str:
+    """A name that is safe as a file name, because the id comes from another program."""
     if _PLAIN.fullmatch(session):
         return session
-    import hashlib  # a status line is made many times a minute, and needs it for no usual name
+    import hashlib  # not needed for the usual names
 
     return hashlib.sha256(session.encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def make(folder: str) -> None:
-    """Makes a folder of ours, for this user's eyes only."""
+    """Makes a private folder, and the folder for all sessions."""
     for path in (root(), folder):
         os.makedirs(path, mode=0o700, exist_ok=True)
 
 
 def sweep(older_s: float) -> None:
-    """Removes what was kept for sessions that nobody went on with for so long; not what still
-    waits to be put into a store."""
+    """Removes the folders of old sessions, unless they have pending outputs."""
     import shutil
 
     for entry in list(os.scandir(root())):
         is_old = time.time() - entry.stat().st_mtime > older_s
-        if entry.is_dir(follow_symlinks=False) and is_old and not _is_waiting(entry.path):
+        if entry.is_dir(follow_symlinks=False) and is_old and not _has_pending(entry.path):
             shutil.rmtree(entry.path, ignore_errors=True)
 
 
-def _is_waiting(folder: str) -> bool:
+def _has_pending(folder: str) -> bool:
     with contextlib.suppress(OSError):
         return bool(os.listdir(os.path.join(folder, PENDING)))
     return False
@@ -88,7 +81,7 @@ def _is_waiting(folder: str) -> bool:
 
 
 def read(folder: str, name: str, size_max: int) -> str:
-    """A small file's text; empty if there is none."""
+    """A small file's text; empty if it cannot be read."""
     with (
         contextlib.suppress(OSError),
         open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file,
@@ -98,17 +91,17 @@ def read(folder: str, name: str, size_max: int) -> str:
 
 
 def write(folder: str, name: str, content: bytes) -> None:
-    """Writes a file whole, or not at all."""
+    """Writes a file atomically."""
     path = os.path.join(folder, name)
     make(os.path.dirname(path))
-    made = f"{path}.{os.getpid()}.new"
-    with open(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    temporary = f"{path}.{os.getpid()}.new"
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(content)
-    os.replace(made, path)
+    os.replace(temporary, path)
 
 
 def is_due(folder: str, name: str, every_s: float) -> bool:
-    """Whether this was not done for so long; it counts as done from now on."""
+    """Whether this was last done more than `every_s` ago; then it counts as done now."""
     path = os.path.join(folder, name)
     with contextlib.suppress(OSError):
         if time.time() - os.stat(path).st_mtime < every_s:
@@ -121,58 +114,52 @@ def is_due(folder: str, name: str, every_s: float) -> bool:
 
 
 def kept(folder: str) -> tuple[int, int]:
-    """How many outputs of a session became artifacts, and how many characters that took off its
-    page."""
+    """Number of a session's outputs that became artifacts, and of characters saved on its page."""
     try:
-        found = json.loads(read(folder, "kept", 1_000) or "{}")
-        return int(found["outputs"]), int(found["chars"])
+        figures = json.loads(read(folder, "kept", 1_000) or "{}")
+        return int(figures["outputs"]), int(figures["chars"])
     except (ValueError, KeyError, TypeError):
         return 0, 0
 
 
 def count_kept(folder: str, outputs: int, chars: int) -> None:
-    """Adds to these figures. Two calls at the same moment may count as one."""
-    before = kept(folder)
-    now = {"outputs": before[0] + outputs, "chars": before[1] + chars}
-    write(folder, "kept", json.dumps(now).encode())
+    """Adds to these figures. Two simultaneous calls may count as one."""
+    outputs_before, chars_before = kept(folder)
+    figures = {"outputs": outputs_before + outputs, "chars": chars_before + chars}
+    write(folder, "kept", json.dumps(figures).encode())
 
 
 # --- errors ---
 
 
 def log_error(doing: str, error: BaseException) -> None:
-    """Says in our own log what went wrong; nobody else has a place for it."""
+    """Appends an error to refold's own log, which is rotated when it is long."""
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    text = _without_secrets(" ".join(str(error).split())[:ERROR_CHARS])
-    line = f"{moment} {doing}: {type(error).__name__}: {text}\n"
-    with contextlib.suppress(OSError):
-        make(root())
-        _append(os.path.join(root(), ERRORS), line.encode("utf-8", "replace"))
-
-
-def _append(path: str, line: bytes) -> None:
-    """Adds a line to a log, which starts anew when it is long."""
-    if os.path.exists(path) and os.stat(path).st_size > ERRORS_BYTES_MAX:
-        os.replace(path, f"{path}.1")
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
-        file.write(line)
-
-
-def _without_secrets(text: str) -> str:
-    """An error may quote an output. Where secrets cannot be looked for, it is left out."""
-    try:
+    text = " ".join(str(error).split())[:ERROR_CHARS]
+    try:  # an error may quote an output, and so a secret
         from refold.redaction import redactor
 
-        return redactor(True, "logs")(text)
+        text = redactor(True, "logs")(text)
     except Exception:
-        return "(its text is left out)"
+        text = "(its text is left out)"
+    line = f"{moment} {doing}: {type(error).__name__}: {text}\n"
+    path = os.path.join(root(), ERRORS)
+    with contextlib.suppress(OSError):
+        make(root())
+        if os.path.exists(path) and os.stat(path).st_size > ERRORS_BYTES_MAX:
+            os.replace(path, f"{path}.1")
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
+            file.write(line.encode("utf-8", "replace"))
 
 
+# --- the settings of Claude Code ---
+
+Settings = dict[str, Any]
 Scope = Literal["local", "project", "user"]
 
 TIMEOUT_S = 10
 STATUS_LINE, HOOKS = "statusLine", "hooks"
-# Which events are answered, and for which of their kinds; None where an event has none.
+# The events with a hook, and the matcher of each; None if an event has no matcher.
 EVENTS: dict[str, str | None] = {
     "PostToolUse": "*",
     "PreCompact": None,
@@ -185,88 +172,89 @@ _OUR_LINE = re.compile(r"\brefold'?\"? statusline\b")
 
 
 def place_of(scope: Scope, environ: dict[str, str] | None = None) -> Path:
-    """The file that Claude Code reads for a scope: of this project for oneself or for all, or of
-    the user."""
-    given = os.environ if environ is None else environ
+    """The settings file of a scope: of this project, private or shared, or of the user."""
+    from pathlib import Path
+
+    environment = os.environ if environ is None else environ
     if scope == "user":
-        named = given.get("CLAUDE_CONFIG_DIR")
+        named = environment.get("CLAUDE_CONFIG_DIR")
         return (Path(named) if named else Path.home() / ".claude") / "settings.json"
     name = "settings.local.json" if scope == "local" else "settings.json"
     return Path.cwd() / ".claude" / name
 
 
-# --- the settings as values ---
-
-
 def with_hooks(settings: Settings, *, command: str, status_line: str) -> Settings:
-    """The settings with our hooks, in place of those we may have put there before. A status line
-    of somebody else stays."""
-    made = without_hooks(settings)
-    hooks = made.setdefault(HOOKS, {})
+    """The settings with refold's hooks, which replace older ones of refold. Another program's
+    status line stays."""
+    changed = without_hooks(settings)
+    hooks = changed.setdefault(HOOKS, {})
     if not isinstance(hooks, dict):
         raise _malformed(HOOKS, hooks, "an object")
     for event, matcher in EVENTS.items():
         entries = hooks.setdefault(event, [])
         if not isinstance(entries, list):
             raise _malformed(f"{HOOKS}.{event}", entries, "a list")
-        called = {"type": "command", "command": command, "timeout": TIMEOUT_S}
-        entries.append({**({"matcher": matcher} if matcher else {}), HOOKS: [called]})
-    if status_line and STATUS_LINE not in made:
-        made[STATUS_LINE] = {"type": "command", "command": status_line, "padding": 0}
-    return made
+        hook = {"type": "command", "command": command, "timeout": TIMEOUT_S}
+        entries.append({**({"matcher": matcher} if matcher else {}), HOOKS: [hook]})
+    if status_line and STATUS_LINE not in changed:
+        changed[STATUS_LINE] = {"type": "command", "command": status_line, "padding": 0}
+    return changed
 
 
 def without_hooks(settings: Settings) -> Settings:
-    """The settings without anything of ours, and without what only held it."""
-    made = deepcopy(settings)
-    hooks = made.get(HOOKS)
+    """The settings without refold's hooks and status line, and without objects left empty."""
+    from copy import deepcopy
+
+    changed = deepcopy(settings)
+    hooks = changed.get(HOOKS)
     if isinstance(hooks, dict):
         for event, entries in list(hooks.items()):
-            kept = _foreign(entries)
-            if kept is not entries and not kept:
+            foreign = _foreign_entries(entries)
+            if foreign is not entries and not foreign:
                 del hooks[event]
             else:
-                hooks[event] = kept
+                hooks[event] = foreign
         if not hooks and settings[HOOKS]:
-            del made[HOOKS]
-    if _is_our_line(made.get(STATUS_LINE)):
-        del made[STATUS_LINE]
-    return made
+            del changed[HOOKS]
+    if _calls(changed.get(STATUS_LINE), _OUR_LINE):
+        del changed[STATUS_LINE]
+    return changed
 
 
-def _foreign(entries: Any) -> Any:
-    """The entries of an event without ours; the very same value if none is ours."""
+def _foreign_entries(entries: Any) -> Any:
+    """The entries of an event without refold's; the same object if none is refold's."""
     if not isinstance(entries, list):
         return entries
-    kept = []
+    foreign = []
     for entry in entries:
-        held = entry.get(HOOKS) if isinstance(entry, dict) else None
-        others = [one for one in held if not _is_ours(one)] if isinstance(held, list) else None
-        if others is None or len(others) == len(held or []):
-            kept.append(entry)
+        hooks = entry.get(HOOKS) if isinstance(entry, dict) else None
+        others = (
+            [hook for hook in hooks if not _calls(hook, _OURS)] if isinstance(hooks, list) else None
+        )
+        if others is None or len(others) == len(hooks or []):
+            foreign.append(entry)
         elif others:
-            kept.append({**entry, HOOKS: others})
-    return entries if kept == entries else kept
+            foreign.append({**entry, HOOKS: others})
+    return entries if foreign == entries else foreign
 
 
-def _is_ours(hook: Any) -> bool:
-    command = hook.get("command") if isinstance(hook, dict) else None
-    return isinstance(command, str) and _OURS.search(command) is not None
+def _calls(setting: Any, pattern: re.Pattern[str]) -> bool:
+    """Whether the command of a setting matches."""
+    command = setting.get("command") if isinstance(setting, dict) else None
+    return isinstance(command, str) and pattern.search(command) is not None
 
 
-def _is_our_line(line: Any) -> bool:
-    command = line.get("command") if isinstance(line, dict) else None
-    return isinstance(command, str) and _OUR_LINE.search(command) is not None
+def _malformed(position: str, value: Any, accepted: str) -> Invalid:
+    from refold.checked import quoted
+    from refold.errors import Invalid
 
-
-def _malformed(place: str, value: Any, wanted: str) -> Invalid:
-    what = f"{place} in the settings is {quoted(value, 40)}, not {wanted}"
-    return Invalid(what, hint="mend the file first")
-
-
-# --- the command ---
+    what = f"{position} in the settings is {quoted(value, 40)}, not {accepted}"
+    return Invalid(what, hint="fix the file first")
 
 
 def hook_command(above: int, store: str | None, program: str) -> str:
+    """The command that Claude Code calls for each event."""
+    import shlex
+
     named = f" --store {shlex.quote(store)}" if store else ""
     return f"{program} hook claude-code event --above {above}{named}"
