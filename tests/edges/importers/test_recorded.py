@@ -161,7 +161,7 @@ def test_a_database_that_is_something_else_is_refused(name: str, tmp_path: Path)
     made = apsw.Connection(str(path))
     made.execute(HOSTILE[name])
     made.close()
-    with pytest.raises(Invalid, match="no database of opencode"):
+    with pytest.raises(Invalid, match="not a database of opencode"):
         imported(path)
 
 

@@ -1,9 +1,9 @@
 """aider's chat history: `.aider.chat.history.md`.
 
-A heading begins a chat, `#### ` is what the user said, `> ` what the program said (kept as a note),
-all else the model. Lines of the first two end in two spaces. What the program says of its model and
-of the tokens of a reply is read as well. Every chat of the file is a session of its own.
-Neighbours: `entry`, `lines`.
+A heading begins a chat, `#### ` marks the user's text, `> ` the program's (a note); everything else
+is the model's. Lines of the first two end in two spaces. The program's lines also name the model
+and the tokens of a reply. Every chat of the file is a session of its own. Neighbours: `entry`,
+`lines`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from refold.edges.importers.entry import (
     UsageEntry,
     Where,
 )
-from refold.edges.importers.lines import Lines, Reader, digest, happened
+from refold.edges.importers.lines import Lines, Reader, digest, time_ms
 
 BEGINS = "# aider chat started at "
 _USER, _PROGRAM = "#### ", "> "
@@ -29,7 +29,7 @@ _TOKENS = re.compile(r"Tokens: ([\d.,]+k?) sent,(?: .*?,)? ([\d.,]+k?) received"
 
 
 def is_text(first: bytes) -> bool:
-    """Whether this is the first line of such a history."""
+    """Whether a first line begins a chat history."""
     return first.lstrip().startswith(BEGINS.encode())
 
 
@@ -39,13 +39,13 @@ def entries(lines: Lines) -> Iterator[Entry]:
     before = 0
     for number, raw in lines:
         line = raw.decode("utf-8", "replace").rstrip("\r\n")
-        # Lines without text are not given, but belong to an answer.
+        # Empty lines are skipped by the walk, but belong to an answer.
         chat.texts += [""] * (number - before - 1)
         before = number
         if line.startswith(BEGINS):
             yield from chat.end()
             began = line.removeprefix(BEGINS).strip()
-            where = Where(line=number, session=digest(began.encode())[:8], at_ms=happened(began))
+            where = Where(line=number, session=digest(began.encode())[:8], at_ms=time_ms(began))
             chat = _Chat(began, where)
             continue
         kind, text = _kind_of(line)
@@ -65,7 +65,7 @@ def _kind_of(line: str) -> tuple[str, str]:
 
 
 class _Chat:
-    """The chat that is being read, and the lines that one voice has said so far."""
+    """The chat being read, and the lines of the current speaker so far."""
 
     def __init__(self, began: str, where: Where) -> None:
         self.began, self.where = began, where
@@ -87,12 +87,12 @@ class _Chat:
         key = f"{self.began}:{self.count}:{digest(text.encode())}"[:400]
         if self.kind == "program":
             yield NoteEntry(kind="program", data=text, key=key, **self.where)
-            yield from self._told(text, key)
+            yield from self._facts(text, key)
         else:
             yield MessageEntry(message={"role": self.kind, "content": text}, key=key, **self.where)
 
-    def _told(self, text: str, key: str) -> Iterator[Entry]:
-        """The model, and what a reply was billed, where the program says so."""
+    def _facts(self, text: str, key: str) -> Iterator[Entry]:
+        """The model, and the usage of a reply, if the program names them."""
         if model := _MODEL.search(text):
             yield SessionFacts(model=model[1].rpartition("/")[2], **self.where)
         if tokens := _TOKENS.search(text):
@@ -101,7 +101,7 @@ class _Chat:
 
 
 def _count(text: str) -> int:
-    """A count as the program rounds it: 728, or 4.1k."""
+    """A token count in the program's notation: 728, or 4.1k."""
     digits = text.rstrip("k.,").replace(",", "")
     try:
         return round(float(digits) * (1_000 if text.endswith("k") else 1))

@@ -1,19 +1,10 @@
-"""Claude Code's transcripts: `~/.claude/projects/PROJECT/SESSION.jsonl`, and `agent-ID.jsonl` of
-its sub-agents.
+"""Claude Code's transcripts: `~/.claude/projects/FOLDER/SESSION.jsonl`.
 
-One response is written as one line per block, with the results of its tools in between: the blocks
-of a response become one message, results follow it, its usage counts once. Lines form a tree by
-`parentUuid`: the branch that the last line stands on is the session, and parallel results, which
-fork the tree, belong to it. Side chains are sessions of their own. The summary that follows a
-compact boundary stands for what came before. Neighbours: `claude_tree` finds the
-branch, `entry`, `lines`.
-
-The branch of a Claude Code transcript: which of its lines the session consists of.
-
-Lines form a tree by `parentUuid`; a rewound session has branches that were left. Parallel results
-fork the tree as well: they, and the other blocks of a response that is on the branch, belong to it.
-After a compact boundary the tree goes on by `logicalParentUuid`. Neighbours: `claude_code` reads
-the lines.
+A response is several lines, one for each block; its usage counts once. Lines form a tree by
+`parentUuid`, after a compact boundary by `logicalParentUuid`: the branch of the last line is the
+session, with parallel results, which fork the tree, and the other blocks of its responses. Side
+chains are sessions of their own. The summary after a compact boundary replaces everything before
+it. Neighbours: `entry`, `lines`.
 """
 
 from __future__ import annotations
@@ -40,17 +31,17 @@ from refold.edges.importers.entry import (
     UnreadLine,
     Where,
 )
-from refold.edges.importers.lines import UNREADABLE, Lines, Reader, digest, happened, told
+from refold.edges.importers.lines import UNREADABLE, Lines, Reader, digest, guarded, time_ms
 from refold.errors import Invalid
 from refold.tokens.models import most
 
-LEFT = "left"  # how the conversation of a branch that was left is called after its session
-SYNTHETIC = "<synthetic>"  # the model of a line that no model wrote, such as an error
+LEFT = "left"  # in the id of the conversation of an abandoned branch
+SYNTHETIC = "<synthetic>"  # the model in lines of the program itself, such as errors
 _TITLES = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle"}
 
 
 def is_mine(lines: list[dict[str, Any]]) -> bool:
-    """Whether these are the first lines of such a transcript."""
+    """Whether these are the first lines of a transcript."""
     tree = any("parentUuid" in line and "sessionId" in line for line in lines)
     return tree or any("leafUuid" in line and line.get("type") == "summary" for line in lines)
 
@@ -70,12 +61,12 @@ def entries(lines: Lines) -> Iterator[Entry]:
 
 
 def branches(lines: Lines, most: int) -> Iterator[Branch]:
-    """The branches that were left, newest first: what was said in each, from the beginning on."""
+    """The abandoned branches, newest first, each with its messages from the beginning on."""
     for leaf, uuids in left_branches(lines, most):
-        yield Branch(f"{LEFT}-{leaf[:8]}", partial(_said_in, lines, uuids))
+        yield Branch(f"{LEFT}-{leaf[:8]}", partial(_branch_entries, lines, uuids))
 
 
-def _said_in(lines: Lines, branch: set[str]) -> Iterator[Entry]:
+def _branch_entries(lines: Lines, branch: set[str]) -> Iterator[Entry]:
     for entry in _walk(lines, branch):
         if not entry.session and isinstance(entry, MessageEntry | SummaryEntry | SessionFacts):
             yield entry
@@ -84,21 +75,21 @@ def _said_in(lines: Lines, branch: set[str]) -> Iterator[Entry]:
 def _walk(lines: Lines, live: set[str]) -> Iterator[Entry]:
     answers: dict[str, _Answer] = {}
     chains: dict[str, str] = {}
-    placed: set[str] = set()  # those whose folder was told
+    located: set[str] = set()  # sessions whose folder is known
     for number, line, raw in lines.objects():
         session = _chain_of(line, chains)
-        where = Where(line=number, session=session, at_ms=happened(line.get("timestamp")))
-        if session not in placed and isinstance(line.get(FOLDER), str):
-            placed.add(session)
+        where = Where(line=number, session=session, at_ms=time_ms(line.get("timestamp")))
+        if session not in located and isinstance(line.get(FOLDER), str):
+            located.add(session)
             yield SessionFacts(metadata={FOLDER: line[FOLDER]}, **where)
         uuid = str(line.get("uuid") or "")
         key = uuid or f"{number}:{digest(raw)}"
         if not _is_spoken(line):
-            yield from told(_beside(line, key, (uuid,), where), where)
+            yield from guarded(_beside(line, key, (uuid,), where), where)
             continue
         answer = answers.setdefault(session, _Answer())
         if key in answer.read:
-            continue  # it stands twice in the file
+            continue  # the file has it twice
         answer.read.add(key)
         if not session and key not in live:
             of = str(line["message"].get("id") or key)
@@ -106,7 +97,7 @@ def _walk(lines: Lines, live: set[str]) -> Iterator[Entry]:
             yield NoteEntry(kind=LEFT_BRANCH, data=line, key=left, message=of, ids=(uuid,), **where)
             continue
         read = answer.take if line["type"] == "assistant" else answer.ask
-        yield from told(read(line, uuid, key, where), where)
+        yield from guarded(read(line, uuid, key, where), where)
     for answer in answers.values():
         yield from answer.end()
 
@@ -119,7 +110,7 @@ def _is_spoken(line: dict[str, Any]) -> bool:
 
 
 def _beside(line: dict[str, Any], key: str, ids: tuple[str, ...], where: Where) -> Iterator[Entry]:
-    """A line that is no message."""
+    """The entries of a line that is not a message."""
     kind = line.get("type")
     title = line.get(_TITLES.get(str(kind), ""))
     if isinstance(title, str) and title.strip():
@@ -141,7 +132,7 @@ def _chain_of(line: dict[str, Any], chains: dict[str, str]) -> str:
 
 
 class _Answer:
-    """The response that is being read: its blocks so far, and the results that came meanwhile."""
+    """The response being read: its blocks so far, and the results that came meanwhile."""
 
     def __init__(self) -> None:
         self.id, self.key, self.model = "", "", ""
@@ -149,7 +140,7 @@ class _Answer:
         self.ids: list[str] = []  # of their lines
         self.first = Where()
         self.usage: Usage | None = None
-        self.billed: Any = None  # the usage as it stood in the line before
+        self.billed: Any = None  # the usage of the line before
         self.results: list[MessageEntry] = []
         self.read: set[str] = set()  # the keys of all lines so far
 
@@ -168,7 +159,7 @@ class _Answer:
         self.blocks += blocks
         self.ids += [id] * len(blocks)
         billed = message.get("usage")
-        if isinstance(billed, dict) and billed != self.billed:  # mostly, each line has the same
+        if isinstance(billed, dict) and billed != self.billed:  # most lines repeat it
             try:
                 usage = replace(read_usage(billed, "anthropic"), response=response)
                 self.usage = most(self.usage, usage) if self.usage else usage
@@ -249,8 +240,8 @@ _decode = decoding.decoder(_Line).decode
 
 
 class _Ids(NamedTuple):
-    """What ties a line to others: the response that it is a block of, the calls that it makes, and
-    those that it answers. All that is kept of a line, since there may be a million."""
+    """The ids that connect a line with others: of its response, of its calls, and of the calls it
+    answers. Nothing else of a line is kept, since there may be a million."""
 
     response: str
     calls: tuple[str, ...]
@@ -265,7 +256,7 @@ def _ids_of(head: _Head) -> _Ids:
 
 
 class _Tree(NamedTuple):
-    """The parent of each line, what ties messages to others, and the last message."""
+    """The parent of each line, the ids of each message, and the last message."""
 
     parents: dict[str, str | None]
     heads: dict[str, _Ids]
@@ -273,14 +264,14 @@ class _Tree(NamedTuple):
 
 
 def live_branch(lines: Lines) -> set[str]:
-    """The uuids of the lines that the session consists of: the last message and all before it, and
-    the rest of the responses and results that the tree tells apart from them."""
+    """The uuids of the session's lines: the last message and its ancestors, and the parallel blocks
+    and results beside them."""
     return _branch_of(_tree(lines))
 
 
 def left_branches(lines: Lines, most: int) -> list[tuple[str, set[str]]]:
-    """The branches that were left, newest first, at most so many: the last message of each, and
-    the uuids of its lines from the beginning on."""
+    """The abandoned branches, newest first, at most `most`: the last message of each, and the uuids
+    of its lines from the beginning on."""
     tree = _tree(lines)
     known = _branch_of(tree)
     found: list[tuple[str, set[str]]] = []
@@ -306,11 +297,11 @@ def _tree(lines: Lines) -> _Tree:
         try:
             line = _decode(raw)
         except UNREADABLE:
-            continue  # told when the line itself is read
+            continue  # reported when the line itself is read
         if line.uuid is None or line.isSidechain or line.uuid in parents:
             continue
         parent = line.parent or line.logical
-        # A parent that is in another file: the session goes on here.
+        # The parent is in another file: the session continues here.
         parents[line.uuid] = parent if parent is None or parent in parents else before
         before = line.uuid
         if line.type in SPOKEN and line.message is not None:

@@ -1,10 +1,9 @@
 """Codex's rollouts: `~/.codex/sessions/YYYY/MM/DD/rollout-TIME-ID.jsonl`, also packed with zstd.
 
-Items of the Responses API are messages as they stand. Usage comes in lines of its own, after the
-items it was billed for. A `compacted` line stands for everything before it: by its text, or by what
-can be read of the history that replaced it. A thread that was rolled back by so many turns goes on
-without them: they were said, and taken back. Event lines that only repeat items are passed over;
-all others are kept as notes. Neighbours: `entry`, `lines`.
+Items of the Responses API are messages. Usage has lines of its own, after the items it was billed
+for. A `compacted` line replaces everything before it with its text, or with the readable part of
+the new history. A rollback takes whole turns back. Event lines that only repeat items are skipped;
+all others are notes. Neighbours: `entry`, `lines`.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ from refold.edges.importers.entry import (
     UsageEntry,
     Where,
 )
-from refold.edges.importers.lines import Lines, Reader, counts, digest, happened, told
+from refold.edges.importers.lines import Lines, Reader, counts, digest, guarded, time_ms
 
 Payload = dict[str, Any]
 
 _TYPES = ("session_meta", "response_item", "turn_context", "event_msg", "compacted")
-# What these say stands in the items beside them.
+# Events whose content is in the items beside them.
 REPEATS = frozenset({
     "agent_message", "agent_reasoning", "agent_reasoning_raw_content", "exec_command_begin",
     "exec_command_end", "exec_command_output_delta", "mcp_tool_call_begin", "mcp_tool_call_end",
     "patch_apply_begin", "patch_apply_end", "user_message", "web_search_begin", "web_search_end",
 })  # fmt: skip
-# Items that are no message and stand for nothing that could be sent again.
+# Items without content for the model.
 BESIDE_ITEMS = frozenset({"ghost_snapshot", "compaction_trigger", "configuration_update"})
 
 
@@ -58,14 +57,14 @@ def entries(lines: Lines) -> Iterator[Entry]:
     turns = _Turns()
     for number, line, raw in lines.objects():
         payload, kind = line.get("payload"), str(line.get("type") or "line")
-        where = Where(line=number, at_ms=happened(line.get("timestamp")))
+        where = Where(line=number, at_ms=time_ms(line.get("timestamp")))
         key = f"{number}:{digest(raw)}"
         if not isinstance(payload, dict) or kind not in _TYPES:
             if kind not in _TYPES:
                 yield UnreadLine(reason=f"a line of an unknown type: {kind[:40]}", **where)
             yield NoteEntry(kind=kind[:80], data=line, key=key, **where)
         else:
-            yield from told(_READERS[kind](payload, key, where), where)
+            yield from guarded(_READERS[kind](payload, key, where), where)
             turns.take(kind, payload, key)
             if payload.get("type") == "thread_rolled_back":
                 [count] = counts(payload, "num_turns")
@@ -76,8 +75,8 @@ def _meta(payload: Payload, key: str, where: Where) -> Iterator[Entry]:
     instructions = payload.get("base_instructions") or payload.get("instructions")
     if isinstance(instructions, dict):
         instructions = instructions.get("text")
-    told = ("cwd", "cli_version", "originator")
-    metadata = {name: payload[name] for name in told if isinstance(payload.get(name), str)}
+    names = ("cwd", "cli_version", "originator")
+    metadata = {name: payload[name] for name in names if isinstance(payload.get(name), str)}
     yield SessionFacts(system=instructions or None, metadata=metadata, **where)
     rest = {name: value for name, value in payload.items() if "instructions" not in name}
     yield NoteEntry(kind="session_meta", data=rest, key=key, **where)
@@ -106,7 +105,7 @@ def _event(payload: Payload, key: str, where: Where) -> Iterator[Entry]:
 
 
 def _usage_of(payload: Payload, key: str) -> Usage | None:
-    """What the newest reply was billed. Other lines count together what was billed so far."""
+    """The usage of the newest reply; other lines have totals."""
     info = payload.get("info")
     last = info.get("last_token_usage") if isinstance(info, dict) else None
     if not isinstance(last, dict):
@@ -123,7 +122,7 @@ def _compacted(payload: Payload, key: str, where: Where) -> Iterator[Entry]:
 
 
 def _readable(payload: Payload) -> str:
-    """What can be read of the history that replaced what came before."""
+    """The readable text of the history that replaces everything before it."""
     texts: list[str] = []
     for item in payload.get("replacement_history") or ():
         content = item.get("content") if isinstance(item, dict) else None
@@ -143,8 +142,8 @@ _READERS = {
 
 
 class _Turns:
-    """The keys of the items that stand, and where turns of the user begin: a line may take so many
-    turns back, whole."""
+    """The keys of the items so far, and the beginnings of the user's turns: a rollback takes whole
+    turns back."""
 
     def __init__(self) -> None:
         self._items: list[tuple[str, bool]] = []
@@ -155,7 +154,7 @@ class _Turns:
             self._items.append((key, begins))
 
     def back(self, turns: int) -> frozenset[str]:
-        """Takes so many turns back; the keys of what is in them."""
+        """Takes turns back; returns the keys of their items."""
         taken: list[str] = []
         for _ in range(turns):
             begins = not self._items

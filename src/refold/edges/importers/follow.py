@@ -35,7 +35,7 @@ from refold.edges.importers.entry import (
 from refold.edges.importers.imported_log import (
     TAKEN,
     ChangedFile,
-    FactTeller,
+    FactWriter,
     ImportedItem,
     ImportedLog,
     continuation_key,
@@ -70,7 +70,7 @@ class Follower:
         self.messages = 0
         self._batch = Batch(context)
         self._is_frozen = log.has_erasures and not has_line_ids
-        self._facts = FactTeller(context, self._batch, log, self.unread, is_frozen=self._is_frozen)
+        self._facts = FactWriter(context, self._batch, log, self.unread, is_frozen=self._is_frozen)
         self._items = log.items
         self._erased_notes = log.erased_notes
         continuations = [item for items in log.continuations.values() for item in items]
@@ -93,7 +93,7 @@ class Follower:
         return len(self._left)
 
     def describe(self, metadata: dict[str, Any]) -> None:
-        """Says in the log which session the conversation follows."""
+        """Names the session that the conversation follows in its metadata."""
         if not self._is_frozen:
             self.context.update(metadata={**self._batch.metadata, **metadata})
 
@@ -183,11 +183,11 @@ class Follower:
         self._batch.write()
         if item is None:  # parts of it were erased in another place
             self._turn()
-            self._facts.tell()
+            self._facts.write()
             self._write(rest, continuation_key(entry))
             self._continued_ids.update(rest.ids)
             return
-        self._facts.tell()
+        self._facts.write()
         grown = self._items[self._at - 1 :]
         if self._is_erased(entry) or is_touched(self.context, self._source, grown):
             self.tally.again.add(entry.key)
@@ -237,7 +237,7 @@ class Follower:
             return True
         self._refuse_unless_named(entry)
         self._turn()
-        self._facts.tell()
+        self._facts.write()
         return False
 
     def _item_of(self, entry: OrderedEntry) -> ImportedItem | None:
@@ -281,7 +281,7 @@ class Follower:
         self._take_off(left)
         self._batch.write()
         self.tally.take_back(len(left), head)
-        self._facts.tell_again()
+        self._facts.write_again()
 
     def _take_off(self, left: Sequence[ImportedItem]) -> int:
         """Takes items off, with the summaries of them; returns the number of reverts."""
@@ -343,7 +343,7 @@ class Follower:
             return
         if self._is_frozen:
             raise ChangedFile(entry.line)
-        self._facts.tell()  # the price depends on the model
+        self._facts.write()  # the price depends on the model
         billed = self._batch.usage(replace(whole, estimated=True), entry.at_ms, before)
         if usage.response:
             self._log.billed[usage.response] = billed
@@ -363,7 +363,7 @@ class Follower:
         is_message = entry.kind == LEFT_BRANCH
         if not has_id and (self._is_frozen or (is_message and self._log.has_erasures)):
             raise ChangedFile(entry.line)
-        self._facts.tell()
+        self._facts.write()
         stamp = Stamp(entry.at_ms, entry.key)
         self._batch.note(entry.kind, entry.data, self._source, stamp, _ids_of(entry))
 

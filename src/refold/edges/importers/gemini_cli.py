@@ -1,10 +1,10 @@
 """Gemini CLI's sessions: `~/.gemini/tmp/PROJECT/chats/session-*.jsonl`, a message per line after a
 line about the session, or one JSON object with `messages` (older).
 
-A later line with the same id takes the place of the earlier one; `$set` with `messages` takes the
-place of all of them; `$rewindTo` takes back a message and all after it, an unknown id everything.
-The calls of a message stand with their results beside its text; newer versions write what was sent
-back in a line of its own as well, which is the one that counts. Neighbours: `entry`, `lines`.
+A later line with the same id replaces the earlier one; `$set` with `messages` replaces all of them;
+`$rewindTo` takes back a message and all after it, an unknown id everything. The calls of a message
+have their results beside its text; newer versions also write the results in a line of their own,
+which then counts. Neighbours: `entry`, `lines`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from refold.edges.importers.lines import (
     counts,
     digest,
     document,
-    happened,
-    names_of,
-    told,
+    guarded,
+    message_names,
+    time_ms,
 )
 
 _OUTPUT = "output"
@@ -32,7 +32,7 @@ Held = dict[str, tuple[int, dict[str, Any]]]  # each message by its id, with its
 
 
 def is_mine(lines: list[dict[str, Any]]) -> bool:
-    """Whether these are the first lines of such a session."""
+    """Whether these are the first lines of a session of Gemini CLI."""
     return any("sessionId" in line and "projectHash" in line for line in lines)
 
 
@@ -50,7 +50,7 @@ def session_of(lines: Lines) -> str:
 
 
 def entries(lines: Lines) -> Iterator[Entry]:
-    """The session as it stands at the end of the file."""
+    """The session at the end of the file."""
     held: Held = {}
     for number, line, raw in lines.objects():
         changed = line.get("$set")
@@ -88,8 +88,8 @@ def _rewind(held: Held, id: str) -> None:
 def _messages(held: Held) -> Iterator[Entry]:
     answered = {id for _, line in held.values() for id in _answered(line)}
     for number, line in held.values():
-        where = Where(line=number, at_ms=happened(line.get("timestamp")))
-        yield from told(_spoken(line, where, answered), where)
+        where = Where(line=number, at_ms=time_ms(line.get("timestamp")))
+        yield from guarded(_spoken(line, where, answered), where)
 
 
 def _answered(line: dict[str, Any]) -> Iterator[str]:
@@ -102,8 +102,8 @@ def _answered(line: dict[str, Any]) -> Iterator[str]:
 
 
 def _spoken(line: dict[str, Any], where: Where, answered: set[str]) -> Iterator[Entry]:
-    # A message that was written again with its results is another one.
-    key, response = names_of(line.get("id"), line)
+    # A message written again with its results has another key.
+    key, response = message_names(line.get("id"), line)
     parts = _parts(line.get("content"))
     if line.get("type") not in _SPOKEN:
         yield NoteEntry(kind=str(line.get("type") or "line")[:80], data=line, key=key, **where)
@@ -135,7 +135,7 @@ def _call(call: dict[str, Any]) -> dict[str, Any]:
 
 
 def _results(call: dict[str, Any]) -> list[Any]:
-    """What a call gave: the program's own parts, or its text; an empty one where there is none."""
+    """The results of a call: the program's own parts, or its text, or an empty one."""
     result = call.get("result")
     parts = result if isinstance(result, list) else []
     found = [part for part in parts if isinstance(part, dict) and "functionResponse" in part]

@@ -1,10 +1,10 @@
-"""The part of a log that came from a session file, and the facts about the session told to it.
+"""The part of a log that came from a session file, and the facts about that session.
 
 Items are compared with the file one after the other. Only an import itself takes items off: a
 user's restore, undo, compaction, pin or erasure changes the page and not what was imported. The log
 keeps the line ids of an erased message and none of its words, so an erased line is recognized by
-its id alone. A file says the same facts again and again, and a user may have changed them since, so
-only changes are told. Neighbours: `follow` compares and writes, `importer` finds the conversation.
+its id alone. A file repeats the facts about its session, and a user may have changed them since, so
+only changes are written. Neighbours: `follow` compares and writes, `importer` finds conversations.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class ImportedItem(Struct):
 
 
 class ImportedLog(Struct):
-    """The content of a log that came from a file. `facts` are all values it was ever told about the
-    session; `lacks_facts` says that some of them, or of the usage, were erased."""
+    """The content of a log that came from a file. `facts` are all values that the session ever had
+    there; `lacks_facts`: some of them, or some usage, were erased."""
 
     items: list[ImportedItem]
     notes: set[str]  # keys
@@ -81,12 +81,12 @@ class ImportedLog(Struct):
     has_erasures: bool
     lacks_facts: bool
 
-    def has_told(self, field: str, value: Any) -> bool:
-        """Whether the log was ever told this, or may have been."""
-        return self.lacks_facts or self.tells(field, value)
+    def may_have_had(self, field: str, value: Any) -> bool:
+        """Whether the log ever had this value, or may have had it before an erasure."""
+        return self.lacks_facts or self.has_had(field, value)
 
-    def tells(self, field: str, value: Any) -> bool:
-        """Whether the log was told this, and it was not erased."""
+    def has_had(self, field: str, value: Any) -> bool:
+        """Whether the log has had this value, and it was not erased."""
         return (field, _encoded(value)) in self.facts
 
 
@@ -309,8 +309,8 @@ class ChangedFile(Exception):
         self.line = line
 
 
-class FactTeller:
-    """Tells a log the facts about its session. `unread` takes values that no log can have. With
+class FactWriter:
+    """Writes the facts about a session to its log. `unread` takes values that no log can have. With
     `is_frozen`, a new fact is refused."""
 
     def __init__(
@@ -337,25 +337,24 @@ class FactTeller:
             if value is not None and self._so_far.get(name) != value:
                 self._so_far[name] = self._news[name] = value
 
-    def tell(self) -> None:
-        """Tells the changes before a new entry, except for values that may have been erased."""
+    def write(self) -> None:
+        """Writes the changes before a new entry, except for values that may have been erased."""
         if self._news:
-            self._tell(self._not_erased(self._news))
+            self._write(self._not_erased(self._news))
 
     def pass_over(self) -> None:
-        """Tells, before an entry that the log has, only values that it never had."""
+        """Writes, before an entry that the log has, only values that it never had."""
         if not self._news:
             return
         news = self._news.items()
-        self._tell(
-            {name: one for name, one in news if not self._log.has_told(name, _loggable(name, one))}
-        )
+        held = self._log.may_have_had
+        self._write({name: one for name, one in news if not held(name, _loggable(name, one))})
 
-    def tell_again(self) -> None:
-        """Tells the facts of the page again: the log went back to a position before some."""
+    def write_again(self) -> None:
+        """Writes the facts of the page again: the log went back to a position before some."""
         of_page = {name: self._so_far[name] for name in PAGE_FIELDS if name in self._so_far}
         news = {name: value for name, value in self._news.items() if name not in of_page}
-        self._tell(self._not_erased(of_page))
+        self._write(self._not_erased(of_page))
         self._news = news
 
     def _not_erased(self, fields: dict[str, Any]) -> dict[str, Any]:
@@ -364,10 +363,10 @@ class FactTeller:
         return {
             name: value
             for name, value in fields.items()
-            if name == "model" or self._log.tells(name, _loggable(name, value))
+            if name == "model" or self._log.has_had(name, _loggable(name, value))
         }
 
-    def _tell(self, fields: dict[str, Any]) -> None:
+    def _write(self, fields: dict[str, Any]) -> None:
         self._news = {}
         if not fields:
             return

@@ -271,9 +271,9 @@ def _intake(job: _Job, session: str, *, is_branch: bool = False) -> Intake:
         job.tallies[session],
         has_line_ids=job.found.has_line_ids,
     )
-    # Told once: a user may change it afterwards.
-    is_told = all(log.has_told(f"metadata.{name}", value) for name, value in own.items())
-    return Intake(follower, {} if is_told else own)
+    # Written once: a user may change it afterwards.
+    is_known = all(log.may_have_had(f"metadata.{name}", value) for name, value in own.items())
+    return Intake(follower, {} if is_known else own)
 
 
 def _open_conversation(job: _Job, session: str) -> Context:
@@ -318,7 +318,7 @@ def _is_known_list(job: _Job, context: Context, session: str) -> bool:
     source, is_list = job.found.source, job.found.session is None
     if not is_list or context.view.metadata.get(IMPORTED) != source:
         return False
-    # Lines of its own: those of the job are being walked.
+    # A second walk: the first one, over the lines of the job, is still open.
     walk = (entry for entry in job.found.entries(Lines(job.lines.path)) if entry.session == session)
     keys = iter(dict.fromkeys(_ordered_keys(walk)))
     imported = [item.key for item in imported_log(context, source).items]

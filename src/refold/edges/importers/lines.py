@@ -1,18 +1,11 @@
-"""A file as lines, whatever it is packed in: plain, gzip, or zstd where the extra is installed.
+"""A file as lines, whatever it is packed in: plain, gzip, or zstd where the extra is installed; and
+whether a file changed since its last import.
 
-Nothing is held but one line, or a small file whole, so that it is unpacked once. A line that is
-too long is told and passed over; a file that unpacks to far more than it has is told and left; one
-that ends in the middle gives what it has. A line that is no JSON object is told. Neighbours:
-`entry.UnreadLine` is how it is told, importers walk the lines.
-
-A file that was imported before and was not written to since is not read again.
-
-Beside the store lies a small file for each file that was imported: which one it was, its size and
-times, where the conversations ended then, and what was reported, without a word of what was said.
-Derived and disposable: where it is missing, of another version, or speaks of a log that is not this
-one, the file is read as usual. Whatever was appended since changes nothing: an unchanged file adds
-nothing to it. Neighbours: `importer` asks first and keeps what it found; `stores.protocol` says
-where derived files lie.
+Only one line is in memory, or a small file whole, so that it is unpacked once. Unreadable lines are
+reported and skipped; so is the rest of a file that unpacks to far more than its size. Beside the
+store lies a small file for each imported one: its size and times, where the conversations ended,
+and the report, without the words of anybody. It is derived and disposable. Neighbours: readers walk
+the lines, `importer` looks here first, `stores.protocol` knows where derived files lie.
 """
 
 from __future__ import annotations
@@ -48,7 +41,7 @@ RESPONSE_CHARS_MAX = 400
 DOCUMENT_BYTES_MAX = 256 << 20
 HELD_BYTES_MAX = 8 << 20
 PIECE_BYTES, LONG_BYTES = 1 << 16, 1 << 20
-# Transcripts pack to a tenth of their size; what unpacks to so much more is no transcript.
+# Transcripts pack to a tenth of their size; anything that unpacks to far more is a bomb.
 UNPACKED_BYTES_FREE, UNPACKED_RATIO_MAX = 64 << 20, 200
 ZSTD_WINDOW_LOG_MAX = 27
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
@@ -56,30 +49,33 @@ _BOM = b"\xef\xbb\xbf"
 HINT = "refold import --list shows what can be read"
 UNREADABLE = (msgspec.DecodeError, RecursionError, ValueError)
 
-Advance = Callable[[int], None]  # told how many bytes of the file were read
+Advance = Callable[[int], None]  # called with the number of bytes read so far
 
 
 class Lines:
-    """The lines of one file; walk it as often as you like, one walk after the other. A small file
-    is read once: a walk begins with what the one before it has read, and reads on. `unread` is
-    what the last walk could not give."""
+    """The lines of one file, for any number of walks, one after the other. A small file is read
+    once: a walk begins with the lines of the walk before, and reads on. `unread` has the lines that
+    the last walk skipped."""
 
     def __init__(self, path: Path, advance: Advance | None = None) -> None:
         self.path, self._advance = path, advance
-        self._reading: Iterator[tuple[int, bytes]] | None = None  # goes on behind what is held
+        self._reading: Iterator[tuple[int, bytes]] | None = None  # continues after the held lines
         self._held: list[tuple[int, bytes]] = []
         self._held_bytes = 0
-        self._torn: list[UnreadLine] = []  # what could not be read
-        self._told: list[UnreadLine] = []  # what was read, and could not be given
+        self._torn: list[UnreadLine] = []  # not readable
+        self._invalid: list[UnreadLine] = []  # read, but not JSON objects
 
     @property
     def unread(self) -> list[UnreadLine]:
-        return [*self._torn, *self._told]
+        return [*self._torn, *self._invalid]
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
         """Each line that is not empty, with its number."""
-        self._told = []
-        reading = self._reading or self._begin()
+        self._invalid = []
+        if self._reading is None:
+            self._held, self._held_bytes, self._torn = [], 0, []
+            self._reading = self._read()
+        reading = self._reading
         yield from self._held
         try:
             for line in reading:
@@ -89,13 +85,8 @@ class Lines:
             self._reading = None  # the next walk fails in the same way
             raise
 
-    def _begin(self) -> Iterator[tuple[int, bytes]]:
-        self._held, self._held_bytes, self._torn = [], 0, []
-        self._reading = self._read()
-        return self._reading
-
     def _hold(self, line: tuple[int, bytes]) -> None:
-        """Keeps a line for the next walk; of a file that is too large for that, nothing."""
+        """Keeps a line for the next walk, unless the file is too large for that."""
         self._held_bytes += len(line[1])
         if self._held_bytes <= HELD_BYTES_MAX:
             self._held.append(line)
@@ -110,23 +101,21 @@ class Lines:
                     if line and not line.isspace():
                         yield number, line
             except (EOFError, OSError) as error:
-                self._tear(number + 1, _why_torn(error))
+                self._tear(number + 1, _read_error(error))
 
     def objects(self) -> Iterator[tuple[int, dict[str, Any], bytes]]:
-        """Each line that is a JSON object; the others are told."""
+        """Each line that is a JSON object; the others are reported."""
         for number, line in self:
             try:
                 value = msgspec.json.decode(line)
             except UNREADABLE as error:
-                self._tell(number, _why_not(error))
+                self._invalid.append(UnreadLine(line=number, reason=_decode_error(error)))
                 continue
             if isinstance(value, dict):
                 yield number, value, line
             else:
-                self._tell(number, f"a JSON {type(value).__name__}, not an object")
-
-    def _tell(self, line: int, reason: str) -> None:
-        self._told.append(UnreadLine(line=line, reason=reason))
+                reason = f"a JSON {type(value).__name__}, not an object"
+                self._invalid.append(UnreadLine(line=number, reason=reason))
 
     def _tear(self, line: int, reason: str) -> None:
         self._torn.append(UnreadLine(line=line, reason=reason))
@@ -153,9 +142,8 @@ class Lines:
 def _long_line(
     start: bytes, stream: io.BufferedReader, before: int, file: BinaryIO
 ) -> tuple[bytes, int]:
-    """A line that goes on behind this start, and how many bytes it has; nothing of a line that is
-    too long or part of a bomb, and no more of it is held than a line may have. `before` it, so
-    many were unpacked."""
+    """A long line with this start, and its size in bytes; empty if it is too long or part of a
+    bomb. At most a line's limit is in memory. `before` is the number of bytes unpacked so far."""
     pieces, read = [start], len(start)
     while piece := stream.readline(PIECE_BYTES):
         read += len(piece)
@@ -191,8 +179,7 @@ def _zstd(file: BinaryIO, path: Path) -> io.RawIOBase:
 
 
 class _Guarded(io.RawIOBase):
-    """A stream that gives what it has before it fails, and whose own errors are those of a damaged
-    file."""
+    """A stream that gives all its bytes before it fails, with EOFError for a damaged file."""
 
     def __init__(self, stream: Any, error: type[Exception]) -> None:
         self._stream, self._error = stream, error
@@ -233,19 +220,19 @@ class Reader(Struct, frozen=True, kw_only=True):
 
 
 def is_bomb(size: int, file: BinaryIO) -> bool:
-    """Whether so many bytes came out of far too few."""
+    """Whether the unpacked size is far too large for the bytes read."""
     return size > UNPACKED_BYTES_FREE and size > UNPACKED_RATIO_MAX * max(1, file.tell())
 
 
 def document(path: Path) -> Any:
-    """A file that is one JSON value. Invalid if it is none, or too large to be held."""
+    """The one JSON value of a file. Invalid if it is not JSON, or too large for memory."""
     with open_regular_file(str(path), HINT) as file:
         try:
             content = unpacked(file, path).read(DOCUMENT_BYTES_MAX + 1)
-            unpacks_far = is_bomb(len(content), file)
+            unpacks_to_bomb = is_bomb(len(content), file)
         except (EOFError, OSError) as error:
-            raise Invalid(f"{path}: {_why_torn(error)}", hint="copy it again") from error
-    if unpacks_far:
+            raise Invalid(f"{path}: {_read_error(error)}", hint="copy it again") from error
+    if unpacks_to_bomb:
         size = f"{len(content):,} bytes, far more than it has"
         raise Invalid(f"{path} unpacks to {size}", hint="unpack it, and name what comes out")
     if len(content) > DOCUMENT_BYTES_MAX:
@@ -265,24 +252,23 @@ def _not_json(path: Path, content: bytes, error: Exception) -> RefoldError:
     if "truncated" in str(error):
         line = content.rstrip().count(b"\n") + 1
         return Invalid(f"{path}, line {line}: the file is cut off here", hint="copy it again")
-    return Invalid(f"{path}: {_why_not(error)}", hint=HINT)
+    return Invalid(f"{path}: {_decode_error(error)}", hint=HINT)
 
 
-def _why_not(error: Exception) -> str:
-    """Why bytes are no JSON value that can be read."""
+def _decode_error(error: Exception) -> str:
+    """Why bytes cannot be decoded as JSON."""
     return "nested too deep" if isinstance(error, RecursionError) else f"not JSON: {error}"
 
 
-def _why_torn(error: Exception) -> str:
-    """Why a file gives no more."""
+def _read_error(error: Exception) -> str:
+    """Why the rest of a file cannot be read."""
     if isinstance(error, EOFError | gzip.BadGzipFile):
         return "the compressed file is cut off or damaged here"
     return f"the file cannot be read on: {error}"
 
 
-def told(entries: Iterator[Entry], where: Where) -> Iterator[Entry]:
-    """The entries of one line; where a value has another type than the format says, what came
-    before it, and that."""
+def guarded(entries: Iterator[Entry], where: Where) -> Iterator[Entry]:
+    """The entries of one line, up to a value of the wrong type, which is reported."""
     try:
         yield from entries
     except (TypeError, AttributeError, LookupError, ValueError) as error:
@@ -290,9 +276,9 @@ def told(entries: Iterator[Entry], where: Where) -> Iterator[Entry]:
         yield UnreadLine(reason=reason, **where)
 
 
-def happened(value: Any) -> int | None:
-    """A time as files have it: ISO 8601, or seconds or milliseconds since 1970. None if it is
-    neither."""
+def time_ms(value: Any) -> int | None:
+    """The time of a file's value: ISO 8601, or seconds or milliseconds since 1970. None if it is
+    anything else."""
     if type(value) is str:
         try:
             value = datetime.fromisoformat(value).timestamp()
@@ -305,19 +291,19 @@ def happened(value: Any) -> int | None:
 
 
 def counts(value: dict[str, Any], *names: str) -> list[int]:
-    """The counts of these names; 0 for one that is missing, or none."""
-    given = (value.get(name) for name in names)
-    return [count if type(count) is int and count >= 0 else 0 for count in given]
+    """The counts under these names; 0 if missing or invalid."""
+    values = (value.get(name) for name in names)
+    return [count if type(count) is int and count >= 0 else 0 for count in values]
 
 
 def digest(content: bytes) -> str:
-    """A short name for a line that has none of its own."""
+    """A short name for a line without an id."""
     return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
-def names_of(id: Any, content: Any) -> tuple[str, str]:
+def message_names(id: Any, content: Any) -> tuple[str, str]:
     """The names of a message that may be written again with more in it: its key, which changes with
-    what it says, and that of the response that was billed, which stays where there is an id."""
+    the content, and the name of its response for billing, which does not if there is an id."""
     key = f"{id}:{digest(msgspec.json.encode(content))}"
     is_named = isinstance(id, str) and bool(id)
     return key, id[:RESPONSE_CHARS_MAX] if is_named else key
@@ -326,7 +312,7 @@ def names_of(id: Any, content: Any) -> tuple[str, str]:
 FOLDER = "imports"  # of derived files
 KEPT_BYTES_MAX = 64_000
 SETTLED_NS = 2_000_000_000  # some clocks of files tick that slowly
-# Sources whose sessions are one file. Others keep parts of them in files beside it.
+# Sources with one file per session. Others have further files beside it.
 ONE_FILE = frozenset({
     "claude-code", "codex", "gemini-cli", "cline", "aider", "mini-swe-agent", "swe-agent",
     "messages",
@@ -334,7 +320,7 @@ ONE_FILE = frozenset({
 
 
 class _State(Struct, frozen=True):
-    """A file as the system sees it: whoever writes to it changes one of these."""
+    """The state of a file on disk: every write changes one of these."""
 
     file: int
     size_bytes: int
@@ -343,7 +329,7 @@ class _State(Struct, frozen=True):
 
 
 class _Kept(Struct, frozen=True):
-    """What is kept of an import: what it read, and the last event of each conversation."""
+    """The record of an import: the file, the last event of each conversation, the report."""
 
     version: str
     state: _State
@@ -352,8 +338,8 @@ class _Kept(Struct, frozen=True):
 
 
 class Unchanged:
-    """What is known of one file, imported in one way. Nothing where the store has no place for
-    it."""
+    """The record of the last import of a file, with the same options. A store without derived
+    files has none."""
 
     def __init__(self, store: Store, path: Path, way: str) -> None:
         self._store = store
@@ -363,16 +349,16 @@ class Unchanged:
         self._place = Path(folder, f"{name}.json") if folder and self._state else None
 
     def report(self) -> Report | None:
-        """What importing the file gives, if it is the same as then and the log still has it."""
+        """The report of importing an unchanged file again, if the log still has its end."""
         kept = self._kept()
         if kept is None or (kept.version, kept.state) != (refold.__version__, self._state):
             return None
         if not all(self._has(*end) for end in kept.ends):
             return None
-        sessions = [self._as_it_is(one) for one in kept.report.sessions]
+        sessions = [self._refreshed(session) for session in kept.report.sessions]
         return replace(kept.report, sessions=sessions)
 
-    def _as_it_is(self, session: Session) -> Session:
+    def _refreshed(self, session: Session) -> Session:
         about = self._store.conversation(session.conversation)
         title = about.title or preview(self._store, about.id)
         unchanged = replace(session, new=0, restored=0, left_at=0)
@@ -393,15 +379,15 @@ class Unchanged:
         return bool(events) and events[0].seq == head and events[0].chain.hex() == chain
 
     def keep(self, report: Report) -> None:
-        """Keeps what the import gave, if the same would be said again: not where lines are to be
-        told, or where forks may take up branches that were left."""
+        """Keeps the record of an import, unless the next report may differ: unread lines are
+        reported again, and branches may become forks."""
         if self._place is None or self._state is None or not _is_lasting(report):
             return
         ends = [self._end(one.conversation, one.head) for one in report.sessions]
         sessions = [replace(one, title="") for one in report.sessions]
         nameless = replace(report, sessions=sessions)
         kept = _Kept(refold.__version__, self._state, ends, nameless)
-        # Without it the next import takes longer, nothing else.
+        # Without it, the next import only takes longer.
         with contextlib.suppress(OSError):
             disk.make_folder(str(self._place.parent), durable=False)
             disk.replace_file(str(self._place), msgspec.json.encode(kept))
@@ -421,11 +407,11 @@ def _is_lasting(report: Report) -> bool:
 
 
 def _state_of(path: Path) -> _State | None:
-    """The file as it is; None if it is none, or was written to so lately that a clock might not
-    tell the next write from it."""
+    """The state of the file; None if there is none, or if it was written so recently that the next
+    write might have the same time."""
     try:
         found = path.stat()
-    except (OSError, ValueError):  # ValueError: no file can have such a name
+    except (OSError, ValueError):  # ValueError: not a valid file name
         return None
     if time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) < SETTLED_NS:
         return None

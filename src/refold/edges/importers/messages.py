@@ -2,18 +2,10 @@
 per line or one list.
 
 A file is a list of messages, an object that has one (`messages`, `conversations`, `input`,
-`contents`, `history`) beside the system prompt, the tools and the model under their providers'
-names, a list of such objects, or JSON Lines of any of these. What else such an object has becomes a
-note. Several conversations in a file are sessions of their own. Neighbours: `plain` reads one
-message, `lines` the file.
-
-Plain messages as people keep them in files, in a provider's shape: what differs from it is put
-right, what is nobody's is left out.
-
-Names of roles (`human`, `gpt`, `ai`), `from` and `value`, calls as a bare name with its arguments,
-`reasoning` beside the text; `function_call` and `observation`, which have no ids. Times and usage
-that stand with a message are given apart. Neighbours: `messages`, `swe_agent` and `mini_swe_agent`
-read files of these.
+`contents`, `history`) beside the system prompt, tools and model, a list of such objects, or JSON
+Lines of any of these; other fields become a note. Messages are brought into a provider's shape:
+names of roles, calls without ids, `reasoning` beside the text. Several conversations in a file are
+sessions of their own. Neighbours: `trajectories` uses this too, `lines`.
 """
 
 from __future__ import annotations
@@ -33,7 +25,7 @@ from refold.edges.importers.entry import (
     SummaryEntry,
     UnreadLine,
 )
-from refold.edges.importers.lines import UNREADABLE, Lines, Reader, digest, document, happened
+from refold.edges.importers.lines import UNREADABLE, Lines, Reader, digest, document, time_ms
 from refold.errors import Invalid
 
 LISTS = ("messages", "conversations", "conversation", "input", "contents", "history")
@@ -43,12 +35,12 @@ _SYSTEMS = (
     "systemPrompt",
 )  # fmt: skip
 _TOOLS = ("tools", "functions")
-CONFIG = "config"  # what Google's SDK takes beside the contents
-BESIDE = "beside"  # the kind of the note on all else that stands beside a list
+CONFIG = "config"  # of Google's SDK, beside the contents
+BESIDE = "beside"  # the kind of the note with the other fields of a list's object
 
 
 def is_mine(lines: list[dict[str, Any]]) -> bool:
-    """Whether these are the first lines of a file with a message, or a whole list, per line."""
+    """Whether these first lines have a message, or a whole list, per line."""
     return any(is_message(line) or list_in(line) is not None for line in lines)
 
 
@@ -101,12 +93,12 @@ def of_document(lines: Lines) -> Iterator[Entry]:
         elif list_in(one) is not None:
             yield from of_object(one, number, session=_name_of(one, number))
         else:
-            yield UnreadLine(line=number, reason="no message and no list of messages")
+            yield UnreadLine(line=number, reason="neither a message nor a list of messages")
 
 
 def of_object(value: dict[str, Any], line: int | None, session: str = "") -> Iterator[Entry]:
-    """A conversation that is an object with a list of messages. Without a line of its own, each
-    message is an element of the file."""
+    """The entries of an object with a list of messages. Without `line`, each message is an element
+    of the file."""
     listed, calls = list_in(value) or [], Calls()
     rest = {name: one for name, one in value.items() if one is not listed}
     if session:
@@ -118,7 +110,7 @@ def of_object(value: dict[str, Any], line: int | None, session: str = "") -> Ite
         else:
             reason = f"number {place + 1} of its list is not a message"
             yield UnreadLine(line=line or place + 1, session=session, reason=reason)
-    # At the end: of a list that went on, what stands beside it may be another.
+    # At the end: when the list grows, its other fields may change.
     if rest:
         key = f"{BESIDE}:{digest(msgspec.json.encode(rest))}"
         yield NoteEntry(kind=BESIDE, data=rest, key=key, line=line or 1, session=session)
@@ -130,8 +122,8 @@ def _name_of(value: dict[str, Any], number: int) -> str:
 
 
 def _taken_from(rest: dict[str, Any], line: int, session: str = "") -> SessionFacts:
-    """What the fields beside a list say of its session. They are taken out; what is not understood
-    stays, but for values that say nothing."""
+    """The facts about a session in the fields beside its list. They are removed from `rest`, and so
+    are empty values; unknown fields stay."""
     title = _take(rest, _TITLES, lambda value: isinstance(value, str) and bool(value.strip()))
     config = rest.get(CONFIG)
     inner = dict(config) if isinstance(config, dict) else {}
@@ -152,7 +144,7 @@ def _taken_from(rest: dict[str, Any], line: int, session: str = "") -> SessionFa
 
 
 def _take(fields: dict[str, Any], names: Iterable[str], fits: Callable[[Any], Any]) -> Any:
-    """The first of these fields that says something, taken out; None if none does."""
+    """The first of these fields with a fitting value, removed from `fields`; None if missing."""
     for name in names:
         if fields.get(name) and fits(fields[name]):
             return fields.pop(name)
@@ -177,9 +169,9 @@ ROLES = {
     "human": "user", "gpt": "assistant", "ai": "assistant", "bot": "assistant",
     "chatgpt": "assistant",
 }  # fmt: skip
-# Roles of datasets: a call as JSON text, and what came of it.
+# Roles of datasets: a call as JSON text, and its result.
 _CALL, _RESULTS = "function_call", ("observation", "function_response")
-# What a provider reads of a message; all else in such files is the program's own.
+# The fields of a message that a provider reads; any others are the program's own.
 FIELDS = (
     "role", "content", "name", "tool_calls", "tool_call_id", "function_call", "refusal", "audio",
     "reasoning_content", "reasoning_details", "parts",
@@ -198,15 +190,15 @@ def is_message(value: Any) -> bool:
 
 
 class Calls:
-    """Pairs calls with their results where a list has no ids for them: results come directly after
-    their calls, in the same order."""
+    """Pairs calls with their results in lists without ids: results follow their calls directly, in
+    the same order."""
 
     def __init__(self) -> None:
         self._open: list[str] = []
 
     def paired(self, value: dict[str, Any], place: int) -> dict[str, Any]:
-        """The message with the ids of its calls. A call that cannot be read, and a result of none,
-        stay as they are, and are not understood."""
+        """The message with the ids of its calls. An unreadable call, and a result without a call,
+        stay as they are."""
         role = str(value.get("role") or value.get("from") or "").lower()
         if role in _RESULTS:
             return self._result(value)
@@ -227,7 +219,7 @@ def _text_of(value: dict[str, Any]) -> Any:
 
 
 def _calls_in(text: Any) -> list[dict[str, Any]]:
-    """The calls that a JSON text has, one or a list of them; none if one of them is none."""
+    """The calls in a JSON text, one or a list of them; empty if one of them is invalid."""
     try:
         found = msgspec.json.decode(text) if isinstance(text, str) else text
     except UNREADABLE:
@@ -246,12 +238,12 @@ def entry_of(
     raw: bytes = b"",
     calls: Calls | None = None,
 ) -> MessageEntry | SummaryEntry:
-    """What a message of a list says, under a key of its place and its content: the line as it
-    stands, where it has one of its own. `calls` pairs the calls of the list."""
+    """The entry of a message of a list, under a key of its position and its content: its raw line,
+    if it has one. `calls` pairs the calls of the list."""
     key = f"{place}:{digest(raw or msgspec.json.encode(value))}"
     at_ms = None
     for name in _TIMES:
-        if name in value and (at_ms := happened(value[name])) is not None:
+        if name in value and (at_ms := time_ms(value[name])) is not None:
             break
     message = normal(calls.paired(value, place) if calls else value)
     if value.get("compact_summary") is True and isinstance(message.get("content"), str):
@@ -264,7 +256,7 @@ def entry_of(
 
 
 def usage_of(value: Any, response: str) -> Usage | None:
-    """What a message was billed, where the file says so."""
+    """The usage of a message, if the file has it."""
     if not isinstance(value, dict):
         return None
     try:
@@ -275,7 +267,7 @@ def usage_of(value: Any, response: str) -> Usage | None:
 
 
 def normal(value: dict[str, Any]) -> dict[str, Any]:
-    """The message in its provider's shape. An item of the Responses API is in its own already."""
+    """The message in its provider's shape. Items of the Responses API are already in theirs."""
     if "type" in value and ("role" not in value or value["type"] == "message"):
         return value
     if "from" in value and "role" not in value:
@@ -299,7 +291,7 @@ def normal(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _call(call: Any) -> Any:
-    """A call that is a bare name with its arguments, in the shape of Chat Completions."""
+    """A call of a bare name and its arguments, in the shape of Chat Completions."""
     if not isinstance(call, dict) or "function" in call or "custom" in call or "name" not in call:
         return call
     arguments = call.get("arguments", {})

@@ -1,17 +1,11 @@
-"""opencode's sessions: its database (`~/.local/share/opencode/opencode.db`), and what
-`opencode export` writes.
+"""opencode's sessions: its database (`~/.local/share/opencode/opencode.db`), and the files of
+`opencode export`.
 
-A message of the model is a row with parts: text, reasoning, calls with their results in them, and
-marks of its steps. A step is one answer; its calls follow with what they gave. A message that is
-marked as a summary stands for what came before it. Where the user went back to a message, it and
-what follows are left out. What is no message is kept as a note. Every session of a database is a
-conversation. Neighbours: `opencode_database` reads the rows, `entry`.
-
-The rows of opencode's database, session by session, and nothing of the file is changed.
-
-Where a log of the writer lies beside it, SQLite reads both as they are; else the file alone is the
-database. What the schema says is not trusted: no view, trigger or function of it is used, only
-three tables with their own columns. Neighbours: `opencode` reads the messages.
+A model's message is a row with parts: text, reasoning, calls with their results, and step marks. A
+step is one answer, followed by the results of its calls. A message marked as a summary replaces
+everything before it; messages that the user went back over are left out. The database is never
+changed, and nothing of its schema is trusted: only three tables are read, by their own columns.
+Neighbours: `entry`, `lines`.
 """
 
 from __future__ import annotations
@@ -39,9 +33,9 @@ from refold.edges.importers.lines import (
     Reader,
     counts,
     document,
-    happened,
-    names_of,
-    told,
+    guarded,
+    message_names,
+    time_ms,
 )
 from refold.errors import Invalid
 
@@ -70,7 +64,7 @@ def of_database(lines: Lines) -> Iterator[Entry]:
 
 
 def _session(info: Value, messages: list[Any], line: int | None) -> Iterator[Entry]:
-    """One session. Without a line of its own, each message is an element of the file."""
+    """The entries of one session. Without `line`, each message is an element of the file."""
     session = str(info.get("id"))
     title, parent = info.get("title"), info.get("parentID")
     yield SessionFacts(
@@ -79,13 +73,13 @@ def _session(info: Value, messages: list[Any], line: int | None) -> Iterator[Ent
         title=title[:200] if isinstance(title, str) and title.strip() else None,
         metadata={"part_of": f"opencode-{parent}"[:64]} if parent else None,
     )
-    for place, one in enumerate(_standing(info, messages), start=1):
+    for place, one in enumerate(_without_reverted(info, messages), start=1):
         where = Where(line=line or place, session=session)
-        yield from told(_message(one, where), where)
+        yield from guarded(_message(one, where), where)
 
 
-def _standing(info: Value, messages: list[Any]) -> list[Any]:
-    """The messages before the one that the user went back to, if there is one."""
+def _without_reverted(info: Value, messages: list[Any]) -> list[Any]:
+    """The messages before the one that the user went back to, if any."""
     revert = info.get("revert")
     back_to = revert.get("messageID") if isinstance(revert, dict) else None
     if not isinstance(back_to, str):
@@ -100,8 +94,8 @@ def _is_message(one: Any) -> bool:
 
 def _message(one: Value, where: Where) -> Iterator[Entry]:
     info, parts = one["info"], [part for part in one.get("parts") or () if isinstance(part, dict)]
-    where["at_ms"] = happened((info.get("time") or {}).get("created"))
-    key, response = names_of(info.get("id"), parts)
+    where["at_ms"] = time_ms((info.get("time") or {}).get("created"))
+    key, response = message_names(info.get("id"), parts)
     if info.get("role") == "user":
         yield from _beside(parts, key, where)
         content = [block for part in parts for block in _shown(part)]
@@ -134,7 +128,7 @@ def _steps(parts: list[Value]) -> list[list[Value]]:
 
 
 def _step(parts: list[Value], key: str, usage: Usage | None, where: Where) -> Iterator[Entry]:
-    """One answer, and what its calls gave."""
+    """One answer, and the results of its calls."""
     message: Value = {"role": "assistant", "content": _texts(parts, "text")}
     if reasoning := _texts(parts, "reasoning"):
         message["reasoning_content"] = reasoning
@@ -163,7 +157,7 @@ def _call(part: Value) -> Value:
 
 
 def _shown(part: Value) -> Iterator[Value]:
-    """What of a user's part the model is shown."""
+    """The content that the model sees of a user's part."""
     if part.get("type") == "text" and not part.get("ignored"):
         yield {"type": "text", "text": str(part.get("text") or "")}
     elif part.get("type") == "file":
@@ -175,7 +169,7 @@ def _shown(part: Value) -> Iterator[Value]:
 
 
 def _beside(parts: list[Value], key: str, where: Where) -> Iterator[Entry]:
-    """Parts that are no message."""
+    """The parts outside the message, as notes."""
     for at, part in enumerate(parts):
         kind = str(part.get("type") or "part")
         if kind not in ("text", "reasoning", "tool"):
@@ -183,7 +177,7 @@ def _beside(parts: list[Value], key: str, where: Where) -> Iterator[Entry]:
 
 
 def _usage(tokens: Any, cost: Any, key: str) -> Usage | None:
-    """What a message was billed. The program counts what came from the cache apart."""
+    """The usage of a message; the program counts cached tokens separately."""
     if not isinstance(tokens, dict):
         return None
     cache = tokens.get("cache")
@@ -211,7 +205,7 @@ Row = dict[str, Any]
 
 
 def is_database(first: bytes) -> bool:
-    """Whether a file that begins like this is a database."""
+    """Whether a file with this beginning is a database."""
     return first.startswith(MAGIC)
 
 
@@ -228,13 +222,13 @@ def sessions(path: Path) -> Iterator[tuple[Row, list[Row]]]:
         raise Invalid(f"{path} cannot be read: {error}", hint="refold import --list") from error
     try:
         _restrict(connection)
-        asked = _SESSIONS.format(revert="revert" if _has_revert(connection) else "null")
-        for id, parent, title, revert in connection.execute(asked).fetchall():
+        query = _SESSIONS.format(revert="revert" if _has_revert(connection) else "null")
+        for id, parent, title, revert in connection.execute(query).fetchall():
             about = {"id": id, "parentID": parent, "title": title, "revert": _object(revert)}
             yield about, _messages(connection, str(id))
     except apsw.Error as error:
         hint = "refold import --list shows what can be read"
-        raise Invalid(f"{path} is no database of opencode: {error}", hint=hint) from error
+        raise Invalid(f"{path} is not a database of opencode: {error}", hint=hint) from error
     finally:
         connection.close()
 
@@ -246,7 +240,7 @@ def _restrict(connection: Any) -> None:
     connection.pragma("query_only", True)
     connection.limit(apsw.SQLITE_LIMIT_LENGTH, CELL_BYTES_MAX)
     left = iter(range(STEPS_MAX // 1_000_000))
-    # A hostile database could keep a question busy for ever.
+    # A query on a hostile database could run for ever.
     connection.set_progress_handler(lambda: next(left, None) is None, 1_000_000)
     tables = dict(connection.execute("select name, type from sqlite_schema").fetchall())
     if any(tables.get(name) != "table" for name in ("session", "message", "part")):
@@ -269,7 +263,7 @@ def _messages(connection: Any, session: str) -> list[Row]:
 
 
 def _object(data: Any) -> Row:
-    """A cell with a JSON object; what is none is kept under a kind of its own."""
+    """The JSON object of a cell; any other content under a kind of its own."""
     try:
         value = msgspec.json.decode(data) if isinstance(data, str | bytes) else None
     except UNREADABLE:

@@ -1,10 +1,10 @@
 """OpenHands' conversations: a folder with `base_state.json` and one file per event in `events/`.
 
-The state says who the model is, what its replies were billed, and at which event the conversation
-stands: that event and its parents are the session, what was left is kept as notes. Actions that
-follow one another are the calls of one answer. A condensation leaves some messages and takes others
-away, which no summary of everything before it says: it is a note. Beside the state only files of
-events are opened, by their names, and no link is followed. Neighbours: `entry`, `lines`.
+The state has the model, the usage of its replies, and the current event: that event and its parents
+are the session, abandoned events are notes. Consecutive actions are the calls of one answer. A
+condensation hides single messages, which no summary of everything before it can say: it is a note.
+Beside the state only event files are opened, by their names, and no link is followed. Neighbours:
+`entry`, `lines`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from refold.edges.importers.entry import (
     UnreadLine,
     Where,
 )
-from refold.edges.importers.lines import Lines, Reader, counts, document, happened, told
+from refold.edges.importers.lines import Lines, Reader, counts, document, guarded, time_ms
 from refold.errors import RefoldError
 
 Value = dict[str, Any]
@@ -72,8 +72,7 @@ def _files(folder: Path) -> list[tuple[int, Path]]:
 
 
 def live_of(events: list[tuple[int, Value]], leaf: Any) -> set[str]:
-    """The ids of the events that the conversation consists of: all of them, where they have no
-    parents."""
+    """The ids of the current branch of events: all of them, if they have no parents."""
     parents = {str(one.get("id")): one.get("parent_id") for _, one in events}
     if not isinstance(leaf, str) or leaf not in parents or not any(parents.values()):
         return set(parents)
@@ -90,7 +89,7 @@ def _session(
 ) -> Iterator[Entry]:
     actions: list[tuple[Where, Value]] = []
     for number, one in events:
-        where = Where(line=number, at_ms=happened(one.get("timestamp")))
+        where = Where(line=number, at_ms=time_ms(one.get("timestamp")))
         kind, key = str(one.get("kind") or "event"), str(one.get("id") or number)
         if key not in live:
             of = str(one.get("llm_response_id") or key)  # the calls of one answer are one message
@@ -100,11 +99,11 @@ def _session(
             actions.append((where, one))
             continue
         if actions:
-            yield from told(_acted(actions, bills), actions[0][0])
+            yield from guarded(_acted(actions, bills), actions[0][0])
             actions = []
-        yield from told(_event(one, kind, key[:400], where, bills), where)
+        yield from guarded(_event(one, kind, key[:400], where, bills), where)
     if actions:
-        yield from told(_acted(actions, bills), actions[0][0])
+        yield from guarded(_acted(actions, bills), actions[0][0])
 
 
 def _event(
@@ -148,7 +147,7 @@ def _text(parts: Any) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-# --- what was billed ---
+# --- usage ---
 
 
 def _model_of(state: Value) -> str | None:
@@ -159,7 +158,7 @@ def _model_of(state: Value) -> str | None:
 
 
 def _bills_of(state: Value) -> dict[str, list[Usage]]:
-    """What each response was billed, in their order: some servers give the same id again."""
+    """The usages of each response, in their order: some servers repeat ids."""
     found: dict[str, list[Usage]] = {}
     stats = state.get("stats")
     metrics = stats.get("usage_to_metrics") if isinstance(stats, dict) else None

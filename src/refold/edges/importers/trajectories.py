@@ -1,15 +1,10 @@
-"""mini-SWE-agent's trajectories: `*.traj.json`, written by the program after every step.
+"""Trajectories of mini-SWE-agent (`*.traj.json`, written after every step) and of SWE-agent
+(`*.traj`, by its documented format only: the program was not run here).
 
-The messages are those that its model was sent, and at the end why it stopped, which is a note. What
-the program keeps beside each (`extra`) has its time and its usage. Neighbours: `plain` reads one
-message, `swe_agent` is the program it came from.
-
-SWE-agent's trajectories, by their documented format only: the program was not run here.
-
-A `*.traj` file is one JSON object with `trajectory` and `history`. The history is what the model
-was sent, with the program's own words beside each message; a demonstration at its beginning was
-sent as well. Where there is none, thoughts, actions and observations of the steps are what was
-said. Neighbours: `plain` reads one message.
+mini-SWE-agent's messages are those sent to its model, with time and usage in `extra`; the last one,
+why it stopped, is a note. SWE-agent's `history` is what its model was sent, with demonstrations;
+without one, the thoughts, actions and observations of its steps are the messages. Neighbours:
+`messages` reads one message, `entry`, `lines`.
 """
 
 from __future__ import annotations
@@ -20,12 +15,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from refold.edges.importers.entry import Entry, MessageEntry, NoteEntry, SessionFacts, UnreadLine
-from refold.edges.importers.lines import Lines, Reader, document, happened
+from refold.edges.importers.lines import Lines, Reader, document, time_ms
 from refold.edges.importers.messages import entry_of, is_message, usage_of
 
 
 def is_mini_swe_agent(value: Any) -> bool:
-    """Whether a JSON value is such a trajectory."""
     if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
         return False
     info = value.get("info")
@@ -34,7 +28,6 @@ def is_mini_swe_agent(value: Any) -> bool:
 
 
 def of_mini_swe_agent(lines: Lines) -> Iterator[Entry]:
-    """The session."""
     value = document(lines.path)
     info = value.get("info") if isinstance(value.get("info"), dict) else {}
     yield SessionFacts(
@@ -46,20 +39,20 @@ def of_mini_swe_agent(lines: Lines) -> Iterator[Entry]:
             yield NoteEntry(line=place + 1, kind="exit", data=one, key=f"exit:{place}")
             continue
         if not is_message(one):
-            yield UnreadLine(line=place + 1, reason="no message")
+            yield UnreadLine(line=place + 1, reason="not a message")
             continue
         yield _with_extra(one, place)
 
 
 def _with_extra(one: dict[str, Any], place: int) -> Entry:
-    # `extra` may change without the message: the key follows from what was said.
+    # `extra` may change without the message: the key follows from the rest.
     extra = one.get("extra")
     entry = entry_of({name: one[name] for name in one if name != "extra"}, place, place + 1)
     if not isinstance(extra, dict) or not isinstance(entry, MessageEntry):
         return entry
     response = extra.get("response")
     usage = usage_of(response.get("usage"), entry.key) if isinstance(response, dict) else None
-    return replace(entry, at_ms=entry.at_ms or happened(extra.get("timestamp")), usage=usage)
+    return replace(entry, at_ms=entry.at_ms or time_ms(extra.get("timestamp")), usage=usage)
 
 
 def _model_of(info: dict[str, Any]) -> str | None:
@@ -70,14 +63,14 @@ def _model_of(info: dict[str, Any]) -> str | None:
 
 
 def is_swe_agent(value: Any) -> bool:
-    """Whether a JSON value is such a trajectory."""
     return isinstance(value, dict) and isinstance(value.get("trajectory"), list)
 
 
 def of_swe_agent(lines: Lines) -> Iterator[Entry]:
-    """The session."""
     value = document(lines.path)
-    yield SessionFacts(line=1, title=_environment(value))
+    name = value.get("environment") or value.get("instance_id")
+    title = name[:200] if isinstance(name, str) and name else None
+    yield SessionFacts(line=1, title=title)
     yield NoteEntry(line=1, kind="info", data=value.get("info"), key="info")
     history = value.get("history")
     messages = history if isinstance(history, list) and history else list(_steps(value))
@@ -85,12 +78,7 @@ def of_swe_agent(lines: Lines) -> Iterator[Entry]:
         if is_message(one):
             yield entry_of(one, place, place + 1)
         else:
-            yield UnreadLine(line=place + 1, reason="no message")
-
-
-def _environment(value: dict[str, Any]) -> str | None:
-    found = value.get("environment") or value.get("instance_id")
-    return found[:200] if isinstance(found, str) and found else None
+            yield UnreadLine(line=place + 1, reason="not a message")
 
 
 def _steps(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
