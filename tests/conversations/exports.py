@@ -45,6 +45,6 @@ def log(store: MemoryStore, id: str = "talk") -> list[Event]:
 def talk_of(store: MemoryStore) -> MemoryStore:
     """The numbered copy under the id that it came with."""
     twin = MemoryStore()
-    twin._contents = store._contents
+    twin.contents = store.contents
     twin.append("talk", log(store, "talk-2"), expect=0)
     return twin

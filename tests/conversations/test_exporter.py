@@ -51,7 +51,7 @@ def test_the_export_is_written_as_it_is_read() -> None:
 def test_a_damaged_log_is_not_exported() -> None:
     events = sealed([user("one"), user("two")])
     store = store_of(events)
-    store._logs["talk"].events[1] = refold_replace(
+    store.logs["talk"].events[1] = refold_replace(
         events[1], body=events[1].body.replace(b"two", b"tow")
     )
     with pytest.raises(Corrupt, match="event 2"):

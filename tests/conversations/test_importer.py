@@ -50,7 +50,7 @@ def refused(damaged: bytes) -> RefoldError:
     fresh = MemoryStore()
     with pytest.raises((Invalid, Corrupt)) as caught:
         import_document(fresh, damaged)
-    assert fresh.conversations() == [] and not fresh._contents
+    assert fresh.conversations() == [] and not fresh.contents
     return caught.value
 
 

@@ -46,7 +46,7 @@ def test_content_cannot_forge_a_heading_or_leave_its_fence(text: str) -> None:
         blocks=(Text(text), ToolCall(text, text, text), ToolResult(text, (Text(text),), name=text)),
     )
     store = store_of(sealed([Meta(title=text), user(text), hostile]))
-    store._logs["talk"].title = text
+    store.logs["talk"].title = text
     headings, fence = [], ""
     for line in markdown(store).splitlines():
         ticks = re.match(r"`{3,}$", line)

@@ -27,7 +27,7 @@ def talk(store: MemoryStore) -> refold.Context:
 
 
 def change(store: MemoryStore, seq: int, **fields: Any) -> None:
-    events = store._logs["talk"].events
+    events = store.logs["talk"].events
     events[seq - 1] = replace(events[seq - 1], **fields)
 
 

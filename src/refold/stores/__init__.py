@@ -1,7 +1,7 @@
 """Stores keep logs and artifacts, and never think. A URL says which one.
 
-What a store promises stands in `protocol`; `contract` is the suite that holds for all of them. Each
-store is imported when its URL is opened, so that a program that uses none of them loads none.
+`protocol` has the promises of a store, `contract` the suite that checks them. Each store is
+imported when its URL is opened, so that a program loads only the stores it uses.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ __all__ = [
 
 
 def batch_of(events: Sequence[Event]) -> bytes:
-    """Events as lines, each as it is kept, for a body of HTTP."""
+    """Events as lines in their stored form, for an HTTP body."""
     from refold.stores import checks
 
     return checks.batch_of(events)
 
 
 def events_in(batch: bytes, *, most: int) -> list[Event]:
-    """The events of such lines, at most so many. Corrupt or Invalid if they are something else."""
+    """The events of such lines. Corrupt for another content, Invalid for more than `most`."""
     from refold.stores import checks
 
     return checks.events_in(batch, most=most)
@@ -49,25 +49,21 @@ def events_in(batch: bytes, *, most: int) -> list[Event]:
 @checked
 def open_store(url: str | os.PathLike[str], *, read_only: bool = False) -> Store:
     """The store that the URL names, or the path of a database. Opening creates nothing; the first
-    write does. One that is `read_only` refuses every write, and leaves each byte, name and time in
-    its folder as it is."""
-    opened = _opened(os.fspath(url) if isinstance(url, os.PathLike) else url, read_only)
-    return ReadOnlyStore(opened, owns=True) if read_only else opened
-
-
-def _opened(url: str, read_only: bool) -> Store:
-    if "\0" not in url and is_text(url):
-        scheme, colon, rest = url.partition(":")
-        if colon and scheme in _OPENERS:
-            return _OPENERS[scheme](rest, read_only)
-        if not colon and url.endswith(".db"):
-            return _sqlite(url, read_only)
-    raise Invalid(f"{url!r} is not a store", hint=_KNOWN)
+    write does. With `read_only` it refuses every write, and changes no byte, name or time in its
+    folder."""
+    url = os.fspath(url)
+    scheme, colon, rest = url.partition(":")
+    if not colon and url.endswith(".db"):
+        scheme, rest = "sqlite", url
+    if "\0" in url or not is_text(url) or scheme not in _OPENERS or not (colon or rest):
+        raise Invalid(f"{url!r} is not a store", hint=_SCHEMES)
+    store = _OPENERS[scheme](rest, read_only)
+    return ReadOnlyStore(store, owns=True) if read_only else store
 
 
 def reading_store(store: Store) -> Store:
-    """The same place, to be read only. One on this disk is opened once more, so that reading moves
-    nothing there; any other is read through the store that was given, which stays open. Of a synced
+    """A read-only store on the same place. One on this disk is opened again, so that reading
+    changes nothing there; any other is read through the given store, which stays open. Of a synced
     store it is the near one: reading fetches nothing."""
     if is_read_only(store):
         return ReadOnlyStore(store, owns=False)
@@ -77,11 +73,11 @@ def reading_store(store: Store) -> Store:
 
 
 def telling(store: Store, listener: Callable[[str, int], None]) -> Store:
-    """The same store, to be read only, which says how far it was read: the conversation, and how
-    many events in all. It stays open."""
-    from refold.stores.read_only import ToldStore
+    """A read-only view of the store that reports the conversation and the total number of events
+    after each read. The store stays open."""
+    from refold.stores.read_only import ProgressStore
 
-    return ToldStore(store, listener)
+    return ProgressStore(store, listener)
 
 
 def is_read_only(store: Store) -> bool:
@@ -90,7 +86,7 @@ def is_read_only(store: Store) -> bool:
 
 
 def terms_of(store: Store) -> Terms | None:
-    """The search index that a store keeps itself; None for one that leaves it to files."""
+    """The search index that a store keeps itself; None if the index is a derived file."""
     behind = store.store if isinstance(store, ReadOnlyStore) else store
     behind = getattr(behind, "near", behind)
     terms: Terms | None = getattr(behind, "terms", None)
@@ -98,70 +94,69 @@ def terms_of(store: Store) -> Terms | None:
 
 
 def hints_of(store: Store, direct: str = "") -> Hints | None:
-    """How all who use the store's place tell each other of changes; None where they cannot. The
-    `direct` address leads there without a pooler. Invalid if it is none for this store."""
-    of: Callable[[str], Hints] | None = getattr(store, "hints", None)
-    if of is None and direct:
-        said = "only a store in PostgreSQL has a direct address"
-        raise Invalid(said, hint="leave out --direct")
-    return None if of is None else of(direct)
+    """Hints between the processes that share the store's place; None if there are none. The
+    `direct` address bypasses a connection pooler. Invalid if it does not fit the store."""
+    hints: Callable[[str], Hints] | None = getattr(store, "hints", None)
+    if hints is None and direct:
+        message = "only a store in PostgreSQL has a direct address"
+        raise Invalid(message, hint="leave out --direct")
+    return None if hints is None else hints(direct)
 
 
 def passes_walls(store: Store) -> bool:
-    """Whether what keeps organizations apart in a place does not hold for the user we are there."""
-    asked: Callable[[], bool] | None = getattr(store, "passes_walls", None)
-    return asked is not None and asked()
+    """Whether the database user of the store can see the rows of all organizations."""
+    passes: Callable[[], bool] | None = getattr(store, "passes_walls", None)
+    return passes is not None and passes()
 
 
 def synced_of(store: Store) -> SyncedStore | None:
-    """The same store as one that can be synced; None for one that cannot."""
+    """The store as a synced one; None if it is not synced."""
     behind = store.store if isinstance(store, ReadOnlyStore) else store
     return cast(SyncedStore, behind) if hasattr(behind, "goes_on") else None
 
 
 def make_key(path: str, *, passphrase: str = "", name: str = "", rotates: bool = False) -> str:
-    """Makes a file with a key by which what goes to a far store is encrypted, or puts a newer one
-    in front of those of a file; gives the name of the key. It is a random one, or follows from a
-    passphrase and a name."""
+    """Makes a key file for the encryption of a far store, or adds a newer key to one; returns the
+    id of the key. The key is random, or derived from a passphrase and a name."""
     from refold.stores.encrypted import keys
 
     key = keys.key_of(passphrase, name) if passphrase else keys.random_key()
-    made = keys.rotate(path, key) if rotates else keys.create(path, key)
-    return made.newest.id
+    return (keys.rotate(path, key) if rotates else keys.create(path, key)).newest.id
 
 
 def key_ids(path: str) -> list[str]:
-    """The names of the keys of a file, the newest first."""
+    """The ids of the keys in a file, the newest first."""
     from refold.stores.encrypted import keys
 
     return [key.id for key in keys.read(path).keys]
 
 
 def refuse_encrypted(store: Store, conversation: str, event: Event) -> None:
-    """Denied if an event of a log is one that only a device with a key can read."""
+    """Raises Denied for an encrypted event, which only a device with the key can read."""
     from refold.stores.encrypted.event import check_readable
 
     check_readable(store.url, conversation, event)
 
 
 def is_redacting(store: Store) -> bool:
-    """Whether secrets are taken out of what is written to a store."""
+    """Whether the store redacts secrets before events are sealed."""
     synced = synced_of(store)
     return synced is not None and synced.redact == "append"
 
 
 def is_same_place(first: Store, second: Store) -> bool:
-    """Whether both keep their data in one place. Every `memory:` store has a place of its own."""
+    """Whether both keep their data in one place. Every `memory:` store has its own."""
     return first is second or (first.url == second.url and first.url != "memory:")
 
 
 def open_orgs(url: str, *, processes: int = 1) -> Callable[[str], Store]:
-    """Opens the store of an organization, in a place for many: a file or a folder each on this
-    disk, the organization's rows in a database. What the place allows at once is divided among so
-    many processes."""
+    """Opens the stores of organizations in one place: a file or a folder each on this disk, or rows
+    in a database. The connections to a database are divided among the processes."""
     scheme, _, rest = url.partition(":")
     if scheme in ("postgresql", "postgres"):
-        return _postgres_orgs(url, processes)
+        with _psycopg_named():
+            from refold.stores.postgres import store
+        return store.orgs_at(url, processes=processes)
     folder = os.path.expanduser(rest)
     if scheme == "sqlite":
         from refold.stores.sqlite import SqliteStore
@@ -173,22 +168,22 @@ def open_orgs(url: str, *, processes: int = 1) -> Callable[[str], Store]:
 
 
 def server_place(url: str) -> str:
-    """The address of an organization on a team's server; Invalid if it is none."""
+    """The address of an organization on a team's server; Invalid for any other URL."""
     from refold.stores.remote import place_checked
 
     return place_checked(url)
 
 
 def asked_token(place: str, token: str) -> TokenAbout:
-    """What a team's server says of a token for a place; Denied if it refuses the token."""
+    """The server's description of a token for a place; Denied if it refuses the token."""
     from refold.stores.remote import token_checked
 
     return token_checked(place, token)
 
 
 def together(store: Store) -> AbstractContextManager[None]:
-    """A block whose appends cost less than one by one: a transaction where the store has them. An
-    error at its end says that none of them is written."""
+    """A block whose appends share one transaction if the store has transactions, which costs less.
+    An error at its end means that none of them is written."""
     block: Callable[[], AbstractContextManager[None]] = getattr(store, "together", nullcontext)
     return block()
 
@@ -199,7 +194,7 @@ def is_on_this_disk(url: str) -> bool:
 
 
 def erase_events(store: Store, conversation: str, seqs: Sequence[int]) -> None:
-    """Erases several events of a log; at once where the store can, which costs as much as one."""
+    """Erases several events of a log; all at once if the store can, for the cost of one."""
     erase_many = getattr(store, "erase_many", None)
     if erase_many is not None and seqs:
         erase_many(conversation, seqs)
@@ -209,21 +204,21 @@ def erase_events(store: Store, conversation: str, seqs: Sequence[int]) -> None:
 
 
 def is_there(store: Store) -> bool:
-    """Whether anything was ever written where the store keeps its data."""
+    """Whether the store's place exists: nothing was ever written otherwise."""
     if isinstance(store, ReadOnlyStore):
         return is_there(store.store)
-    place = getattr(store, "path", "") or getattr(store, "root", "")
+    path = getattr(store, "path", "") or getattr(store, "root", "")
     try:
-        return not place or bool(os.stat(place))
-    except (FileNotFoundError, NotADirectoryError, ValueError):  # a NUL is in no name
+        return not path or bool(os.stat(path))
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the path
         return False
     except OSError as error:
-        raise disk.os_failure(error, f"cannot use {place}") from error
+        raise disk.os_failure(error, f"cannot use {path}") from error
 
 
 def is_writable(url: str) -> bool:
-    """Whether this user may write where the store of that address is kept, as far as the disk
-    tells: of a place elsewhere, and of one that is still to come, nobody knows before."""
+    """Whether this user may write to the store of that URL, by the permissions on this disk. True
+    for a place elsewhere, and for one that does not exist yet."""
     near = url.removeprefix("hybrid:")
     scheme, _, rest = near.partition(":") if ":" in near else ("sqlite", "", near)
     path = os.path.expanduser(rest.partition("?far=")[0])
@@ -234,7 +229,7 @@ def is_writable(url: str) -> bool:
 
 
 def own_paths(store: Store, *, also: Iterable[str] = ()) -> Container[str]:
-    """The files and folders on this disk that belong to a store, and further folders: nobody reads
+    """The files and folders on this disk that belong to a store, and further folders: no tool reads
     or writes them for a model."""
     from refold.stores.contents import owned
 
@@ -274,22 +269,16 @@ def _postgres(scheme: str) -> Callable[[str, bool], Store]:
     return opened
 
 
-def _postgres_orgs(url: str, processes: int) -> Callable[[str], Store]:
-    with _psycopg_named():
-        from refold.stores.postgres import store
-    return store.orgs_at(url, processes=processes)
-
-
 @contextmanager
 def _psycopg_named() -> Iterator[None]:
-    """Says which package is missing, if it is."""
+    """Names the missing package in the error."""
     try:
         yield
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "psycopg":
             raise
-        said = "a store in PostgreSQL needs the package psycopg"
-        raise Invalid(said, hint=install_hint("postgres")) from error
+        message = "a store in PostgreSQL needs the package psycopg"
+        raise Invalid(message, hint=install_hint("postgres")) from error
 
 
 def _remote(scheme: str) -> Callable[[str, bool], Store]:
@@ -317,7 +306,7 @@ _OPENERS: dict[str, Callable[[str, bool], Store]] = {
     "https": _remote("https"),
     "hybrid": _hybrid,
 }
-_KNOWN = (
+_SCHEMES = (
     "stores are memory:, sqlite:PATH, files:DIR, postgresql://…, https://HOST/ORG,"
     " hybrid:NEAR?far=URL, or a path that ends in .db"
 )

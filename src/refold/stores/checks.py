@@ -1,15 +1,11 @@
-"""What every store checks before it touches anything, and the errors that all of them raise.
+"""The checks that every store makes first, the errors that all of them raise, and events as lines.
 
 A gap in the events or a link of another user is refused here, so no store has to trust its input
-further in. Neighbours: each store calls these first in its methods; `core.codec` knows what a plain
-name and a digest are, `disk` what an error of the operating system means.
-
-Events as lines of a file or of an HTTP body, and back.
-
-A line is what `core.lines` gives. A space before the line's end says that its batch goes on with
-the next line: JSON does not see it, and it shows whether lines are missing at the end of a batch,
-whoever was killed and wherever the power was cut. A body that is not one line of JSON is carried in
-base64 beside it. Neighbours: `files.log` writes and finds lines, `remote` sends them.
+further in. Events become the lines of a file or of an HTTP body: a space before the end of a line
+says that its batch continues on the next line. JSON ignores it, and it shows whether lines are
+missing at the end of a batch after a kill or a power loss. A body that is not one line of JSON is
+stored as base64 beside it. Neighbours: `core.codec` knows plain names, digests and lines,
+`files.log` finds lines, `remote` sends them.
 """
 
 from __future__ import annotations
@@ -34,14 +30,14 @@ from refold.core.model import Event, Meta
 from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound
 
 SEQ_MAX = (1 << 40) - 1
-_PLACE = re.compile(r"[1-9][0-9]{0,8}")
+_POSITION = re.compile(r"[1-9][0-9]{0,8}")
 
 
 def check_append(
     conversation: str, events: Sequence[Event], expect: int, *, known: bool = False
 ) -> None:
-    """Raises Invalid unless the events are those that follow head `expect`, one by one. The id
-    of a conversation that is `known` was checked before."""
+    """Raises Invalid unless the events follow head `expect` without a gap. The id of a `known`
+    conversation was checked before."""
     if not known:
         codec.conversation_checked(conversation)
     if not 0 <= expect <= SEQ_MAX - len(events):
@@ -49,57 +45,48 @@ def check_append(
         raise Invalid(f"expect={expect} is not a head", hint=hint)
     for seq, event in enumerate(events, expect + 1):
         if event.seq != seq:
-            said = f"event {event.seq} is in the place of {seq}"
-            raise Invalid(said, hint="number events from expect + 1")
+            message = f"event {event.seq} is in the place of {seq}"
+            raise Invalid(message, hint="number events from expect + 1")
 
 
 def refuse_link_of_another(path: str, found: os.stat_result) -> None:
-    """Raises Denied for a link that another user may point elsewhere: it is not a place for a
-    private log."""
+    """Raises Denied for a link that another user may point elsewhere."""
     if stat.S_ISLNK(found.st_mode) and found.st_uid not in (0, os.geteuid()):
-        said = f"{path} is a link that belongs to user {found.st_uid}"
-        raise Denied(said, hint="use the real path of the store")
+        message = f"{path} is a link that belongs to user {found.st_uid}"
+        raise Denied(message, hint="use the real path of the store")
 
 
 def bounded(number: int) -> int:
-    """The number, held between 0 and what a seq can be: a limit or an end beyond that means the
-    same."""
+    """The number, limited to the range of a seq: a limit or an end beyond it means the same."""
     return min(max(0, number), SEQ_MAX)
 
 
 def stamp() -> str:
-    """The time, and letters that make it a name nobody else has: two repairs may fall into one
-    millisecond."""
+    """A unique name with the time: two repairs may happen in one millisecond."""
     return f"{now_ms()}-{secrets.token_hex(4)}"
 
 
 def now_ms() -> int:
-    """The clock by which a store remembers when a content was put."""
+    """The clock for the time of a `put`."""
     return time.time_ns() // 1_000_000
 
 
 def title_in(events: Iterable[Event]) -> str | None:
-    """The newest title that these events give the conversation; None if they give none."""
+    """The newest title in these events; None without one."""
     title = None
     for event in events:
-        if event.kind == "meta" and (given := _title_of(event)) is not None:
-            title = given
+        if event.kind == "meta":
+            # A store keeps every event, even an unreadable one: the fold reports it.
+            with suppress(Corrupt):
+                body = codec.decode(event)
+                if isinstance(body, Meta) and body.title is not None:
+                    title = body.title
     return title
 
 
-def _title_of(event: Event) -> str | None:
-    try:
-        body = codec.decode(event)
-    except Corrupt:
-        # A store keeps what it is given, even a meta event that it cannot read: the fold is the one
-        # to complain.
-        return None
-    return body.title if isinstance(body, Meta) else None
-
-
 def is_repeat(kept: Sequence[Event], events: Sequence[Event]) -> bool:
-    """Whether exactly these events are kept already: a retry of an append whose answer was lost.
-    The chain of an event tells all that came before it."""
+    """Whether exactly these events are stored already: a retry of an append whose answer was lost.
+    The chain of an event covers all events before it."""
     return [event.chain for event in kept] == [event.chain for event in events]
 
 
@@ -107,9 +94,9 @@ def is_repeat(kept: Sequence[Event], events: Sequence[Event]) -> bool:
 
 
 def unknown(conversation: str) -> NotFound:
-    # Whoever names a place in the list may leave out its mark.
-    is_place = _PLACE.fullmatch(conversation)
-    meant = f"@{conversation} is the one at that place of the list; " if is_place else ""
+    # A user who means a position in the list may leave out the "@".
+    is_position = _POSITION.fullmatch(conversation)
+    meant = f"@{conversation} is the one at that place of the list; " if is_position else ""
     hint = f"{meant}refold list shows those there are"
     return NotFound(f"there is no conversation {conversation!r}", hint=hint)
 
@@ -148,8 +135,8 @@ def no_event(conversation: str, seq: int, head: int) -> NotFound:
 
 
 def no_artifact(digest: str) -> NotFound:
-    said = f"this store has no content of {codec.artifact_id(digest)}"
-    return NotFound(said, hint="refold verify says what is missing")
+    message = f"this store has no content of {codec.artifact_id(digest)}"
+    return NotFound(message, hint="refold verify says what is missing")
 
 
 def not_bytes(error: TypeError) -> Invalid:
@@ -161,12 +148,12 @@ def closed(url: str) -> Invalid:
 
 
 class TooNew(Invalid):
-    """A newer refold wrote there; whoever shows this to somebody else can tell it apart."""
+    """A newer refold wrote the data; an error of its own, so that a server can recognize it."""
 
 
 class Encrypted(Denied):
-    """What only a device with a key can read; asked again, it is refused again. `said` names no
-    place, for whoever shows it to somebody else."""
+    """Only a device with the key can read this; a retry is pointless. `said` is the message without
+    the URL, for a server to show."""
 
     def __init__(self, conversation: str, key: str, url: str) -> None:
         self.said = f"{conversation} is encrypted with the key {quoted(key, 40)}"
@@ -176,12 +163,13 @@ class Encrypted(Denied):
 
 
 def too_new(path: str, version: int, newest: int) -> TooNew:
-    said = f"{path} has version {version}, this refold reads up to {newest}"
-    return TooNew(said, hint="upgrade refold")
+    message = f"{path} has version {version}, this refold reads up to {newest}"
+    return TooNew(message, hint="upgrade refold")
 
 
-# An event as large as it may be, carried in base64, and its envelope. No longer line is ever read
-# whole.
+# --- events as lines ---
+
+# The largest event in base64, and its envelope. A longer line is never read into memory.
 LINE_BYTES_MAX = 4 * codec.EVENT_BYTES_MAX // 3 + 64 * 1024
 _BYTES = b'"body":null,"bytes":"'
 _EMPTY = (b"null", b"")
@@ -197,7 +185,7 @@ def batch_of(events: Sequence[Event]) -> bytes:
 
 
 def line_of(event: Event) -> bytes:
-    """The event as one line, without its end."""
+    """The event as one line, without the newline."""
     line = _encoded(event)
     if len(line) > LINE_BYTES_MAX:
         size = f"event {event.seq} has {len(line):,} bytes, over the limit of {LINE_BYTES_MAX:,}"
@@ -231,10 +219,9 @@ def _reads_back(line: bytes, event: Event) -> bool:
 
 
 def event_of(line: bytes) -> Event:
-    """The event that a line holds."""
+    """The event in a line."""
     event = from_line(line)
-    # Where the body is null, nothing but the envelope stands in the line, and there a quote is
-    # always escaped.
+    # With a null body the line is only the envelope, in which a quote is always escaped.
     if event.body in _EMPTY and _BYTES in line:
         try:
             body = base64.b64decode(decoding.decode(line, _Bytes).bytes, validate=True)
@@ -245,28 +232,20 @@ def event_of(line: bytes) -> Event:
 
 
 def events_in(batch: bytes, *, most: int) -> list[Event]:
-    """The events of a batch of lines. Corrupt, with the number of the line, if one is not an event;
-    Invalid if there are too many."""
+    """The events of a batch of lines. Corrupt, with the line number, if one is not an event;
+    Invalid for more than `most`."""
     count = batch.count(b"\n") + (not batch.endswith(b"\n") and batch != b"")
     if count > most:
         raise Invalid(f"{count:,} events in one batch", hint=f"send at most {most:,}")
     with suppress(Corrupt):
         events = from_lines(batch)
-        if len(events) == count and not _has_bytes_beside(events, batch):
+        # A body in base64 is beside an empty one; only then is the batch searched for it.
+        has_bytes = any(event.body in _EMPTY for event in events) and _BYTES in batch
+        if len(events) == count and not has_bytes:
             return events
-    return _each_event(batch.removesuffix(b"\n").split(b"\n") if batch else [])
-
-
-def _has_bytes_beside(events: Sequence[Event], batch: bytes) -> bool:
-    """Whether a body may stand in base64 beside its event. The batch is looked through only where
-    an event leaves room for it."""
-    return any(event.body in _EMPTY for event in events) and _BYTES in batch
-
-
-def _each_event(lines: Sequence[bytes]) -> list[Event]:
-    """One by one, so that an error can name its line."""
+    # One by one, so that an error can name its line.
     events = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(batch.removesuffix(b"\n").split(b"\n") if batch else [], 1):
         try:
             events.append(event_of(line))
         except Corrupt as error:

@@ -1,21 +1,17 @@
-"""Artifacts as plain files in one folder, so that an agent can grep them with its own tools.
+"""Artifacts as plain files in one folder, so that an agent can grep them; and the paths that belong
+to stores.
 
-A file is named by the artifact's id and a fitting suffix. The id is 60 bits of the digest: where a
-file of that name holds other content, the name carries the whole digest instead, and is looked for
-first. A file appears under its name only when it is complete and synced: it never has to wait for
-the flush of the event that names it. What is not a regular file is not ours: a link that somebody
-put in its place is never followed.
+A file is named by the artifact's id and a fitting suffix. The id is 60 bits of the digest: if a
+file of that name has other content, the name has the whole digest instead, which is tried first. A
+file gets its name only when it is complete and synced, so it never has to wait for the flush of the
+event that names it. A link is never followed. The time of a file is the time of the last `put`.
+`put` and `drop` check it under a lock on the folder, across processes, so content that is put again
+during a cleanup is never lost.
 
-The time of a file is when its content was put last. `put` and `drop` look at it under a lock on the
-folder that holds between processes, so content that is put again while somebody cleans up is never
-lost. Neighbours: the stores that keep their contents on this disk; `disk` opens and syncs.
-
-Which paths of this disk are a store's own: whoever reads or writes files for a model asks here.
-
-A path is judged by where it really leads, and in any case: some disks make no difference. A folder
-is owned with all that is in it; of a database the files that it makes beside itself are owned, by
-the names they have. Of a synced store both ends count, and the file with its key. Neighbours:
-`stores.own_paths` is the door, `edges.workspace` and the tools of a chat ask.
+A path belongs to a store by its real location, ignoring case, since some disks do. A folder is
+owned with all its content; of a database, the files beside it are owned by name; of a synced store,
+both ends and the key file. Neighbours: `disk` opens and syncs; `stores.own_paths` is the door for
+`edges.workspace` and the tools of a chat.
 """
 
 from __future__ import annotations
@@ -47,7 +43,7 @@ _PENDING = ".pending-"
 
 
 class Artifacts:
-    """The folder of artifacts of one store. `durable=False` leaves out every fsync, for tests."""
+    """The artifact folder of one store. `durable=False` skips every fsync, for tests."""
 
     def __init__(self, folder: str, *, durable: bool = True, read_only: bool = False) -> None:
         self.folder, self.durable, self.read_only = folder, durable, read_only
@@ -56,8 +52,8 @@ class Artifacts:
         self._seen_ns = -1
 
     def put(self, chunks: Iterable[bytes], *, suffix: str = ".bin") -> str:
-        """Keeps the bytes once and gives their digest. Nothing is visible until all of it is on
-        disk."""
+        """Keeps the bytes once and returns their digest. The file becomes visible when it is
+        complete and on the disk."""
         pending = os.path.join(self.folder, _PENDING + secrets.token_hex(16))
         disk.refuse_link(self.folder)
         try:
@@ -73,48 +69,46 @@ class Artifacts:
         return digest
 
     def get(self, digest: str) -> Iterator[bytes]:
-        """The bytes in chunks; NotFound at once if there are none, Corrupt at once if no file of
-        ours stands in their place, and at the end if they changed."""
+        """The bytes in chunks; NotFound at once if they are missing, Corrupt at once if something
+        else has the name of their file, and at the end if they changed."""
         path = self.location(digest)
-        if path is None:
-            self._check_places(digest)
-            raise checks.no_artifact(digest)
-        return _chunks(path, digest)
+        if path is not None:
+            return _chunks(path, digest)
+        for stem in _stems(digest):
+            path = os.path.join(self.folder, self._names.get(stem, stem))
+            if os.path.lexists(path):
+                raise disk.not_ours(path)
+        raise checks.no_artifact(digest)
 
     def location(self, digest: str) -> str | None:
-        """The path of the file that holds the bytes."""
+        """The path of the file with the bytes."""
         codec.digest_checked(digest)
         with self._lock:
             path = self._find(digest)
             if path is None:
-                # The folder's time is too coarse to prove that nothing came: before "not found",
-                # always look.
+                # The folder's time is too coarse to prove that nothing changed: before "not found",
+                # always list it.
                 self._scan(always=True)
                 path = self._find(digest)
             return path
 
     def drop(self, digest: str, *, before_ms: int) -> bool:
-        """Removes the file, unless its content was put at or after that time. True once there is
-        none."""
+        """Removes the file, unless its content was put at or after that time. True once it is
+        gone."""
         path = self.location(digest)
         try:
-            # The short name may be that of other content, which is not ours to remove.
+            # Other content may have the short name; it must stay.
             if path is None or _digest_of(path) != digest:
                 return True
-            return self._remove_older(path, before_ms)
+            with _folder_locked(self.folder):
+                if os.stat(path).st_mtime_ns >= before_ms * 1_000_000:
+                    return False
+                os.unlink(path)
+                return True
         except FileNotFoundError:
-            # Somebody else removed it just now.
-            return True
+            return True  # another process removed it just now
         except OSError as error:
             raise disk.os_failure(error, f"cannot remove an artifact from {self.folder}") from error
-
-    def _remove_older(self, path: str, before_ms: int) -> bool:
-        """Removes the file, unless it was put at or after that time: then False."""
-        with _folder_locked(self.folder):
-            if os.stat(path).st_mtime_ns >= before_ms * 1_000_000:
-                return False
-            os.unlink(path)
-        return True
 
     def _write(self, pending: str, chunks: Iterable[bytes]) -> str:
         hasher = codec.content_hasher()
@@ -129,7 +123,7 @@ class Artifacts:
         return str(hasher.hexdigest())
 
     def _settle(self, pending: str, digest: str, suffix: str) -> None:
-        """Gives the file its name, unless the same content has one already."""
+        """Renames the file to its final name, unless the content exists already."""
         self._scan()
         known = self._find(digest)
         if known is not None and _digest_of(known) != digest:
@@ -137,17 +131,14 @@ class Artifacts:
         with _folder_locked(self.folder):
             if known is not None and _put_again(known):
                 return
-            stem = self._free_stem(digest)
+            # The short name, unless other content has it.
+            is_taken = self._find(digest) is not None
+            stem = _long_stem(digest) if is_taken else codec.artifact_id(digest)
             os.rename(pending, os.path.join(self.folder, stem + suffix))
         if self.durable:
             disk.sync_folder(self.folder)
         self._names[stem] = stem + suffix
         self._seen_ns = os.stat(self.folder).st_mtime_ns
-
-    def _free_stem(self, digest: str) -> str:
-        """The short name, unless other content has it."""
-        is_taken = self._find(digest) is not None
-        return _long_stem(digest) if is_taken else codec.artifact_id(digest)
 
     def _find(self, digest: str) -> str | None:
         for stem in _stems(digest):
@@ -157,15 +148,8 @@ class Artifacts:
                 return path
         return None
 
-    def _check_places(self, digest: str) -> None:
-        """Corrupt if something other than a file has the name of this content."""
-        for stem in _stems(digest):
-            path = os.path.join(self.folder, self._names.get(stem, stem))
-            if os.path.lexists(path):
-                raise disk.not_ours(path)
-
     def _scan(self, *, always: bool = False) -> None:
-        """Reads the names in the folder again if it changed. Contents are never read here."""
+        """Lists the folder again if it changed, without reading contents."""
         disk.refuse_link(self.folder)
         try:
             seen_ns = os.stat(self.folder).st_mtime_ns
@@ -182,7 +166,7 @@ class Artifacts:
             self._remove_stale(names)
 
     def _remove_stale(self, names: list[str]) -> None:
-        """Removes what a killed process left half written, once it is too old to be anybody's."""
+        """Removes half written files, once they are too old to have a living writer."""
         for name in names:
             if name.startswith(_PENDING):
                 path = os.path.join(self.folder, name)
@@ -193,14 +177,14 @@ class Artifacts:
 
 @contextlib.contextmanager
 def _folder_locked(folder: str) -> Iterator[None]:
-    """One process at a time; the lock is gone with whoever holds it."""
+    """Locks the folder for one process; the kernel releases the lock of a dead one."""
     with disk.closing(disk.open_folder(folder)) as fd:
         disk.lock(fd, folder)
         yield
 
 
 def _put_again(path: str) -> bool:
-    """Notes that the content was put just now. False if the file has been removed meanwhile."""
+    """Sets the time of the last put to now. False if the file has been removed meanwhile."""
     now_ns = time.time_ns()
     try:
         os.utime(path, ns=(now_ns, now_ns))
@@ -220,7 +204,7 @@ def _write_all(file: Any, chunk: bytes, hasher: Any) -> None:
 
 
 def _chunks(path: str, digest: str) -> Iterator[bytes]:
-    """The bytes of a file; Corrupt at their end if they are not those that were put there."""
+    """The bytes of a file; Corrupt at the end if their digest is another."""
     hasher = codec.content_hasher()
     try:
         for chunk in _pieces(path):
@@ -248,7 +232,7 @@ def _pieces(path: str) -> Iterator[bytes]:
 
 
 def _stems(digest: str) -> tuple[str, str]:
-    """The names that the file of a content may have, without the suffix, the long one first."""
+    """The possible file names of a content, without the suffix, the long one first."""
     return _long_stem(digest), codec.artifact_id(digest)
 
 
@@ -261,7 +245,9 @@ def _suffix(suffix: str) -> str:
     return suffix if isinstance(suffix, str) and _SUFFIX.fullmatch(suffix) else ".bin"
 
 
-USUAL = "refold"  # what lies beside a database of this name has no name before its own
+# --- paths that belong to stores ---
+
+USUAL = "refold"  # the files of a database with this name have no prefix
 _BESIDE = (
     r"artifacts|imports|(index|fronts|memory)\.db([-.].*)?|memory\.chroma|proxy\.log.*"
     r"|sync\.(json|lock).*|sync-(moves|encrypted)\..*|(.+\.)?damaged-\d.*"
@@ -269,21 +255,21 @@ _BESIDE = (
 
 
 class Database(Struct, frozen=True):
-    """The folder of a database, and what the names of its files match there."""
+    """The folder of a database, and a pattern for the names of its files."""
 
     folder: str
     names: re.Pattern[str]
 
 
 class OwnPaths(Struct, frozen=True):
-    """Folders and files that belong to stores, and databases."""
+    """The folders, databases and files that belong to stores."""
 
     trees: tuple[str, ...]
     databases: tuple[Database, ...]
     files: tuple[str, ...]
 
     def __contains__(self, path: object) -> bool:
-        """Whether a path is one of them, or lies in one."""
+        """Whether a path is one of them, or is inside one."""
         if not isinstance(path, str):
             return False
         real = _plain(os.path.realpath(path))
@@ -295,8 +281,7 @@ class OwnPaths(Struct, frozen=True):
 
 
 def owned(store: Store, also: Iterable[str]) -> OwnPaths:
-    """The paths of a store, and further folders; of one that is nowhere on this disk there are
-    none."""
+    """The paths of a store on this disk, and further folders."""
     trees, paths = [*also], list[str]()
     for url in _underlying_urls(store.url):
         scheme, _, place = url.partition(":")
@@ -312,7 +297,7 @@ def owned(store: Store, also: Iterable[str]) -> OwnPaths:
 
 
 def _underlying_urls(url: str) -> Iterator[str]:
-    """The URLs of the stores behind one; `key:` stands before the file with a key."""
+    """The URLs of the stores that a URL combines, and `key:PATH` for a key file."""
     scheme, colon, rest = url.partition(":")
     if scheme == "hybrid":
         address = address_of(rest)
@@ -343,7 +328,7 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def _is_same(path: str, file: str) -> bool:
-    """Whether both are names of one file that is there."""
+    """Whether both are names of one existing file."""
     try:
         return os.path.samefile(path, file)
     except (OSError, ValueError):
@@ -351,5 +336,5 @@ def _is_same(path: str, file: str) -> bool:
 
 
 def _plain(path: str) -> str:
-    """A path by which two names of one file are the same on a disk that ignores case."""
+    """The path in a form that is equal for names that differ only in case."""
     return unicodedata.normalize("NFC", path).casefold()

@@ -1,8 +1,8 @@
-"""A store that forgets: everything lies in dictionaries and is gone with the process.
+"""A store that forgets: everything is in dictionaries and gone with the process.
 
-It is the plainest statement of what a store does, and what tests use in place of a mock. A fork
-keeps only its own events and reads the others from its parent, as in every store. One lock guards
-all of it. Neighbours: `protocol` says what a store is, `checks` what it refuses.
+It is the plainest implementation of a store, and what tests use instead of a mock. A fork has only
+its own events and reads the others from its parent, as in every store. One lock guards everything.
+Neighbours: `protocol` defines a store, `checks` validates input.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from refold.stores.protocol import Recovery, Salvage
 CHUNK_BYTES = 256 * 1024
 
 
-class _Log:
+class MemoryLog:
     """One conversation: its own events, and where it left its parent."""
 
     def __init__(
@@ -36,16 +36,16 @@ class _Log:
         return self.parent_seq + len(self.events)
 
     def own(self, first: int, last: int) -> list[Event]:
-        """The events from `first` to `last` that lie here and not in the parent."""
+        """The own events from `first` to `last`, without those of the parent."""
         start = max(first, self.parent_seq + 1)
         if start > last:
             return []
         return self.events[start - self.parent_seq - 1 : last - self.parent_seq]
 
 
-class _Content:
-    """The chunks as they came, since joining them would hold them twice, and when they came
-    last."""
+class MemoryContent:
+    """The chunks as they came, since joining them would need twice the memory, and the time of the
+    last put."""
 
     def __init__(self, chunks: tuple[bytes, ...]) -> None:
         self.chunks = chunks
@@ -60,20 +60,20 @@ class MemoryStore:
     def __init__(self) -> None:
         self.url = "memory:"
         self._lock = threading.RLock()
-        self._logs: dict[str, _Log] = {}
-        self._contents: dict[str, _Content] = {}
+        self.logs: dict[str, MemoryLog] = {}
+        self.contents: dict[str, MemoryContent] = {}
 
     # --- logs ---
 
     def conversations(self, *, after: str = "", limit: int = 100) -> list[Conversation]:
         with self._lock:
-            ids = sorted(id for id in self._logs if id > after)
+            ids = sorted(id for id in self.logs if id > after)
             return [self.conversation(id) for id in ids[: max(0, limit)]]
 
     def head(self, conversation: str) -> int | None:
         codec.conversation_checked(conversation)
         with self._lock:
-            log = self._logs.get(conversation)
+            log = self.logs.get(conversation)
             return log.head if log else None
 
     def conversation(self, conversation: str) -> Conversation:
@@ -106,12 +106,14 @@ class MemoryStore:
         if not events:
             return
         with self._lock:
-            log = self._logs.get(conversation) or _Log(at_ms=events[0].at_ms)
+            log = self.logs.get(conversation) or MemoryLog(at_ms=events[0].at_ms)
             if log.head != expect:
-                if self._has(conversation, events, log.head):
+                first, last = events[0].seq, events[-1].seq
+                kept = self._span(conversation, first, last) if last <= log.head else []
+                if checks.is_repeat(kept, events):
                     return
                 raise checks.moved(conversation, expect, log.head)
-            self._logs[conversation] = log
+            self.logs[conversation] = log
             log.events.extend(events)
             title = checks.title_in(events)
             if title is not None:
@@ -120,7 +122,7 @@ class MemoryStore:
     def bookmark(self, conversation: str) -> bytes | None:
         codec.conversation_checked(conversation)
         with self._lock:
-            log = self._logs.get(conversation)
+            log = self.logs.get(conversation)
             return log.bookmark if log else None
 
     def keep_bookmark(self, conversation: str, data: bytes) -> None:
@@ -130,18 +132,29 @@ class MemoryStore:
     # --- contents ---
 
     def put(self, chunks: Iterable[bytes], *, suffix: str = ".bin") -> str:
-        digest, content = _taken(chunks)
+        hasher, kept = codec.content_hasher(), []
+        try:
+            for chunk in chunks:
+                hasher.update(chunk)
+                kept.append(bytes(chunk))
+        except TypeError as error:
+            raise checks.not_bytes(error) from error
+        digest = hasher.hexdigest()
         with self._lock:
-            kept = self._contents.setdefault(digest, content)
-            kept.put_ms = checks.now_ms()
+            content = self.contents.setdefault(digest, MemoryContent(tuple(kept)))
+            content.put_ms = checks.now_ms()
         return digest
 
     def get(self, digest: str) -> Iterator[bytes]:
         with self._lock:
-            found = self._contents.get(codec.digest_checked(digest))
-        if found is None:
+            content = self.contents.get(codec.digest_checked(digest))
+        if content is None:
             raise checks.no_artifact(digest)
-        return _bounded_chunks(found.chunks)
+        return (
+            chunk[at : at + CHUNK_BYTES]
+            for chunk in content.chunks
+            for at in range(0, len(chunk), CHUNK_BYTES)
+        )
 
     def location(self, digest: str) -> str | None:
         codec.digest_checked(digest)
@@ -149,14 +162,14 @@ class MemoryStore:
 
     def drop(self, digest: str, *, before_ms: int) -> bool:
         with self._lock:
-            found = self._contents.get(codec.digest_checked(digest))
-            if found is not None and found.put_ms >= before_ms:
+            content = self.contents.get(codec.digest_checked(digest))
+            if content is not None and content.put_ms >= before_ms:
                 return False
-            self._contents.pop(digest, None)
+            self.contents.pop(digest, None)
             return True
 
     def derived_path(self, name: str) -> str | None:
-        """None: nothing of this store lies on a disk."""
+        """None: this store has no place on a disk."""
         return None
 
     # --- forks, and removing ---
@@ -165,31 +178,30 @@ class MemoryStore:
         codec.conversation_checked(new)
         with self._lock:
             log = self._log(conversation)
-            if new in self._logs:
-                raise checks.taken(new, self._logs[new].head)
+            if new in self.logs:
+                raise checks.taken(new, self.logs[new].head)
             if not 1 <= at <= log.head:
                 raise checks.outside(conversation, at, log.head)
-            at_ms = self._event(conversation, at).at_ms
-            self._logs[new] = _Log(conversation, at, at_ms, self._title_at(conversation, at))
+            at_ms, title = self._event(conversation, at).at_ms, log.title
+            if checks.title_in(self._span(conversation, at + 1, log.head)) is not None:
+                title = self._title(conversation, at)
+            self.logs[new] = MemoryLog(conversation, at, at_ms, title)
 
     def erase(self, conversation: str, seq: int) -> None:
         with self._lock:
             holder = self._holder(conversation, seq)
-            log = self._logs[holder]
-            place = seq - log.parent_seq - 1
-            log.events[place] = msgspec.structs.replace(log.events[place], body=b"", salt=b"")
-            # A bookmark carries facts taken from bodies, as a title does. Both can be made again.
-            for id in self._readers(holder):
-                reader = self._logs[id]
-                reader.bookmark, reader.title = None, self._title(id, reader.head)
+            log = self.logs[holder]
+            index = seq - log.parent_seq - 1
+            log.events[index] = msgspec.structs.replace(log.events[index], body=b"", salt=b"")
+            self._forget_derived(holder)
 
     def delete(self, conversation: str) -> None:
         with self._lock:
             log = self._log(conversation)
-            for id, other in self._logs.items():
+            for id, other in self.logs.items():
                 if other.parent == conversation:
                     raise checks.forked(conversation, id, log.head)
-            del self._logs[conversation]
+            del self.logs[conversation]
 
     # --- repair ---
 
@@ -207,14 +219,12 @@ class MemoryStore:
             if self.salvage(conversation) != seen:
                 raise checks.written_meanwhile(conversation, log.head)
             begun_ms = log.at_ms if after or not events else events[0].at_ms
-            new = _Log(log.parent if after else "", after, begun_ms)
+            new = MemoryLog(log.parent if after else "", after, begun_ms)
             new.events = list(events)
-            self._logs[conversation] = new
-            for id in self._readers(conversation):
-                reader = self._logs[id]
-                reader.bookmark, reader.title = None, self._title(id, reader.head)
+            self.logs[conversation] = new
+            self._forget_derived(conversation)
             if not new.head:
-                del self._logs[conversation]
+                del self.logs[conversation]
             return ""
 
     # --- the end ---
@@ -225,77 +235,47 @@ class MemoryStore:
     def close(self) -> None:
         """Nothing is held outside the process."""
 
-    # --- who holds which event ---
+    # --- events and their holders ---
 
-    def _log(self, conversation: str) -> _Log:
-        log = self._logs.get(codec.conversation_checked(conversation))
+    def _log(self, conversation: str) -> MemoryLog:
+        log = self.logs.get(codec.conversation_checked(conversation))
         if log is None:
             raise checks.unknown(conversation)
         return log
 
     def _holder(self, conversation: str, seq: int) -> str:
-        """The conversation that holds the event: this one, or the ancestor it shares the event
-        with."""
+        """The conversation that has the event itself: this one, or an ancestor."""
         log = self._log(conversation)
         if not 1 <= seq <= log.head:
             raise checks.no_event(conversation, seq, log.head)
         while seq <= log.parent_seq:
             conversation = log.parent
-            log = self._logs[conversation]
+            log = self.logs[conversation]
         return conversation
 
     def _event(self, conversation: str, seq: int) -> Event:
-        log = self._logs[self._holder(conversation, seq)]
+        log = self.logs[self._holder(conversation, seq)]
         return log.events[seq - log.parent_seq - 1]
 
     def _span(self, conversation: str, first: int, last: int) -> list[Event]:
-        parts: list[list[Event]] = []
-        log = self._logs[conversation]
+        spans: list[list[Event]] = []
+        log = self.logs[conversation]
         while first <= last:
-            parts.append(log.own(first, last))
+            spans.append(log.own(first, last))
             last = min(last, log.parent_seq)
             if last >= first:
-                log = self._logs[log.parent]
-        return [event for part in reversed(parts) for event in part]
-
-    def _has(self, conversation: str, events: Sequence[Event], head: int) -> bool:
-        first, last = events[0].seq, events[-1].seq
-        return last <= head and checks.is_repeat(self._span(conversation, first, last), events)
-
-    def _title_at(self, conversation: str, at: int) -> str:
-        """The title that the conversation had at that event; looked for only if it got another
-        one since."""
-        log = self._logs[conversation]
-        since = checks.title_in(self._span(conversation, at + 1, log.head))
-        return log.title if since is None else self._title(conversation, at)
+                log = self.logs[log.parent]
+        return [event for span in reversed(spans) for event in span]
 
     def _title(self, conversation: str, last: int) -> str:
         return checks.title_in(self._span(conversation, 1, last)) or ""
 
-    def _readers(self, conversation: str) -> set[str]:
-        """The conversation and everything forked from it, directly or not."""
-        found: set[str] = set()
-        fresh = {conversation}
-        while fresh:
-            found |= fresh
-            fresh = {id for id, log in self._logs.items() if log.parent in fresh}
-        return found
-
-
-def _taken(chunks: Iterable[bytes]) -> tuple[str, _Content]:
-    """The digest of a content, and the content, taken from a stream."""
-    hasher, kept = codec.content_hasher(), []
-    try:
-        for chunk in chunks:
-            hasher.update(chunk)
-            kept.append(bytes(chunk))
-    except TypeError as error:
-        raise checks.not_bytes(error) from error
-    return hasher.hexdigest(), _Content(tuple(kept))
-
-
-def _bounded_chunks(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes, in chunks that are not too large."""
-    for chunk in chunks:
-        for at in range(0, len(chunk), CHUNK_BYTES):
-            yield chunk[at : at + CHUNK_BYTES]
+    def _forget_derived(self, holder: str) -> None:
+        """Drops the bookmarks of the conversation and of all its forks, and derives their titles
+        again: both have facts from bodies."""
+        readers = {holder}
+        while readers:
+            for id in readers:
+                log = self.logs[id]
+                log.bookmark, log.title = None, self._title(id, log.head)
+            readers = {id for id, log in self.logs.items() if log.parent in readers}

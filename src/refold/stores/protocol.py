@@ -1,14 +1,12 @@
-"""What a store is: it keeps logs and artifacts, and never thinks.
+"""The protocol of a store: it keeps logs and artifacts, and never thinks.
 
-One contract suite (`contract/`) holds for all of them. A store gives back the exact events it was
-given, appends all of a batch or nothing, and raises only errors of the family. `append` that
-returned survives kill -9; after `flush` it survives power loss. All methods may be called from
-several threads.
+A store returns exactly the events it was given, appends all of a batch or nothing, and raises only
+errors of refold. An `append` that returned survives kill -9; after `flush` it survives power loss.
+All methods may be called from several threads. One suite (`contract/`) checks every store.
 
-What a store that finds words itself offers to search: entries of terms, and questions to them.
-
-Only a store that a team shares has this: one index for all, kept where the logs are. Neighbours:
-`protocol` is what every store is, `search.served` asks, `postgres.terms` answers.
+Further protocols are for some stores only: syncing with another store (`SyncedStore`), hints
+between the processes that share a place (`Hints`), and a search index beside the logs (`Terms`),
+asked by `search.served` and kept by `postgres.terms`.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from refold.errors import Unavailable
 
 
 class Recovery(Struct, frozen=True, kw_only=True):
-    """A torn tail that was moved aside: nobody was ever told that it had been written."""
+    """A torn tail that was moved aside: its write was never acknowledged."""
 
     conversation: str
     file: str
@@ -32,10 +30,9 @@ class Recovery(Struct, frozen=True, kw_only=True):
 
 
 class Salvage(Struct, frozen=True, kw_only=True):
-    """What lies in the place of a log that may be damaged: events in the order in which they lie,
-    those of ancestors first, and a text in the place of what is not an event. `parent_seq` is
-    where the log leaves its parent; `copy` is a file with what the whole store was, where it had to
-    be written again before this log could be read."""
+    """The content of a log that may be damaged: its events in stored order, those of ancestors
+    first, and a text for each unreadable piece. `parent_seq` is where the log leaves its parent;
+    `copy` is a file with the whole broken store, if it had to be rebuilt to read this log."""
 
     pieces: tuple[Event | str, ...]
     parent: str = ""
@@ -44,18 +41,18 @@ class Salvage(Struct, frozen=True, kw_only=True):
 
 
 class Store(Protocol):
-    """Keeps logs and artifacts. `url` names its place to a person, and opens it again where
+    """Keeps logs and artifacts. `url` names its place to a person, and opens it again if
     `open_store` knows the scheme."""
 
     url: str
 
     @property
     def recovered(self) -> Sequence[Recovery]:
-        """What this store had to move aside since it was opened, oldest first."""
+        """The torn tails moved aside since the store was opened, oldest first."""
         ...
 
     def conversations(self, *, after: str = "", limit: int = 100) -> list[Conversation]:
-        """Conversations by id, those above `after`."""
+        """A page of conversations by id, from the first above `after`."""
         ...
 
     def head(self, conversation: str) -> int | None:
@@ -79,15 +76,15 @@ class Store(Protocol):
         ...
 
     def bookmark(self, conversation: str) -> bytes | None:
-        """The bookmark that was kept last; None if there is none, or none that can be trusted."""
+        """The latest bookmark; None if it is missing or cannot be trusted."""
         ...
 
     def keep_bookmark(self, conversation: str, data: bytes) -> None:
-        """Replaces the bookmark. It may be lost at any time: it can be made again."""
+        """Replaces the bookmark. It is disposable and may be lost at any time."""
         ...
 
     def put(self, chunks: Iterable[bytes], *, suffix: str = ".bin") -> str:
-        """Keeps bytes once, streamed and hashed on the way; gives their sha256 in hex."""
+        """Keeps bytes once, streamed and hashed on the way; returns their sha256 in hex."""
         ...
 
     def get(self, digest: str) -> Iterator[bytes]:
@@ -95,28 +92,28 @@ class Store(Protocol):
         ...
 
     def location(self, digest: str) -> str | None:
-        """The path of the plain file that holds the bytes, where there is one: an agent can grep
-        it itself. Whoever reads it opens it by `disk.open_regular`."""
+        """The path of the plain file with the bytes, which an agent can grep; None if the store has
+        no such file. Open it with `disk.open_regular`."""
         ...
 
     def drop(self, digest: str, *, before_ms: int) -> bool:
         """Removes the bytes for all conversations, unless they were put, perhaps again, at or
-        after that time. True once they are gone. Whether anybody still needs them is for the
-        caller to know: see `refold.artifacts.cleanup`."""
+        after that time. True once they are gone. The caller checks first that no conversation
+        needs them: see `refold.artifacts.cleanup`."""
         ...
 
     def derived_path(self, name: str) -> str | None:
-        """Where a derived file of this name may lie, such as a search index: a path that belongs
-        to this store alone. The folder is there once the store was written to. None for a store
-        that has no place on this disk."""
+        """Path for a derived file of this name, such as a search index, for this store alone. The
+        folder exists after the first write. None for a store without a place on this disk."""
         ...
 
     def fork(self, conversation: str, at: int, new: str) -> None:
-        """A new conversation that shares the log up to `at`; reads below come from the parent."""
+        """Creates a conversation that shares the log up to `at`; reads below come from the
+        parent."""
         ...
 
     def erase(self, conversation: str, seq: int) -> None:
-        """Removes body and salt of one event, everywhere they are kept; the envelope stays."""
+        """Removes body and salt of one event from every file; the envelope stays."""
         ...
 
     def delete(self, conversation: str) -> None:
@@ -124,16 +121,16 @@ class Store(Protocol):
         ...
 
     def salvage(self, conversation: str) -> Salvage:
-        """Whatever can be read of a log, however damaged it is; NotFound if there is none."""
+        """Everything readable of a log, however damaged it is; NotFound without one."""
         ...
 
     def rewrite(
         self, conversation: str, events: Sequence[Event], *, after: int, seen: Salvage
     ) -> str:
-        """Puts these events in the place of the conversation's own, all or nothing. `after` is
-        where it leaves its parent; at 0 it has none any more. What was there is kept in a file,
-        until the conversation is erased from or deleted; gives its path, empty where the store
-        has no place on this disk. Conflict if the log is no longer as it was `seen`."""
+        """Replaces the conversation's own events by these, all or nothing. `after` is where it
+        leaves its parent; 0 detaches it. The old log is kept in a file until an event of it is
+        erased or it is deleted; returns that path, empty if the store has no place on this disk.
+        Conflict if the log has changed since it was `seen`."""
         ...
 
     def flush(self) -> None:
@@ -141,31 +138,28 @@ class Store(Protocol):
         ...
 
     def close(self) -> None:
-        """Flushes, and lets go of every file. A closed store may be closed again."""
+        """Flushes, and closes every file. A closed store may be closed again."""
         ...
 
 
-# --- what is written in batches ---
-
-
 class Overtaken(Unavailable):
-    """Somebody else wrote to a log while a batch for it was made: none of the batch is written."""
+    """Another writer appended to a log while a batch for it was made: none of it is written."""
 
 
 # --- a store that is synced with another ---
 
 
 SyncState = Literal["pending", "synced", "forked", "blocked", "held"]
-WAITING = ("pending", "blocked", "held")  # the states in which both sides are not the same
-SyncMark = tuple[int, int]  # another one after every sync of a store, by whomever
-Redact = Literal["", "append", "hold"]  # what becomes of secrets in a log that is shared
-SyncListener = Callable[[str, int], None]  # a conversation, and how many more events went over
+WAITING = ("pending", "blocked", "held")  # the states in which the two sides differ
+SyncMark = tuple[int, int]  # changes with every sync of a store, in any process
+Redact = Literal["", "append", "hold"]  # secrets: left, redacted before sealing, withheld
+SyncListener = Callable[[str, int], None]  # a conversation, and its newly transferred events
 
 
 class Synced(Struct, frozen=True, kw_only=True):
-    """How a conversation stands: `pending` events that the far store has not, `synced`, `forked`
-    into `fork`, `blocked` for a `reason`, or `held` back because it has a secret; and what a sync
-    did for it."""
+    """Sync state of a conversation: `pending` events that the far store lacks, `synced`, `forked`
+    into `fork`, `blocked` for a `reason`, or `held` because of a secret; and the work of a sync on
+    it, in events and contents."""
 
     conversation: str
     state: SyncState
@@ -179,10 +173,10 @@ class Synced(Struct, frozen=True, kw_only=True):
 
 
 class SyncReport(Struct, frozen=True, kw_only=True):
-    """What a sync did: the conversations that it touched or that are not the same on both sides,
-    and how many others are. `is_under_way`: another sync of this store runs, and this one did
-    nothing. `reason` says why the far store could not be asked; if it `is_refused`, the far
-    store let nobody in, and trying again changes nothing."""
+    """Result of a sync: the conversations that it touched or that still differ, and the number of
+    others, which are the `same` on both sides. `is_under_way`: another sync of this store runs, and
+    this one did nothing. `reason` says why the far store could not be asked; if it `is_refused`,
+    access was denied, and a retry is pointless."""
 
     synced: tuple[Synced, ...] = ()
     same: int = 0
@@ -193,21 +187,21 @@ class SyncReport(Struct, frozen=True, kw_only=True):
     @property
     def is_done(self) -> bool:
         """Whether both sides are the same."""
-        waiting = any(one.state in WAITING for one in self.synced)
-        return not (waiting or self.is_under_way or self.reason)
+        is_waiting = any(one.state in WAITING for one in self.synced)
+        return not (is_waiting or self.is_under_way or self.reason)
 
 
 class Losses(Struct, frozen=True, kw_only=True):
-    """How many events the far store had, by conversation, and has no more. `is_all`: it has no
-    conversation that it had, as a share that is not mounted has none."""
+    """Events missing in the far store that it had before, counted by conversation. `is_all`: every
+    conversation is missing, as on a share that is not mounted."""
 
     events: dict[str, int]
     is_all: bool = False
 
 
 class SyncStatus(Struct, frozen=True, kw_only=True):
-    """How a store stands without asking the far one: `at_ms` is when it was asked last, `reason`
-    why that failed."""
+    """Sync state of a store, without asking the far one: `at_ms` is the time of the last contact,
+    `reason` why that failed."""
 
     near: str
     far: str
@@ -218,8 +212,8 @@ class SyncStatus(Struct, frozen=True, kw_only=True):
 
 
 class Device(Struct, frozen=True, kw_only=True):
-    """A device that syncs with a far store: when it synced everything last, by its own clock, to
-    the hour. `is_here` says that it is this one."""
+    """A device that syncs with a far store, and the hour of its last complete sync by its own
+    clock. `is_here` marks this device."""
 
     name: str
     at_ms: int
@@ -227,35 +221,35 @@ class Device(Struct, frozen=True, kw_only=True):
 
 
 class NewHeads(Struct, frozen=True, kw_only=True):
-    """What a far store says has changed: new heads by conversation, or `is_all` where it cannot
-    say, and all heads are to be compared."""
+    """Changes in a far store: new heads by conversation, or `is_all` if it cannot name them, and
+    all heads must be compared."""
 
     heads: dict[str, int]
     is_all: bool = False
 
 
 class Listening(Protocol):
-    """What a far store says while somebody listens; `cursor` is where another listening goes on."""
+    """A stream of changes in a far store; another one can continue from `cursor`."""
 
     cursor: str
 
     def __iter__(self) -> Iterator[NewHeads]: ...
 
     def end(self) -> None:
-        """Ends the listening, from any thread."""
+        """Ends the stream, from any thread."""
         ...
 
 
 class SyncedStore(Protocol):
-    """What a store that is synced with another does besides. `redact` says what becomes of
-    secrets: they are taken out before they are sealed, held back, or left."""
+    """The further methods of a store that is synced with another. `redact` says whether secrets are
+    redacted before sealing, withheld, or left."""
 
     redact: Redact
     far_url: str
 
     @property
     def far(self) -> Store:
-        """The far store, decrypted where there is a key."""
+        """The far store, decrypted if there is a key."""
         ...
 
     def sync(
@@ -267,87 +261,87 @@ class SyncedStore(Protocol):
         takes_plain: bool = False,
         progress: SyncListener | None = None,
     ) -> SyncReport:
-        """Makes both sides the same, for these conversations or all. `new_far` says that the far
-        store may have lost all that it had: without it, such a one is not filled again. With a
-        key, `takes_plain` takes in what lies there in plain text, which anybody could have
-        written."""
+        """Makes both sides the same, for these conversations or all. `new_far` permits filling a
+        far store that has lost everything. With a key, `takes_plain` accepts far events in plain
+        text, which anybody could have written."""
         ...
 
     def encrypt_again(self) -> dict[str, str]:
-        """Encrypts again, with the newest key, what lies far in plain text or by an older one;
-        gives what was, by conversation. Conflict while the two sides are not the same."""
+        """Encrypts far events in plain text or by an older key with the newest key; returns what
+        was outdated, by conversation. Conflict while the two sides differ."""
         ...
 
     def sync_status(self, ids: Sequence[str] = ()) -> SyncStatus:
-        """How these conversations stand, or all, as far as that is known here."""
+        """Sync state of these conversations, or of all, as far as it is known here."""
         ...
 
     def losses(self, ids: Sequence[str] = (), *, besides: Set[str] = frozenset()) -> Losses:
-        """Asks the far store for the ends of these conversations, or of all besides some, and says
-        what it had of them and has no more. `sync_status` says so, too, from then on."""
+        """Asks the far store for the heads of these conversations, or of all but `besides`, and
+        returns the missing events. `sync_status` reports them from then on."""
         ...
 
     def devices(self) -> list[Device]:
-        """The devices that sync with the far store, as the last whole sync found them."""
+        """The devices that sync with the far store, as of the last complete sync."""
         ...
 
     def forget_device(self, name: str) -> None:
-        """Lists a device no more, anywhere, until it syncs again. NotFound if none is listed by
-        that name."""
+        """Removes a device from the list, on all devices, until it syncs again. NotFound without a
+        device of that name."""
         ...
 
     def sync_mark(self) -> SyncMark:
-        """Another value after every sync of this store, by whomever."""
+        """A value that changes with every sync of this store, in any process."""
         ...
 
     def stood(self, conversation: str) -> Synced | None:
-        """How the last sync left a conversation; None if none has."""
+        """State of a conversation after the last sync; None if it never took part in one."""
         ...
 
     def goes_on(self, conversation: str, head: int, chain: bytes) -> str:
-        """The conversation in which a log goes on that was read up to `head`, where a sync has put
-        another in its place; empty if it goes on as it is, its own id if it is to be read again."""
+        """The successor of a log that was read up to `head`, if a sync has replaced it: the id of
+        the fork with the same events, or its own id to read it again; empty if nothing changed."""
         ...
 
 
-# --- a store that keeps its search index itself ---
+# --- hints between the processes that share a place ---
 
 
 class Hint(Struct, frozen=True):
-    """A log of an org may have a new head. Without a conversation: some log of the org may."""
+    """A log of an org may have a new head; without a conversation, any log of the org may."""
 
     org: str
     conversation: str = ""
     head: int = 0
 
 
-class Ear(Protocol):
-    """Hears hints, from when it was given."""
+class HintReceiver(Protocol):
+    """Receives the hints of other processes since it was opened."""
 
-    def heard(self, wait_s: float) -> list[Hint]:
-        """What others told, as soon as one did; nothing after so long. Unavailable once the way
-        is lost."""
+    def receive(self, wait_s: float) -> list[Hint]:
+        """The next hints, as soon as there is one; empty after the wait. Unavailable once the
+        connection is lost."""
         ...
 
 
 class Hints(Protocol):
-    """What all who use one place tell each other. Nothing is promised: a hint says where to
-    look."""
+    """Hints between the processes that share a place. Delivery is not guaranteed: a hint only says
+    where to look."""
 
-    def tell(self, hints: Sequence[Hint]) -> None:
-        """Tells everybody else who hears."""
+    def publish(self, hints: Sequence[Hint]) -> None:
+        """Sends hints to all receivers."""
         ...
 
-    def hearing(self) -> AbstractContextManager[Ear]:
-        """An ear, for as long as the block lasts. Invalid if nothing can ever be heard this
-        way."""
+    def receiver(self) -> AbstractContextManager[HintReceiver]:
+        """A receiver for the block. Invalid if the connection can never deliver hints."""
         ...
+
+
+# --- a search index beside the logs ---
 
 
 class TermEntry(Struct, frozen=True, kw_only=True):
-    """One entry of a search index: where it stands, what is known of it, and, on the way in, the
-    terms it has with their places. Entries of one conversation and lane have positions that count
-    up; neighbours are beside each other."""
+    """One entry of a search index: its position, its metadata and, when it is added, its terms with
+    their offsets. Positions within a conversation and lane are consecutive."""
 
     conversation: str
     lane: int
@@ -365,7 +359,7 @@ class TermEntry(Struct, frozen=True, kw_only=True):
 
 
 class TermMark(Struct, frozen=True, kw_only=True):
-    """How far a conversation is in a search index, and what it was forked from."""
+    """The indexed head of a conversation, and the conversation it was forked from."""
 
     head: int
     chain: bytes
@@ -374,8 +368,8 @@ class TermMark(Struct, frozen=True, kw_only=True):
 
 
 class TermLane(Struct, frozen=True, kw_only=True):
-    """How many entries a lane has had, the sum of their lengths with what they borrow, and the
-    lengths of its last two."""
+    """The number of entries in a lane, the sum of their lengths with borrowed context, and the
+    lengths of the last two."""
 
     entries: int = 0
     context_words: float = 0.0
@@ -383,14 +377,15 @@ class TermLane(Struct, frozen=True, kw_only=True):
 
 
 class Phrases(Struct, frozen=True):
-    """Any of these, each a sequence of terms; the last of them perhaps only as a beginning."""
+    """Alternative sequences of terms; with `is_prefix`, the last term of each is a prefix."""
 
     phrases: tuple[tuple[str, ...], ...]
     is_prefix: bool = False
 
 
 class Sought(Struct, frozen=True, kw_only=True):
-    """What is looked for: all of these, in these lanes, of those entries that pass."""
+    """A search query: all of these phrases, in these lanes, among the entries that pass the
+    filters."""
 
     all_of: tuple[Phrases, ...]
     lanes: tuple[int, ...]
@@ -401,20 +396,20 @@ class Sought(Struct, frozen=True, kw_only=True):
     without_own: bool = False
 
 
-Scope = Mapping[str, int] | None  # conversations and their last seq to look at; None: everywhere
+Scope = Mapping[str, int] | None  # conversations and their last seq to search; None: all
 TermPlace = tuple[str, int, int]  # conversation, lane, position
 
 
 class Terms(Protocol):
-    """A search index that a store keeps beside its logs: derived, and never asked by an append. It
-    matches and counts; what is found, and in which order, is for `refold.search` to say."""
+    """A search index that a store keeps beside its logs: derived, and never used by an append. It
+    matches and counts; `refold.search` ranks."""
 
     def marks(self, conversations: Sequence[str] | None = None) -> dict[str, TermMark]:
-        """How far these conversations are, or all of them."""
+        """The indexed heads of these conversations, or of all."""
         ...
 
     def enter(self, conversation: str, mark: TermMark) -> None:
-        """Makes a conversation known, unless it is."""
+        """Registers a conversation, unless it is registered."""
         ...
 
     def lanes(self, conversation: str) -> dict[int, TermLane]:
@@ -443,17 +438,17 @@ class Terms(Protocol):
         ...
 
     def size(self, scope: Scope) -> tuple[int, float]:
-        """How many entries there are, and the sum of their lengths with what they borrow."""
+        """The number of entries, and the sum of their lengths with borrowed context."""
         ...
 
     def authors(self, scope: Scope) -> dict[str, int]:
-        """Who speaks, and how often."""
+        """The number of entries by author."""
         ...
 
     def postings(self, sought: Sought, scope: Scope, most: int) -> list[tuple[TermPlace, int]]:
-        """The newest entries that match, and how often."""
+        """The newest matching entries, each with its number of matches."""
         ...
 
     def entries(self, places: Sequence[TermPlace]) -> list[TermEntry]:
-        """Those entries that there are, without their terms."""
+        """The existing entries among these places, without their terms."""
         ...

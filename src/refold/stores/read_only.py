@@ -1,11 +1,9 @@
-"""A store that is only read: every method that writes is refused, whatever store lies behind it.
+"""Stores for readers: every write is refused, whatever the wrapped store is.
 
-That nothing on the disk changes is up to the store behind, which was opened for reading
-(`open_store(url, read_only=True)`); that nobody writes through it is settled here, for all stores
-at once. Neighbours: `protocol` says what a store is, `stores` itself opens one.
-
-A store that tells how far it was read, for whoever watches long work: nothing that reads has to
-know of it.
+The wrapped store was opened for reading (`open_store(url, read_only=True)`) and leaves the disk as
+it is; this wrapper refuses writes for all kinds of stores. `ProgressStore` also reports how far it
+was read, so that a caller can watch long work that knows nothing about it. Neighbours: `protocol`
+defines a store, `stores` itself opens one.
 """
 
 from __future__ import annotations
@@ -18,8 +16,8 @@ from refold.stores.protocol import Recovery, Salvage, Store
 
 
 class ReadOnlyStore:
-    """What another store holds, to be read; satisfies `Store`. Closing it closes the other store
-    only if it `owns` that."""
+    """A read-only view of another store; satisfies `Store`. Closing it closes the other store only
+    if it `owns` that."""
 
     def __init__(self, store: Store, *, owns: bool) -> None:
         self.store, self.url = store, store.url
@@ -58,10 +56,10 @@ class ReadOnlyStore:
         return self.store.location(digest)
 
     def derived_path(self, name: str) -> str | None:
-        """Where a derived file lies that a writer made: to be read, never to be written."""
+        """Path of a derived file that a writer made; never write to it."""
         return self.store.derived_path(name)
 
-    # --- what is refused ---
+    # --- refused ---
 
     def append(self, conversation: str, events: Sequence[Event], *, expect: int) -> None:
         raise self._refusal(f"append to {conversation!r}")
@@ -90,24 +88,24 @@ class ReadOnlyStore:
         raise self._refusal(f"delete {conversation!r}")
 
     def _refusal(self, doing: str) -> Denied:
-        said = f"cannot {doing}: {self.url} is open for reading only"
-        return Denied(said, hint="open it without read_only=True to write")
+        message = f"cannot {doing}: {self.url} is open for reading only"
+        return Denied(message, hint="open it without read_only=True to write")
 
     # --- the end ---
 
     def flush(self) -> None:
-        """Nothing was written, so there is nothing to wait for."""
+        """Does nothing: nothing was written."""
 
     def close(self) -> None:
         if self._owns:
             self.store.close()
 
 
-ReadListener = Callable[[str, int], None]  # the conversation, and how many events were read in all
+ReadListener = Callable[[str, int], None]  # the conversation, and the number of events read in all
 
 
-class ToldStore(ReadOnlyStore):
-    """What another store holds, to be read. An event that is read again counts once."""
+class ProgressStore(ReadOnlyStore):
+    """A read-only view that reports every read to a listener; a repeated event counts once."""
 
     def __init__(self, store: Store, listener: ReadListener) -> None:
         super().__init__(store, owns=False)

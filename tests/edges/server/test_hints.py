@@ -34,18 +34,18 @@ class Wire:
         self.refuses: Exception | None = None
         self.asked = self.ears = 0
 
-    def tell(self, given: Sequence[Hint]) -> None:
+    def publish(self, given: Sequence[Hint]) -> None:
         self.told.append(list(given))
 
     @contextmanager
-    def hearing(self) -> Iterator[Wire]:
+    def receiver(self) -> Iterator[Wire]:
         self.asked += 1
         if self.refuses is not None:
             raise self.refuses
         self.ears += 1
         yield self
 
-    def heard(self, wait_s: float) -> list[Hint]:
+    def receive(self, wait_s: float) -> list[Hint]:
         try:
             said = self.says.get(timeout=min(wait_s, 0.05))
         except queue.Empty:

@@ -40,7 +40,7 @@ def heard_of(ear, count: int) -> list[Hint]:
     end = time.monotonic() + 120
     while len(found) < count:
         assert time.monotonic() < end, f"heard only {len(found)}"
-        found += ear.heard(1.0)
+        found += ear.receive(1.0)
     return found
 
 
@@ -58,23 +58,23 @@ def test_what_one_tells_the_others_hear_and_it_does_not(server: Server) -> None:
     with (
         user(server.url) as one,
         user(server.url) as two,
-        one.hearing() as own,
-        two.hearing() as second,
-        two.hearing() as third,
+        one.receiver() as own,
+        two.receiver() as second,
+        two.receiver() as third,
     ):
-        one.tell(told)
+        one.publish(told)
         assert heard_of(second, 1_000) == heard_of(third, 1_000) == told
-        assert own.heard(0.2) == []
+        assert own.receive(0.2) == []
 
 
 def test_behind_a_pooler_hints_are_told_and_heard_on_the_direct_way(
     server: Server, bouncer: Bouncer
 ) -> None:
     with user(bouncer.url) as no_way, user(bouncer.url, server.url) as direct:
-        with pytest.raises(Invalid, match="pooler"), no_way.hearing():
+        with pytest.raises(Invalid, match="pooler"), no_way.receiver():
             pass
-        with direct.hearing() as ear:
-            no_way.tell([Hint("acme", "log", 3)])
+        with direct.receiver() as ear:
+            no_way.publish([Hint("acme", "log", 3)])
             assert heard_of(ear, 1) == [Hint("acme", "log", 3)]
 
 
@@ -83,7 +83,7 @@ def test_a_direct_way_to_another_database_is_found_out(
 ) -> None:
     monkeypatch.setattr(hints, "CHECK_S", 0.5)
     with user(server.url, new_database(server)) as wrong:
-        with pytest.raises(Unavailable, match="does not hear") as refusal, wrong.hearing():
+        with pytest.raises(Unavailable, match="does not receive") as refusal, wrong.receiver():
             pass
         assert "same database" in refusal.value.hint and refusal.value.retry_after_s is None
 
@@ -100,27 +100,25 @@ FORGED = ["", "{", "[]", "null", '{"sender":"x"}', '{"sender":"x","changes":[["a
 
 
 def test_what_is_not_ours_on_the_channel_is_not_heard(server: Server) -> None:
-    with user(server.url) as one, user(server.url) as two, one.hearing() as ear:
+    with user(server.url) as one, user(server.url) as two, one.receiver() as ear:
         with psycopg.connect(server.url, autocommit=True) as stranger:
             for text in FORGED:
                 stranger.execute("SELECT pg_notify(%s, %s)", (hints.CHANNEL, text))
-        two.tell([Hint("acme", "log", 1)])
+        two.publish([Hint("acme", "log", 1)])
         assert heard_of(ear, 1) == [Hint("acme", "log", 1)]
 
 
 def test_a_connection_that_is_ended_is_told(server: Server) -> None:
-    with user(server.url) as one, one.hearing() as ear:
+    with user(server.url) as one, one.receiver() as ear:
         named = f"SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = '{hints.NAME}'"
         assert server.psql(named) == "1"
         with pytest.raises(RefoldError) as lost:
-            ear.heard(5.0)
+            ear.receive(5.0)
         assert isinstance(lost.value, Unavailable)
 
 
 def test_telling_does_not_wait_for_the_disk_and_leaves_nothing_set(server: Server) -> None:
     with user(server.url) as one:
-        one.tell([Hint("acme", "log", 1)])
-        shown = one._connections.run(
-            lambda link: link.execute("SHOW synchronous_commit").fetchone()
-        )
+        one.publish([Hint("acme", "log", 1)])
+        shown = one.connections.run(lambda link: link.execute("SHOW synchronous_commit").fetchone())
         assert shown == ("on",)

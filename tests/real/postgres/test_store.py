@@ -128,7 +128,7 @@ def test_a_server_that_was_found_to_be_away_is_not_waited_for_again(
         assert len(tries) == 1
     monkeypatch.setattr(link, "connected", connected)
     assert store.conversations() == []
-    assert time.monotonic() - store._connections.pool.away_since() < 0.1, "forgotten"
+    assert time.monotonic() - store.connections.pool.away_since() < 0.1, "forgotten"
     store.close()
 
 
@@ -160,7 +160,7 @@ def test_every_statement_and_lock_has_a_limit_and_commits_are_durable(
         rows = [one.execute("SELECT current_setting(%s)", (name,)) for name in names.split()]
         return [row.fetchone()[0] for row in rows]
 
-    assert store._connections.run(settings) == ["30s", "5s", "1min", "on"]
+    assert store.connections.run(settings) == ["30s", "5s", "1min", "on"]
     if behind:
         # What is set for us must not stay on a connection that others get next.
         with psycopg.connect(bouncer.url, autocommit=True, prepare_threshold=None) as other:
@@ -177,7 +177,7 @@ def test_an_answer_that_does_not_come_is_given_up(
     grown(store, "log", 1)
     monkeypatch.setattr(link, "ANSWER_S", 0.3)
     with pytest.raises(Unavailable):
-        store._connections.run(lambda one: one.execute("SELECT pg_sleep(20)"))
+        store.connections.run(lambda one: one.execute("SELECT pg_sleep(20)"))
     assert store.conversation("log").head == 1
     store.close()
 

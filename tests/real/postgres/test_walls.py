@@ -37,7 +37,7 @@ def filled(store: PostgresStore) -> PostgresStore:
     talk(store, "talk", ["the walrus sleeps", "a seal wakes"])
     Searcher(store, embedder=False).search("walrus")
     author = {"org": store.org, "conversation": "talk", "author": b"ann", "entries": 1}
-    store._connections.run(lambda link: link.ask(statements.COUNT_AUTHOR, author))
+    store.connections.run(lambda link: link.ask(statements.COUNT_AUTHOR, author))
     events = grown(store, "log", 3)
     store.fork("log", 2, "fork")
     store.put([store.org.encode()])
@@ -49,7 +49,7 @@ def filled(store: PostgresStore) -> PostgresStore:
 def count(store: PostgresStore, table: str) -> int:
     """As many rows as the database shows to a statement that names no org."""
     asked = f"SELECT count(*) FROM {schema.NAME}.{table}"
-    return int(store._connections.run(lambda link: link.execute(asked).fetchone()[0]))
+    return int(store.connections.run(lambda link: link.execute(asked).fetchone()[0]))
 
 
 def test_a_statement_that_forgot_its_org_sees_the_rows_of_its_own(opened, server: Server) -> None:
@@ -71,11 +71,11 @@ def test_a_statement_about_another_org_changes_nothing(opened, server: Server) -
         own = f"SELECT count(*) FROM {schema.NAME}.{table} WHERE org = '{here.org}'"
         before = server.psql(own)
         gone = f"DELETE FROM {schema.NAME}.{table}"
-        there._connections.run(lambda link, gone=gone: link.execute(gone))
+        there.connections.run(lambda link, gone=gone: link.execute(gone))
         assert server.psql(own) == before
         moved = f"UPDATE {schema.NAME}.{table} SET org = %(org)s"
         values = {"org": there.org}
-        assert here._connections.run(
+        assert here.connections.run(
             lambda link, moved=moved, values=values: _refused(link, moved, values)
         ) in ("refused", 0)
         assert server.psql(own) == before
@@ -157,7 +157,7 @@ def test_a_search_still_uses_its_index(server: Server) -> None:
         rows = link.execute(f"EXPLAIN {statements.POSTINGS}", values)
         return "\n".join(row[0] for row in rows)
 
-    assert "search_terms" in store._connections.run(explained)
+    assert "search_terms" in store.connections.run(explained)
     store.close()
 
 

@@ -74,7 +74,7 @@ def say(store: HybridStore, id: str, *outputs: int) -> None:
 
 
 def contents(store: MemoryStore) -> list[bytes]:
-    return [b"".join(one.chunks) for one in store._contents.values()]
+    return [b"".join(one.chunks) for one in store.contents.values()]
 
 
 def check_new(far: MemoryStore, near: MemoryStore) -> None:
@@ -100,7 +100,7 @@ def written(far: MemoryStore, data: st.DataObject) -> MemoryStore:
         outputs = data.draw(st.lists(st.integers(0, 3), max_size=3))
         id = data.draw(st.sampled_from(ids))
         say(one, id, *outputs)
-        if data.draw(st.booleans()) and f"{id}f" not in near._logs:
+        if data.draw(st.booleans()) and f"{id}f" not in near.logs:
             one.fork(id, near.conversation(id).head, f"{id}f")
         assert one.sync().is_done
     return near
@@ -140,7 +140,7 @@ def test_a_content_that_is_only_there_is_fetched_before_it_goes() -> None:
     again = device(far, BOTH, one.near)
     assert again.sync().is_done
     again.far.read("c")  # learns where it lies
-    one.near._contents.clear()
+    one.near.contents.clear()
     again.encrypt_again()
     check_new(far, one.near)
     assert contents(one.near) == [WORD + b" 1"]

@@ -128,7 +128,7 @@ def test_an_artifact_of_any_size_comes_back_and_is_kept_once(content: bytes, ste
     cut = [content[at : at + step] for at in range(0, len(content), step)]
     digest = one.put(cut)
     assert two.put([content]) == digest
-    assert len(far._contents) == 1
+    assert len(far.contents) == 1
     assert b"".join(one.get(digest)) == b"".join(two.get(digest)) == content
     assert len(content) < 32 or content[:32] not in far.heard
 
@@ -145,7 +145,7 @@ def test_erased_words_leave_both_sides_and_logs_still_agree() -> None:
     assert one.near.read("c") == two.near.read("c")
     for store in (two.near, far):
         assert [event.seq for event in store.read("c") if event.erased] == [2, 5]
-    assert not far._contents and not two.near._contents
+    assert not far.contents and not two.near.contents
     # Whoever comes later has the same log, though the far bodies are gone.
     late = device(far)
     assert late.sync().is_done
@@ -167,7 +167,7 @@ def test_erasing_drops_a_content_nobody_names_also_where_its_place_is_forgotten(
     erase(one, "c", [1])
     assert one.sync().is_done and two.sync().is_done
     for store in (one.near, two.near, far):
-        assert bool(store._contents) is is_shared
+        assert bool(store.contents) is is_shared
 
 
 def test_forks_are_shared_there_and_here() -> None:

@@ -111,7 +111,7 @@ def test_what_a_server_changes_is_noticed_and_named(
     assert one.sync().is_done
     before = two.near.read("c") if has_log else []
     changed = resealed(way(far.read("c"), far.read("d")))
-    far._logs["c"].events = changed
+    far.logs["c"].events = changed
     assert not list(codec.check(far.read("c")))  # the server's own log is whole
     report = two.sync()
     [found] = [one for one in report.synced if one.conversation == "c"]
@@ -128,7 +128,7 @@ def test_a_log_that_is_cut_at_its_end_is_sent_again() -> None:
     one = device(far)
     say(one, "c", "first", "second", "third")
     assert one.sync().is_done
-    del far._logs["c"].events[1:]
+    del far.logs["c"].events[1:]
     assert one.sync().is_done
     two = device(far)
     assert two.sync().is_done
@@ -141,8 +141,8 @@ def test_a_fork_that_a_server_makes_up_over_other_events_is_noticed() -> None:
     say(one, "c", "first", "second")
     say(one, "d", "other")
     assert one.sync().is_done
-    far._logs["d"].parent, far._logs["d"].parent_seq = "c", 1
-    far._logs["d"].events = resealed([*far.read("c")[:1], *far._logs["d"].events])[1:]
+    far.logs["d"].parent, far.logs["d"].parent_seq = "c", 1
+    far.logs["d"].events = resealed([*far.read("c")[:1], *far.logs["d"].events])[1:]
     two = device(far)
     [found] = [one for one in two.sync().synced if one.conversation == "d"]
     assert found.state == "blocked"
@@ -160,7 +160,7 @@ def test_a_log_whose_title_the_far_store_does_not_know_is_whole(
     say(one, "f", "in the fork")
     assert one.sync().is_done
     assert not verify(one.far).problems
-    far._logs["c"].title = "a title that the server made up"
+    far.logs["c"].title = "a title that the server made up"
     assert not verify(one.far).problems
     assert {about.title for about in one.far.conversations()} == {""}
 
@@ -199,7 +199,7 @@ def test_a_content_that_is_changed_anywhere_is_noticed(data: st.DataObject) -> N
     store = EncryptedStore(far, lambda: KEYS, near=MemoryStore())
     size = data.draw(st.sampled_from([0, 1, 65_535, 65_536, 65_537, 131_072, 200_000]))
     digest = store.put([b"x" * size])
-    [kept] = far._contents.values()
+    [kept] = far.contents.values()
     there = b"".join(kept.chunks)
     at = data.draw(st.integers(0, len(there) - 1))
     way = data.draw(st.sampled_from(["flip", "cut", "more", "records"]))
@@ -221,7 +221,7 @@ def test_a_content_in_the_place_of_another_is_noticed() -> None:
     far = MemoryStore()
     store = EncryptedStore(far, lambda: KEYS, near=MemoryStore())
     one, two = store.put([b"one"]), store.put([b"two"])
-    first, second = far._contents.values()
+    first, second = far.contents.values()
     first.chunks, second.chunks = second.chunks, first.chunks
     for digest in (one, two):
         with pytest.raises(Corrupt, match="was changed"):
@@ -235,7 +235,7 @@ def test_a_sync_takes_in_no_event_whose_content_was_changed() -> None:
     named = Artifact(id=codec.artifact_id(digest), digest=digest, size_bytes=9)
     Log(one, "c").append([Draft(body=named, by="user")])
     assert one.sync().is_done
-    [kept] = far._contents.values()
+    [kept] = far.contents.values()
     kept.chunks = (b"".join(kept.chunks)[:-1] + b"x",)
     [found] = two.sync().synced
     assert found.state == "blocked" and codec.artifact_id(digest) in found.reason

@@ -126,7 +126,7 @@ def test_a_far_store_that_was_restored_makes_no_twin(tmp_path: Path) -> None:
     for _ in range(3):
         clock.now_ms += 2 * HOUR_MS
         assert one.sync().is_done
-    del far._logs[id].events[2:]
+    del far.logs[id].events[2:]
     clock.now_ms += 2 * HOUR_MS
     assert one.sync().is_done
     assert one.sync_status().device == name

@@ -46,7 +46,7 @@ def test_an_artifact_that_is_lost_is_told_of_and_comes_once_it_is_there(
     say(one, "d", b"another")
     assert one.sync().is_done
     place = one.far._known.contents[digest] if held else digest
-    lost = far._contents.pop(place)
+    lost = far.contents.pop(place)
     if is_opened:
         assert len(two.read("c")) == 2
     for _ in range(2):
@@ -57,7 +57,7 @@ def test_an_artifact_that_is_lost_is_told_of_and_comes_once_it_is_there(
         [status] = two.sync_status(["c"]).conversations
         assert status.state == "pending" and codec.artifact_id(digest) in status.reason
     assert len(two.near.read("c")) == 2  # what there is of it can be read
-    far._contents[place] = lost
+    far.contents[place] = lost
     assert two.sync().is_done and two.sync().same == 2
     assert b"".join(two.near.get(digest)) == b"an output"
 
@@ -70,7 +70,7 @@ def test_an_artifact_that_is_lost_comes_with_a_newer_key(tmp_path: Path) -> None
     )
     digest = say(older, "c", b"an output")
     assert older.sync().is_done
-    far._contents.clear()
+    far.contents.clear()
     assert not two.sync().is_done
     one.encrypt_again()
     assert two.sync().is_done

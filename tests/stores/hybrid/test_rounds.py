@@ -243,7 +243,7 @@ def test_a_fork_whose_name_is_taken_blocks_and_loses_nothing() -> None:
 def test_i3_a_far_log_that_is_not_a_chain_is_not_taken_in() -> None:
     far = MemoryStore()
     events = grown(far, "c", 3)
-    far._logs["c"].events[1] = events[0]
+    far.logs["c"].events[1] = events[0]
     store = pair(far)
     [blocked] = store.sync().synced
     assert blocked.state == "blocked"

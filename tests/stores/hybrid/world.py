@@ -58,7 +58,7 @@ class Disk(MemoryStore):
         self.freed: set[str] = set()  # forks that became logs of their own
 
     def _changed(self) -> None:
-        self._versions.append({id: _copied(log) for id, log in self._logs.items()})
+        self._versions.append({id: _copied(log) for id, log in self.logs.items()})
 
     def append(self, conversation: str, events: Any, *, expect: int) -> None:
         super().append(conversation, events, expect=expect)
@@ -97,15 +97,15 @@ class Disk(MemoryStore):
                 if log.parent not in kept or kept[log.parent].head < log.parent_seq:
                     kept[log.parent] = newest[log.parent]
                 log = kept[log.parent]
-        self._logs = {id: _copied(log) for id, log in kept.items()}
+        self.logs = {id: _copied(log) for id, log in kept.items()}
         self.flush()
 
     def restore(self, saved: dict[str, Any]) -> None:
-        self._logs = {id: _copied(log) for id, log in saved.items()}
+        self.logs = {id: _copied(log) for id, log in saved.items()}
         self.flush()
 
     def backup(self) -> dict[str, Any]:
-        return {id: _copied(log) for id, log in self._logs.items()}
+        return {id: _copied(log) for id, log in self.logs.items()}
 
 
 def _copied(log: Any) -> Any:
@@ -417,7 +417,7 @@ class World:
         self.happened["clones of devices"] += 1
         disk = Disk()
         disk.restore(device.disk.backup())
-        disk._contents = dict(device.disk._contents)
+        disk.contents = dict(device.disk.contents)
         self.devices.append(Device(self, f"{device.name}c{self.count()}", disk))
 
     def restore_server(self) -> None:
@@ -469,7 +469,7 @@ class Decrypted(EncryptedStore):
         return {digest for digest, there in self._known.contents.items() if self._has(there)}
 
     def _has(self, there: str) -> bool:
-        return there in self.far._contents  # type: ignore[attr-defined]
+        return there in self.far.contents  # type: ignore[attr-defined]
 
 
 @contextmanager
@@ -501,7 +501,7 @@ def check_log(server: MemoryStore, about: Conversation) -> None:
     for event in events:
         if event.kind == "artifact" and not event.erased:
             digest = codec.decode(event).digest  # type: ignore[union-attr]
-            assert digest in server._contents, f"I7: {about.id} #{event.seq} names nothing"
+            assert digest in server.contents, f"I7: {about.id} #{event.seq} names nothing"
 
 
 def check_nothing_lost(world: World) -> None:

@@ -376,7 +376,7 @@ class Exchange:
             await asyncio.sleep(TOGETHER_S)
             waiting, self._waiting = list(self._waiting.values()), {}
             try:
-                await self._in_thread(partial(hints.tell, waiting))
+                await self._in_thread(partial(hints.publish, waiting))
             except RefoldError as error:
                 warn("hints", error, doing="telling")
 
@@ -396,10 +396,10 @@ class Exchange:
             self.is_hearing = False
 
     def _listen_until_lost(self, hints: Hints, loop: asyncio.AbstractEventLoop) -> None:
-        with hints.hearing() as ear:
+        with hints.receiver() as receiver:
             self.is_hearing = True
             while not self._ending.is_set():
-                for hint in ear.heard(HINTS_STEP_S):
+                for hint in receiver.receive(HINTS_STEP_S):
                     # A stop does not wait long, and ends the loop.
                     if not self._ending.is_set():
                         loop.call_soon_threadsafe(self._hear, hint)

@@ -124,7 +124,7 @@ def _check_direct(orgs: Orgs, direct: str) -> None:
     if hints is None or not direct:
         return
     try:
-        with hints.hearing():
+        with hints.receiver():
             return
     except Unavailable as error:
         if error.retry_after_s is None:

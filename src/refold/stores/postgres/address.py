@@ -1,11 +1,10 @@
-"""What a URL says: where the servers are, which org, and how much one store may take.
+"""The parts of a URL: the servers, the org, and the limits of one store.
 
     postgresql://ann@db1,db2/work?org=acme&connections_max=8&wait_s=60
 
-Our own options (`org`, `connections_max`, `wait_s`) are taken out; the rest is libpq's, with
-defaults that bound every wait and find the server that can be written to. A password never comes
-back out: `url` is what a person sees. Neighbours: `stores` hands the URL over, `connections` uses
-the address.
+refold's own options (`org`, `connections_max`, `wait_s`) are taken out; the rest is for libpq, with
+defaults that bound every wait and find the writable server. A password never comes back out: `url`
+is for people. Neighbours: `stores` passes the URL on, `connections` uses the address.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from refold.errors import Invalid
 DEFAULT_ORG = "default"
 CONNECTIONS_MAX, WAIT_S = 4, 30.0
 SERVER_CONNECTIONS_MAX = 16  # for all orgs together, and all processes of a server
-SERVER_WAIT_S = 5.0  # callers of a server try again by themselves, or at another one
-# Of libpq. By the last four a server that vanished without a word is given up within a minute.
+SERVER_WAIT_S = 5.0  # callers of a server retry automatically, or at another one
+# Of libpq. The last four give up a server that vanished silently within a minute.
 DEFAULTS = {
     "connect_timeout": "5",
     "target_session_attrs": "read-write",
@@ -39,7 +38,8 @@ _HINT = "postgresql://USER@HOST/DATABASE?org=NAME"
 
 
 class Address(Struct, frozen=True, kw_only=True):
-    """Where a store lies. `conninfo` is for libpq and may hold a password; `url` is for people."""
+    """The address of a store. `conninfo` is for libpq and may have a password; `url` is for
+    people."""
 
     url: str
     conninfo: str
@@ -58,13 +58,12 @@ class Address(Struct, frozen=True, kw_only=True):
         return replace(self, url=url, org=codec.conversation_checked(org))
 
     def divided(self, processes: int) -> Address:
-        """The share of one of so many processes."""
+        """The share of one process among several."""
         return replace(self, connections_max=max(1, self.connections_max // processes))
 
 
 def parsed(url: str, connections_max: int = CONNECTIONS_MAX, wait_s: float = WAIT_S) -> Address:
-    """The address that a URL names, or Invalid; it may leave out how many connections, and how
-    long to wait."""
+    """The address in a URL, or Invalid; `connections_max` and `wait_s` are defaults."""
     base, _, query = url.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     if base.partition("://")[2].strip("/") == "" and not options:
@@ -98,7 +97,7 @@ def _with_options(base: str, options: dict[str, str]) -> str:
 
 
 def _redacted_url(base: str, options: dict[str, str]) -> str:
-    """The URL without what is secret; a password is also found in PGPASSWORD or ~/.pgpass."""
+    """The URL without secrets; a password can also be in PGPASSWORD or ~/.pgpass."""
     scheme, _, rest = base.partition("://")
     user, at, place = rest.rpartition("@")
     name = unquote(user.partition(":")[0])

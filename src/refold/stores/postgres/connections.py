@@ -1,36 +1,16 @@
-"""Work on the database: done on a connection, and done again where what stopped it passes.
+"""Connections to the database, and work on them that is repeated if a failure can pass.
 
 Work is a function of a connection that is safe to do twice, so a server that dies or hands over to
-its standby costs a wait, not an error: the work is done again on the next connection, for as long
-as the address allows. Neighbours: `store` brings the work, `pool` lends connections, `failures`
-names what goes wrong, `schema` sees to the tables.
+its standby costs a wait, not an error: the work is repeated on the next connection, for as long as
+the address allows. Every statement and every lock has a limit, and a commit is on the disk when it
+is acknowledged. Behind a pooler that shares server connections between clients (pgbouncer) no state
+may stay on a session: limits are set in each transaction, and no statement is prepared. A
+connection is set to one org at a time, and sees only that org's rows (`schema.walls`).
 
-One connection, and work on it within limits.
-
-Every statement and every lock has a limit, and a commit is on the disk when it is acknowledged.
-Behind a pooler that shares server connections between clients (pgbouncer) nothing may be left on a
-session: limits are set in each transaction, and nothing is prepared. A connection is set to one org
-at a time, and sees no other's rows (`schema.walls`). Neighbours: `pool` keeps connections,
-`connections` does work on them.
-
-A few connections to one database, lent to one thread at a time, for one org at a time.
-
-A connection is made by whoever needs it, when it is needed, so why it cannot be made is known there
-and then; no thread works in the background, and a forked child starts with none. Stores of several
-orgs may share one pool: then its limit is that of all of them. Neighbours: `link` makes
-connections, `connections` borrows them.
-
-What PostgreSQL and libpq raise, as errors of the family.
-
-An `Unavailable` that says when to try again is one where trying again can help: the connection is
-gone, the server starts, stops or is a standby, a lock was not to be had. Neighbours: `connections`
-translates, and tries again.
-
-Arrays of bytes and of numbers, in the binary form that PostgreSQL takes.
-
-psycopg sends a list as text: every value is escaped by a pattern, and bytes become twice as long.
-For a batch of events that cost more than all the rest of an append. An empty array has no
-dimension. Neighbours: `log` makes them of events, `link` teaches each connection to send them.
+The pool lends connections to one thread and one org at a time; stores of several orgs may share it.
+A connection is made when a caller needs it, so the caller gets the reason if that fails; no thread
+works in the background, and a forked child starts with an empty pool. Neighbours: `store`, `terms`
+and `hints` bring the work, `schema` has the tables, `log` uses the arrays.
 """
 
 from __future__ import annotations
@@ -61,7 +41,7 @@ STATEMENT_S, LOCK_S, IDLE_S = 30, 5, 60
 # The server ends a statement first; a commit that waits for a standby only ends here.
 ANSWER_S = 40.0
 
-# A database that acknowledges before the bytes are on the disk would lose what we acknowledged.
+# A database that acknowledges before the bytes are on the disk would lose acknowledged appends.
 _LIMITS = f"""
 SELECT set_config('statement_timeout', '{STATEMENT_S}s', %(local)s),
        set_config('lock_timeout', '{LOCK_S}s', %(local)s),
@@ -75,8 +55,8 @@ _ONE_MOMENT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 class Way(Enum):
-    """How work is done: one statement alone, several in one transaction, or several that only
-    read and all see one moment."""
+    """How work is done: one statement alone, several in one transaction, or several reads of one
+    moment."""
 
     ALONE = 0
     TOGETHER = 1
@@ -86,26 +66,24 @@ class Way(Enum):
 class Link(psycopg.Connection[tuple[Any, ...]]):  # type: ignore[misc, unused-ignore]
     """One connection. `is_again` says that the work may have been done by an earlier try."""
 
-    org = ""  # whose rows it sees
-    is_shared = False  # the server connection behind it is another one in each transaction
+    org = ""  # the org whose rows it sees
+    is_shared = False  # a pooler may use another server connection for each transaction
     is_again = False
     is_unsure = False
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
-        """An answer that does not come is given up, and the connection with it."""
+        """Waits for an answer up to a limit, then closes the connection."""
         if timeout is not None:
             return super().wait(gen, interval, timeout)
         try:
             return super().wait(gen, interval, ANSWER_S)
         except psycopg.errors._WaitTimeout as error:
             self.close()
-            said = (
-                f"no answer in {ANSWER_S:g} s; a commit may be waiting for a standby that is gone"
-            )
-            raise psycopg.OperationalError(said) from error
+            message = f"no answer in {ANSWER_S:g} s; a commit may be waiting for a lost standby"
+            raise psycopg.OperationalError(message) from error
 
     def turn_to(self, org: str) -> None:
-        """Shows the rows of this org from here on, and no others."""
+        """Restricts the connection to the rows of this org."""
         if org == self.org:
             return
         if not self.is_shared:
@@ -113,16 +91,16 @@ class Link(psycopg.Connection[tuple[Any, ...]]):  # type: ignore[misc, unused-ig
         self.org = org
 
     def ask(self, statement: str, values: dict[str, Any]) -> Any:
-        """The cursor of a statement, its rows in binary."""
+        """The cursor of a statement, with rows in binary form."""
         return self.execute(statement, values, binary=True)
 
     def note(self, diagnostic: Any) -> None:
-        """Hears what the server remarks. A commit that stopped waiting for its standby is reported
-        as done; by the place in the server's source it is told apart in every language."""
+        """Handles a notice of the server. A commit that stopped waiting for its standby is reported
+        as done; the function name in the server's source identifies it in every language."""
         self.is_unsure |= diagnostic.source_function == "SyncRepWaitForLSN"
 
     def __del__(self, *_: object) -> None:
-        """No warning: a store that nobody uses any more need not have been closed."""
+        """No warning: an unused store need not be closed."""
 
     @property
     def is_idle(self) -> bool:
@@ -132,50 +110,40 @@ class Link(psycopg.Connection[tuple[Any, ...]]):  # type: ignore[misc, unused-ig
 
 
 def connected(conninfo: str, org: str) -> Link:
-    """A new connection, with its limits, that sees the rows of one org."""
+    """A new connection with its limits, set to one org."""
     link: Link = Link.connect(conninfo, autocommit=True)
     try:
-        _configure(link, org)
+        teach(link)
+        link.add_notice_handler(link.note)
+        row = link.execute("SELECT pg_backend_pid()").fetchone()
+        assert row is not None
+        # A pooler reports a process number of its own.
+        link.org, link.is_shared = org, row[0] != link.info.backend_pid
+        if link.is_shared:
+            link.prepare_threshold = None
+        else:
+            link.execute(_LIMITS, {"org": org, "local": False})
     except BaseException:
         link.close()
         raise
     return link
 
 
-def _configure(link: Link, org: str) -> None:
-    """Sets the limits, where the session is ours: a pooler gives a process number of its own."""
-    teach(link)
-    link.add_notice_handler(link.note)
-    row = link.execute("SELECT pg_backend_pid()").fetchone()
-    assert row is not None
-    link.org, link.is_shared = org, row[0] != link.info.backend_pid
-    if link.is_shared:
-        link.prepare_threshold = None
-    else:
-        link.execute(_LIMITS, {"org": org, "local": False})
-
-
 def bounded(link: Link, work: Callable[[Link], R], way: Way) -> R:
-    """The work, within limits, and all of it or nothing."""
+    """Does the work within limits, all of it or nothing."""
     if way is Way.ALONE and not link.is_shared:
-        done = work(link)
+        result = work(link)
     else:
-        with _transaction(link, way):
-            done = work(link)
+        with link.transaction():
+            if way is Way.ONE_MOMENT:
+                link.execute(_ONE_MOMENT)
+            if link.is_shared:
+                link.execute(_LIMITS, {"org": link.org, "local": True})
+            result = work(link)
     if link.is_unsure:
-        said = "the commit did not wait for the standby: it may be lost if the server is"
-        raise Unavailable(said, hint="do it again: it is written once, and waits again")
-    return done
-
-
-@contextmanager
-def _transaction(link: Link, way: Way) -> Iterator[None]:
-    with link.transaction():
-        if way is Way.ONE_MOMENT:
-            link.execute(_ONE_MOMENT)
-        if link.is_shared:
-            link.execute(_LIMITS, {"org": link.org, "local": True})
-        yield
+        message = "the commit did not wait for the standby: it may be lost if the server is"
+        raise Unavailable(message, hint="do it again: it is written once, and waits again")
+    return result
 
 
 R = TypeVar("R")
@@ -184,8 +152,8 @@ PAUSE_S, PAUSE_S_MAX = 0.05, 1.0
 
 
 class Connections:
-    """The way of one store to its database: `run` does work there, in the org of its address.
-    Stores of other orgs may share the pool."""
+    """The connections of one store: `run` does work in the org of its address. Stores of other orgs
+    may share the pool."""
 
     def __init__(self, address: Address, pool: Pool, *, read_only: bool = False) -> None:
         self.address, self.pool = address, pool
@@ -198,10 +166,10 @@ class Connections:
             self._is_closed = True
             self.pool.leave()
 
-    def look(
+    def read(
         self, work: Callable[[Link], R], nothing: Callable[[], R], *, way: Way = Way.ALONE
     ) -> R:
-        """Reads, usually in one statement. Where there are no tables yet, `nothing` answers."""
+        """Reads, usually in one statement. Without tables, `nothing` gives the result."""
         return self.run(work, way=way, nothing=nothing)
 
     def run(
@@ -211,17 +179,18 @@ class Connections:
         way: Way = Way.TOGETHER,
         nothing: Callable[[], R] | None = None,
     ) -> R:
-        """Does the work, again if what stopped it passes. Without `nothing`, missing tables are
-        made. The wait is counted from when the database was found to be away: whoever comes
-        later does not wait that long again."""
+        """Does the work, and repeats it after a failure that can pass. Without `nothing`, missing
+        tables are created. The wait counts from the time at which the database was found to be
+        away: a later caller does not wait that long again."""
         until = self.pool.away_since() + self.address.wait_s
         pause, again = PAUSE_S, False
         while True:
             try:
                 return self._once(work, again, way, nothing)
             except (psycopg.Error, OSError, UnicodeError, OverflowError, Unavailable) as error:
-                failure = failures_failure(error, self.address.url)
-                if not _can_pass(failure) or time.monotonic() + pause > until:
+                failure = failure_of(error, self.address.url)
+                can_pass = isinstance(failure, Unavailable) and failure.retry_after_s is not None
+                if not can_pass or time.monotonic() + pause > until:
                     raise failure from error
             time.sleep(pause * random.uniform(0.5, 1) if again else 0)
             pause, again = min(2 * pause, PAUSE_S_MAX), True
@@ -243,75 +212,69 @@ class Connections:
             try:
                 return bounded(link, work, way)
             except psycopg.Error as error:
-                if is_read_only(error):
-                    link.close()  # the next one goes to the server that can be written to
-                if is_layout(error):
+                if error.sqlstate == _READ_ONLY:
+                    # The server has handed over; the next connection goes to the writable one.
+                    link.close()
+                if error.sqlstate in _LAYOUT:
                     self._is_ready = False
-                    self._explain(link)
+                    version = schema.version_of(link.execute)
+                    if version is None:
+                        message = f"{self.address.url}: the tables are gone"
+                        raise Unavailable(message, hint="open the store again") from error
+                    schema.check_version(version, self.address.url)
                 raise
 
     # --- tables ---
 
     def _is_prepared(self, link: Link, *, creating: bool) -> bool:
-        """Whether there are tables of our version. Older ones are brought up to date, unless the
-        store is only read; missing ones are made by who is `creating`."""
+        """Whether there are tables of this version. Older ones are migrated, unless the store is
+        read-only; missing ones are made if `creating`."""
         version = schema.version_of(link.execute)
         if version is None and not creating:
             return False
         if version is None or (version < schema.VERSION and not self._read_only):
-            bounded(link, self._prepare, Way.TOGETHER)
+            url = self.address.url
+            bounded(link, lambda one: schema.prepare(one.execute, url), Way.TOGETHER)
         else:
             schema.check_version(version, self.address.url)
         self._is_ready = True
         return True
 
-    def _prepare(self, link: Link) -> None:
-        schema.prepare(link.execute, self.address.url)
 
-    def _explain(self, link: Link) -> None:
-        """Raises what is wrong with the tables, if they are of another version, or gone."""
-        version = schema.version_of(link.execute)
-        if version is None:
-            said = f"{self.address.url}: the tables are gone"
-            raise Unavailable(said, hint="open the store again")
-        schema.check_version(version, self.address.url)
+# --- the pool ---
 
-
-def _can_pass(failure: RefoldError) -> bool:
-    return isinstance(failure, Unavailable) and failure.retry_after_s is not None
-
-
-WAIT_S = 10.0  # for one of those that are lent
+WAIT_S = 10.0  # for a connection that is lent to another thread
 UNUSED_S = 300.0
 
-# Connections of a parent process. Closing them here would speak on the parent's sockets, so they
-# are kept, unused.
+# Connections of a parent process. Closing them here would use the parent's sockets, so they are
+# kept, unused.
 _OF_PARENTS: list[Link] = []
 
 
 class Pool:
-    """The connections of one store, or of several, at most as many as its address says."""
+    """The connections of one or several stores, up to the limit in the address."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
         self._lock = threading.Lock()
-        self._stores = 0  # that use it
-        # When no connection could be made for the first and the last time, since one was.
+        self._stores = 0
+        # Times of the first and the last failure to connect, since the last success.
         self._away: tuple[float, float] | None = None
         self._begin()
         process_fork.watch(self)
 
     def _begin(self) -> None:
         self._free = threading.BoundedSemaphore(self._address.connections_max)
-        self._idle: list[tuple[Link, float]] = []  # with when they came back, the newest last
+        self._idle: list[tuple[Link, float]] = []  # with the time of return, the newest last
 
     def join(self) -> None:
-        """One more store uses these connections, until it calls `leave`."""
+        """Registers a store, until it calls `leave`."""
         with self._lock:
             self._stores += 1
 
     def leave(self) -> None:
-        """Closes what is idle, if nobody is left; what is lent is closed when it comes back."""
+        """Closes the idle connections after the last store; lent ones are closed when they
+        return."""
         with self._lock:
             self._stores -= 1
             closing = [] if self._stores else self._idle
@@ -322,14 +285,14 @@ class Pool:
 
     @contextmanager
     def link(self, org: str) -> Iterator[Link]:
-        """A connection, for this thread alone, that sees the rows of one org."""
+        """A connection for this thread alone, set to one org."""
         free = self._free
         if not free.acquire(timeout=WAIT_S):
-            said = f"{self._address.url}: all connections are in use"
+            message = f"{self._address.url}: all connections are in use"
             hint = "more connections_max in the URL, or fewer threads"
-            raise Unavailable(said, retry_after_s=1.0, hint=hint)
+            raise Unavailable(message, retry_after_s=1.0, hint=hint)
         try:
-            link = self._taken(org) or self._made(org)
+            link = self._idle_link(org) or self._new_link(org)
             try:
                 link.turn_to(org)
                 yield link
@@ -338,8 +301,8 @@ class Pool:
         finally:
             free.release()
 
-    def _made(self, org: str) -> Link:
-        """A new connection. Remembers since when there was none to be had."""
+    def _new_link(self, org: str) -> Link:
+        """A new connection. Notes the time if that fails."""
         try:
             link = connected(self._address.conninfo, org)
         except psycopg.OperationalError:
@@ -349,12 +312,12 @@ class Pool:
         return link
 
     def away_since(self) -> float:
-        """Since when the database is known to be away: now, unless that was found out lately."""
+        """The time since which the database is known to be away; now if it is not."""
         now, away = time.monotonic(), self._away
         return away[0] if away and now - away[1] <= self._address.wait_s else now
 
-    def _taken(self, org: str) -> Link | None:
-        """An idle connection, one of this org if there is one."""
+    def _idle_link(self, org: str) -> Link | None:
+        """An idle connection, preferably of this org."""
         with self._lock:
             if not self._idle:
                 return None
@@ -363,8 +326,8 @@ class Pool:
             return self._idle.pop(at)[0]
 
     def _give_back(self, link: Link) -> None:
-        """Keeps a connection that can be used again, and closes those that nobody used for long.
-        If one was lost, the others are as well, more often than not."""
+        """Keeps a usable connection, and closes those unused for long. If this one was lost, the
+        others usually are as well, and are closed."""
         now = time.monotonic()
         with self._lock:
             is_kept = link.is_idle and self._stores > 0
@@ -375,10 +338,10 @@ class Pool:
         for closing in [each for each, _ in old] + ([] if is_kept else [link]):
             closing.close()
 
-    # A connection must not be carried over a fork of the process: both would speak on one socket.
+    # A connection must not be carried over a fork of the process: both would use one socket.
 
     def before_fork(self) -> None:
-        """No other thread changes what is idle until `after_fork`."""
+        """Keeps other threads from changing the idle connections until `after_fork`."""
         self._lock.acquire()
 
     def after_fork(self, *, in_child: bool) -> None:
@@ -388,46 +351,41 @@ class Pool:
         self._lock.release()
 
 
+# --- errors ---
+
 SOON_S = 1.0
-# A failure to connect carries no code, only the server's words.
+# A failure to connect has no code, only a message of the server.
 _REFUSED = re.compile(
     r"authentication failed|no pg_hba\.conf entry|permission denied|no password supplied"
     r"|role \".*\" does not exist|is not permitted to log in|fe_sendauth"
 )
 _NO_DATABASE = re.compile(r"database \".*\" does not exist")
-# By what the code begins with; the longest that fits counts.
+# By the start of the code; the longest match counts.
+_READ_ONLY = "25006"
 _AGAIN = {
     "08": "the connection was lost",
     "40": "others wrote at the same time",
     "53": "the server has no room left for this",
     "55P03": "others hold the lock",
     "57P": "the server is starting or stopping",
-    "25006": "the server is a standby: it can only be read",
+    _READ_ONLY: "the server is a standby: it can only be read",
     "58": "the server's disk or system failed",
 }
 _DAMAGED = ("XX001", "XX002")
 _LAYOUT = ("42P01", "3F000", "42703")
 
 
-def is_layout(error: BaseException) -> bool:
-    """Whether a table is not there: the database is of another version, or not ours."""
-    return isinstance(error, psycopg.Error) and error.sqlstate in _LAYOUT
-
-
-def is_read_only(error: BaseException) -> bool:
-    """Whether the server takes no writes: it has handed over, or is about to."""
-    return isinstance(error, psycopg.Error) and error.sqlstate == "25006"
-
-
-def failures_failure(error: Exception, place: str) -> RefoldError:
-    """The error of the family for what was raised; raise it `from` the original."""
+def failure_of(error: Exception, place: str) -> RefoldError:
+    """refold's error for an error of PostgreSQL, libpq or the system; raise it `from` the original.
+    An `Unavailable` with a time for a retry can pass: the connection is gone, the server starts,
+    stops or is a standby, or a lock was taken."""
     match error:
         case RefoldError():
             return error
         case psycopg.Error(sqlstate=str(code)):
-            return _by_code(code, f"{place}: {_first_line(error)}")
+            return _failure_by_code(code, f"{place}: {_first_line(error)}")
         case psycopg.OperationalError() | psycopg.InterfaceError():
-            return _connecting(_first_line(error), place)
+            return _connection_failure(_first_line(error), place)
         case psycopg.Error() | UnicodeError() | OverflowError():
             hint = "text without surrogates, numbers of 64 bits"
             return Invalid(f"not storable: {error}", hint=hint)
@@ -435,44 +393,48 @@ def failures_failure(error: Exception, place: str) -> RefoldError:
             return Unavailable(f"{place}: {error}", hint="check the machine, then try again")
 
 
-def _by_code(code: str, said: str) -> RefoldError:
+def _failure_by_code(code: str, message: str) -> RefoldError:
     for start in sorted(_AGAIN, key=len, reverse=True):
         if code.startswith(start):
-            return Unavailable(said, retry_after_s=SOON_S, hint=f"{_AGAIN[start]}; try again")
+            return Unavailable(message, retry_after_s=SOON_S, hint=f"{_AGAIN[start]}; try again")
     if code == "57014":
-        return Unavailable(said, hint="it took too long; ask for less at once")
+        return Unavailable(message, hint="it took too long; ask for less at once")
     if code.startswith("28") or code == "42501":
-        return Denied(said, hint="check the user of the URL, and what it was granted")
+        return Denied(message, hint="check the user of the URL, and what it was granted")
     if code in _DAMAGED:
-        return Corrupt(said, hint="refold verify tells what can still be read")
+        return Corrupt(message, hint="refold verify tells what can still be read")
     if code in _LAYOUT or code.startswith("23"):
-        return Corrupt(f"{said}: not laid out as ours", hint="refold verify")
+        return Corrupt(f"{message}: not laid out as ours", hint="refold verify")
     if code.startswith(("22", "54")):
-        return Invalid(said, hint="store large content as an artifact; numbers have 64 bits")
-    return Unavailable(said, hint="see the log of the server")
+        return Invalid(message, hint="store large content as an artifact; numbers have 64 bits")
+    return Unavailable(message, hint="see the log of the server")
 
 
-def _connecting(said: str, place: str) -> RefoldError:
-    """Why there is no connection, by the server's words."""
-    if _REFUSED.search(said):
+def _connection_failure(message: str, place: str) -> RefoldError:
+    """refold's error for a failure to connect, from the server's message."""
+    if _REFUSED.search(message):
         hint = "check the user; the password may be in PGPASSWORD or ~/.pgpass"
-        return Denied(f"{place}: {said}", hint=hint)
-    if _NO_DATABASE.search(said):
-        return Invalid(f"{place}: {said}", hint="createdb makes it, or name another in the URL")
-    if "invalid" in said and "option" in said:
-        return Invalid(f"{place}: {said}", hint="libpq's options, org, connections_max, wait_s")
+        return Denied(f"{place}: {message}", hint=hint)
+    if _NO_DATABASE.search(message):
+        return Invalid(f"{place}: {message}", hint="createdb makes it, or name another in the URL")
+    if "invalid" in message and "option" in message:
+        return Invalid(f"{place}: {message}", hint="libpq's options, org, connections_max, wait_s")
     hint = "check that the server runs and can be reached, then try again"
-    return Unavailable(f"{place}: {said}", retry_after_s=SOON_S, hint=hint)
+    return Unavailable(f"{place}: {message}", retry_after_s=SOON_S, hint=hint)
 
 
 def _first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # Of several hosts the last one says the most: the others were standbys, or down as well.
+    # With several hosts, every line counts: one may be a standby, another down.
     return (
         lines[0] if not isinstance(error, psycopg.OperationalError) else "; ".join(lines)
     ) or type(error).__name__
 
 
+# --- arrays in the binary form of PostgreSQL ---
+
+# psycopg sends a list as text: it escapes every value by a pattern, and bytes become twice as long.
+# For a batch of events that cost more than all the rest of an append.
 BYTEA, INT8 = 17, 20
 _HEAD = struct.Struct(">iiiii")  # dimensions, whether there are NULLs, kind, length, first index
 _LENGTH = struct.Struct(">i").pack
@@ -502,6 +464,7 @@ def number_array(values: Sequence[int]) -> NumberArray:
 
 
 def _head(kind: int, count: int) -> bytes:
+    # An empty array has no dimension.
     return _HEAD.pack(1, 0, kind, count, 1) if count else _EMPTY.pack(0, 0, kind)
 
 
@@ -518,6 +481,6 @@ class _NumberDumper(_ByteDumper):
 
 
 def teach(connection: psycopg.Connection[Any]) -> None:
-    """Makes a connection send such arrays as they are."""
+    """Makes a connection send these arrays as they are."""
     connection.adapters.register_dumper(ByteArray, _ByteDumper)
     connection.adapters.register_dumper(NumberArray, _NumberDumper)

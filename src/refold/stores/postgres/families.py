@@ -1,14 +1,10 @@
-"""What conversations share: forks, and what leaves when an event is erased or a log deleted.
+"""Rows that conversations share, and their removal and repair: forks, erased events, deleted logs.
 
-Functions of a connection, each inside a transaction. The row of a conversation is locked before
-what belongs to it changes; a fork is written down with its parent, so that nobody has to look
-through all conversations for it. Neighbours: `log` reads and appends, `store` calls.
-
-What the rows of a log still hold, however damaged they are, and a sound log in their place.
-
-Functions of a connection, each inside a transaction. What was there is kept as lines in a row of
-its own, until the conversation is erased from or deleted: there is no place for it on the disk of
-whoever repairs. Neighbours: `log` reads sound rows, `conversations.repairer` judges what is found.
+Functions of a connection, each inside a transaction. The row of a conversation is locked before its
+data change; a fork is recorded with its parent, so that nobody has to search all conversations for
+it. A repair keeps the old rows as lines in a row of its own, until an event of the conversation is
+erased or it is deleted: it must not stay on the caller's disk. Neighbours: `log` reads and
+appends, `store` calls, `conversations.repairer` judges salvaged pieces.
 """
 
 from __future__ import annotations
@@ -28,11 +24,11 @@ from refold.stores.protocol import Salvage
 
 
 def fork(link: Link, place: Place, at: int, new: str) -> None:
-    """A new conversation that shares the log up to `at`; no event is copied."""
+    """Creates a conversation that shares the log up to `at`; no event is copied."""
     about = log.conversation_row(link, place, locked=True)
     if not 1 <= at <= about.head:
-        if there := log.described(link, place.sibling(new)):
-            raise checks.taken(new, there.head)
+        if existing := log.described(link, place.sibling(new)):
+            raise checks.taken(new, existing.head)
         raise checks.outside(about.id, at, about.head)
     chain, at_ms = about.chain, about.updated_ms
     if at < about.head:
@@ -49,15 +45,12 @@ def fork(link: Link, place: Place, at: int, new: str) -> None:
         updated_ms=at_ms,
     )
     if not link.ask(statements.CREATE, _row_values(place.sibling(new), made)).rowcount:
-        there = log.conversation_row(link, place.sibling(new))
-        if not (link.is_again and _is_fork_of(there, about, at)):
-            raise checks.taken(new, there.head)
+        existing = log.conversation_row(link, place.sibling(new))
+        is_same = (existing.parent, existing.parent_seq, existing.head) == (about.id, at, at)
+        # An earlier try may have made it, and its answer was lost.
+        if not (link.is_again and is_same):
+            raise checks.taken(new, existing.head)
     link.ask(statements.PUT_FORK, place.named(fork=new, fork_seq=at))
-
-
-def _is_fork_of(there: Conversation, parent: Conversation, at: int) -> bool:
-    """Whether this is the fork that an earlier try made."""
-    return (there.parent, there.parent_seq, there.head) == (parent.id, at, at)
 
 
 def _row_values(place: Place, about: Conversation) -> dict[str, object]:
@@ -73,8 +66,8 @@ def _row_values(place: Place, about: Conversation) -> dict[str, object]:
 
 
 def erase(link: Link, place: Place, seq: int) -> None:
-    """Empties the one row that holds the event, and what was derived from it: bookmarks, copies of
-    a damaged log, and a title."""
+    """Empties the row of the event, and removes derived data: bookmarks, copies of a damaged log,
+    and a title."""
     about = log.conversation_row(link, place)
     if not 1 <= seq <= about.head:
         raise checks.no_event(about.id, seq, about.head)
@@ -90,17 +83,17 @@ def erase(link: Link, place: Place, seq: int) -> None:
 
 
 def readers(link: Link, place: Place, seq: int) -> Iterator[Place]:
-    """The log that holds an event, and all that read it from there."""
-    fresh = [place]
-    while fresh:
-        reader = fresh.pop()
+    """The log with the event, and all forks that share it."""
+    pending = [place]
+    while pending:
+        reader = pending.pop()
         yield reader
         forks = link.ask(statements.FORKS, reader.named(seq=seq)).fetchall()
-        fresh += [reader.sibling(fork) for (fork,) in forks]
+        pending += [reader.sibling(fork) for (fork,) in forks]
 
 
 def forget_derived(link: Link, place: Place, *, titles: bool) -> None:
-    """Removes what was made from a log that is another one now."""
+    """Removes the data derived from a changed log, and with `titles` derives its title again."""
     link.ask(statements.DELETE_BOOKMARK, place.named())
     link.ask(statements.DELETE_DAMAGED, place.named())
     about = log.described(link, place) if titles else None
@@ -114,7 +107,7 @@ def delete(link: Link, place: Place) -> None:
     about = log.described(link, place, locked=True)
     if about is None:
         if link.is_again:
-            return  # an earlier try did it, and its answer was lost
+            return  # an earlier try deleted it, and its answer was lost
         raise checks.unknown(place.conversation)
     reader = link.ask(statements.FORKS, place.named(seq=0)).fetchone()
     if reader is not None:
@@ -131,13 +124,13 @@ def delete(link: Link, place: Place) -> None:
 
 
 def leave_parent(link: Link, place: Place, about: Conversation) -> None:
-    """Takes a fork off the list that its parent has."""
+    """Removes a fork from its parent's list."""
     if about.parent:
         link.ask(statements.DELETE_FORK, place.sibling(about.parent).named(fork=about.id))
 
 
 def salvage(link: Link, place: Place) -> Salvage:
-    """What lies in the place of a log, and of its ancestors'."""
+    """The rows of a log and of its ancestors, each an event or a text that says what is wrong."""
     about = log.conversation_row(link, place)
     pieces: list[Event | str] = []
     for holder, last in log.upwards(link, place, about, checks.SEQ_MAX):
@@ -155,9 +148,9 @@ def _pieces(link: Link, place: Place, last: int) -> Iterator[Event | str]:
 
 
 def rewrite(link: Link, place: Place, events: Sequence[Event], after: int, seen: Salvage) -> None:
-    """Puts these events in place of the conversation's own rows."""
+    """Replaces the conversation's own rows by these events."""
     if link.is_again and _is_done(link, place, events, after):
-        return  # an earlier try did it, and its answer was lost
+        return  # an earlier try wrote them, and its answer was lost
     about = log.conversation_row(link, place, locked=True)
     if salvage(link, place) != seen:
         raise checks.written_meanwhile(about.id, about.head)
@@ -168,24 +161,25 @@ def rewrite(link: Link, place: Place, events: Sequence[Event], after: int, seen:
     for reader in readers(link, place, 0):
         forget_derived(link, reader, titles=False)
     if events or after:
-        _settle(link, place, about, events, after)
-        _keep_copy(link, place, seen)
+        _update_row(link, place, about, events, after)
+        lines = b"".join(msgspec.json.encode(piece) + b"\n" for piece in seen.pieces)
+        link.ask(statements.KEEP_DAMAGED, place.named(stamp=checks.stamp(), pieces=lines))
     else:
         link.ask(statements.DELETE_ROW, place.named())
         leave_parent(link, place, about)
 
 
 def _is_done(link: Link, place: Place, events: Sequence[Event], after: int) -> bool:
-    """Whether the log holds these events already."""
+    """Whether the log has these events already."""
     if log.described(link, place) is None:
         return not (events or after)
     return salvage(link, place).pieces[after:] == tuple(events)
 
 
-def _settle(
+def _update_row(
     link: Link, place: Place, about: Conversation, events: Sequence[Event], after: int
 ) -> None:
-    """Brings the conversation's row, its parent's list and all titles up to date."""
+    """Updates the conversation's row, its parent's list of forks, and all titles."""
     moved = replace(about, parent=about.parent if after else "", parent_seq=after)
     newest = events[-1] if events else log.span(link, place, moved, after - 1, after, 1)[0]
     values = place.named(
@@ -203,8 +197,3 @@ def _settle(
         link.ask(statements.PUT_FORK, parent.named(fork=about.id, fork_seq=after))
     for reader in readers(link, place, 0):
         forget_derived(link, reader, titles=True)
-
-
-def _keep_copy(link: Link, place: Place, seen: Salvage) -> None:
-    lines = b"".join(msgspec.json.encode(piece) + b"\n" for piece in seen.pieces)
-    link.ask(statements.KEEP_DAMAGED, place.named(stamp=checks.stamp(), pieces=lines))

@@ -1,10 +1,10 @@
-"""Hints among all who use one database: which logs have a new head.
+"""Hints between the processes that share a database: which logs may have a new head.
 
-NOTIFY carries them, LISTEN hears them. A hint may be lost, late, doubled, or made up by anybody who
-may connect, so it only says where to look. It is sent after the commit that it tells of, many at
-once: a NOTIFY inside an append would make all appends of the database commit one after the other.
-Hearing needs a connection of its own, which a pooler does not give. Neighbours: `edges.server`
-tells and hears; `connections` is the way to tell.
+NOTIFY sends them, LISTEN receives them. A hint may be lost, late, repeated, or made up by anybody
+who can connect, so it only says where to look. Hints are sent after their commits, many at once: a
+NOTIFY inside an append would serialize all appends of the database. Receiving needs a connection of
+its own, which a pooler does not give. Neighbours: `edges.server` publishes and receives,
+`connections` runs the statements.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from msgspec import Meta, Struct
 
 from refold import decoding
 from refold.errors import Invalid, Unavailable
-from refold.stores.postgres import connections as failures
 from refold.stores.postgres.address import Address, parsed
-from refold.stores.postgres.connections import Connections, Link, Way
+from refold.stores.postgres.connections import Connections, Link, Way, connected, failure_of
 from refold.stores.protocol import Hint
 
 CHANNEL = "refold_hints"
@@ -31,7 +30,7 @@ PAYLOAD_BYTES_MAX = 7_500  # PostgreSQL takes less than 8,000
 CHECK_S = 5.0
 NAME = "refold hints"  # in pg_stat_activity
 # A hint need not be on the disk.
-_TELL = f"""
+_PUBLISH = f"""
 SELECT set_config('synchronous_commit', 'off', true), pg_notify('{CHANNEL}', payload)
 FROM unnest(%(payloads)s::text[]) AS payload
 """
@@ -39,65 +38,69 @@ Name = Annotated[str, Meta(max_length=100)]
 
 
 class Payload(Struct, frozen=True, forbid_unknown_fields=True):
-    """What one NOTIFY carries: who sent it, and org, conversation and head of each change."""
+    """The content of a NOTIFY: its sender, and org, conversation and head of each change."""
 
     sender: Name
     changes: list[tuple[Name, Name, Annotated[int, Meta(ge=0)]]]
 
 
 class PostgresHints:
-    """Tells and hears hints; satisfies `Hints`. `direct` is an address of the same database that
-    does not lead through a pooler; empty if that of the store does not."""
+    """Publishes and receives hints; satisfies `Hints`. `direct` is an address of the same database
+    that bypasses a pooler; empty if the store's own address does."""
 
     def __init__(self, connections: Connections, direct: str) -> None:
         self._connections = connections
-        self._address = _direct(direct) if direct else connections.address
+        self._address = connections.address
+        if direct:
+            if direct.partition(":")[0] not in ("postgresql", "postgres"):
+                raise Invalid("the direct address is not one of PostgreSQL", hint="postgresql://…")
+            self._address = parsed(direct)
         self._name = secrets.token_hex(8)
 
-    def tell(self, hints: Sequence[Hint]) -> None:
+    def publish(self, hints: Sequence[Hint]) -> None:
         values = {"payloads": payloads_of(self._name, hints)}
         self._connections.run(
-            lambda link: link.execute(_TELL, values), way=Way.ALONE, nothing=lambda: None
+            lambda link: link.execute(_PUBLISH, values), way=Way.ALONE, nothing=lambda: None
         )
 
     @contextmanager
-    def hearing(self) -> Iterator[PostgresEar]:
+    def receiver(self) -> Iterator[PostgresHintReceiver]:
         with _translated(self._address):
-            link = failures.connected(self._address.conninfo, self._address.org)
+            link = connected(self._address.conninfo, self._address.org)
         try:
             with _translated(self._address):
                 self._begin(link)
-            yield PostgresEar(link, self._name, self._address)
+            yield PostgresHintReceiver(link, self._name, self._address)
         finally:
             link.close()
 
     def _begin(self, link: Link) -> None:
-        """Listens, and makes sure that what is told is heard here."""
-        place = self._address.url
+        """Starts to listen, and checks that a published hint arrives here."""
+        url = self._address.url
         if link.is_shared:
-            said = f"{place} leads through a pooler, where nothing can be heard"
-            raise Invalid(said, hint="--direct postgresql://… names the database itself")
+            message = f"{url} leads through a pooler, where no hint can be received"
+            raise Invalid(message, hint="--direct postgresql://… names the database itself")
         link.execute("SELECT set_config('application_name', %s, false)", (NAME,))
         link.execute(f"LISTEN {CHANNEL}")
-        self.tell([])
+        self.publish([])
         until = time.monotonic() + CHECK_S
         while (left_s := until - time.monotonic()) > 0:
             for notify in link.notifies(timeout=left_s, stop_after=1):
                 payload = payload_in(notify.payload)
                 if payload is not None and payload.sender == self._name:
                     return
-        said = f"{place} does not hear what is told at {self._connections.address.url}"
-        raise Unavailable(said, hint="--direct must lead to the same database as --store")
+        message = f"{url} does not receive the hints of {self._connections.address.url}"
+        raise Unavailable(message, hint="--direct must lead to the same database as --store")
 
 
-class PostgresEar:
-    """A connection that listens."""
+class PostgresHintReceiver:
+    """A listening connection; satisfies `HintReceiver`."""
 
     def __init__(self, link: Link, name: str, address: Address) -> None:
         self._link, self._name, self._address = link, name, address
 
-    def heard(self, wait_s: float) -> list[Hint]:
-        """What others told, as soon as one did; nothing after so long."""
+    def receive(self, wait_s: float) -> list[Hint]:
+        """The next hints of other processes, as soon as there is one; empty after the wait."""
         with _translated(self._address):
             notifies = list(self._link.notifies(timeout=wait_s, stop_after=1))
         payloads = [payload_in(notify.payload) for notify in notifies]
@@ -110,17 +113,17 @@ class PostgresEar:
 
 
 def payloads_of(sender: str, hints: Sequence[Hint]) -> list[str]:
-    """The hints in payloads that PostgreSQL takes; at least one."""
-    found: list[str] = []
+    """The hints in payloads that PostgreSQL accepts; at least one."""
+    payloads: list[str] = []
     changes = [(hint.org, hint.conversation, hint.head) for hint in hints]
     while True:
         count = len(changes)
         while len(text := _encoded(sender, changes[:count])) > PAYLOAD_BYTES_MAX and count > 1:
             count //= 2
-        found.append(text.decode())
+        payloads.append(text.decode())
         changes = changes[count:]
         if not changes:
-            return found
+            return payloads
 
 
 def _encoded(sender: str, changes: list[tuple[str, str, int]]) -> bytes:
@@ -128,17 +131,11 @@ def _encoded(sender: str, changes: list[tuple[str, str, int]]) -> bytes:
 
 
 def payload_in(text: str) -> Payload | None:
-    """What a NOTIFY says; None if it is not one of ours: the channel is anybody's."""
+    """The content of a NOTIFY; None if it is foreign: anybody may use the channel."""
     try:
         return decoding.decode(text, Payload)
     except (msgspec.DecodeError, RecursionError):
         return None
-
-
-def _direct(url: str) -> Address:
-    if url.partition(":")[0] not in ("postgresql", "postgres"):
-        raise Invalid("the direct address is not one of PostgreSQL", hint="postgresql://…")
-    return parsed(url)
 
 
 @contextmanager
@@ -146,4 +143,4 @@ def _translated(address: Address) -> Iterator[None]:
     try:
         yield
     except (psycopg.Error, OSError) as error:
-        raise failures.failures_failure(error, address.url) from error
+        raise failure_of(error, address.url) from error

@@ -1,8 +1,8 @@
-"""One log as rows: functions of a connection and of which log it is.
+"""One log as rows: functions of a connection and a `Place`.
 
 A conversation's row has the head; an append moves it and writes the events in one statement. A fork
-holds the events above the seq at which it left; what lies below is found by walking up to its
-ancestors, one statement for each. Neighbours: `store` calls, `families` has what forks share.
+has the events above the seq at which it left; events below are found by walking up to its
+ancestors, one statement each. Neighbours: `store` calls, `families` has forks and repairs.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ META = b"meta"
 
 
 class Place(Struct, frozen=True):
-    """Which log: of which org, under which id."""
+    """The org and the id of a log."""
 
     org: str
     conversation: str
 
     def named(self, **values: Any) -> dict[str, Any]:
-        """The values of a statement about this log."""
+        """The parameters of a statement about this log."""
         return {"org": self.org, "conversation": self.conversation, **values}
 
     def sibling(self, conversation: str) -> Place:
@@ -47,13 +47,13 @@ class Place(Struct, frozen=True):
 
 
 def listed(link: Link, org: str, after: str, limit: int) -> list[Conversation]:
-    """Conversations of an org by id, those above `after`."""
+    """A page of an org's conversations by id, from the first above `after`."""
     rows = link.ask(statements.LIST, {"org": org, "after": after, "limit": limit})
     return [_conversation_of(row) for row in rows]
 
 
 def described(link: Link, place: Place, *, locked: bool = False) -> Conversation | None:
-    """A conversation, if it is there; `locked` against everybody else who writes to it."""
+    """A conversation, or None; `locked` against all other writers."""
     query = statements.ROW_LOCKED if locked else statements.ROW
     row = link.ask(query, place.named()).fetchone()
     return None if row is None else _conversation_of(row)
@@ -84,28 +84,24 @@ def _conversation_of(row: Any) -> Conversation:
 def upwards(
     link: Link, place: Place, about: Conversation, last: int
 ) -> Iterator[tuple[Conversation, int]]:
-    """The conversation and its ancestors, each with the last seq that is read from it."""
+    """The conversation and its ancestors, each with the last seq to read from it."""
     while True:
         if last > about.parent_seq:
             yield about, last
         last = min(last, about.parent_seq)
         if not about.parent or last == 0:
             return
-        about = _parent(link, place, about)
-
-
-def _parent(link: Link, place: Place, about: Conversation) -> Conversation:
-    found = described(link, place.sibling(about.parent))
-    if found is None:
-        raise Corrupt(f"{about.id!r} has lost its parent {about.parent!r}", hint=REPAIR)
-    return found
+        parent = described(link, place.sibling(about.parent))
+        if parent is None:
+            raise Corrupt(f"{about.id!r} has lost its parent {about.parent!r}", hint=REPAIR)
+        about = parent
 
 
 # --- reading ---
 
 
 def read_own(link: Link, place: Place, after: int, last: int, limit: int) -> list[Event] | None:
-    """The events, if the conversation itself holds all of them; None if an ancestor has some."""
+    """The events, if they are all the conversation's own; None if an ancestor has some."""
     values = place.named(after=after, last=last, limit=max(1, limit))
     rows = link.ask(statements.READ, values).fetchall()
     if not rows:
@@ -117,7 +113,7 @@ def read_own(link: Link, place: Place, after: int, last: int, limit: int) -> lis
 
 
 def read_through(link: Link, place: Place, after: int, last: int, limit: int) -> list[Event]:
-    """The same, whichever conversations hold them."""
+    """The events, whichever conversations have them."""
     return span(link, place, conversation_row(link, place), after, last, limit)
 
 
@@ -125,13 +121,13 @@ def span(
     link: Link, place: Place, about: Conversation, after: int, last: int, limit: int
 ) -> list[Event]:
     """Events with after < seq <= last, at most `limit`."""
-    parts: list[tuple[str, int, int]] = []
+    ranges: list[tuple[str, int, int]] = []
     for holder, end in upwards(link, place, about, last):
-        parts.append((holder.id, max(after, holder.parent_seq), end))
+        ranges.append((holder.id, max(after, holder.parent_seq), end))
         if holder.parent_seq <= after:
             break
     events: list[Event] = []
-    for holder_id, start, end in reversed(parts):
+    for holder_id, start, end in reversed(ranges):
         if len(events) < limit:
             bounds = {"after": start, "last": end, "limit": limit - len(events)}
             rows = link.ask(statements.SPAN, place.sibling(holder_id).named(**bounds))
@@ -160,7 +156,7 @@ def event_of(row: Any) -> Event:
 
 
 def _dense(events: list[Event], after: int) -> list[Event]:
-    """The events themselves, if none is missing among them."""
+    """Returns the events; Corrupt if one is missing among them."""
     for seq, event in enumerate(events, after + 1):
         if event.seq != seq:
             raise Corrupt(f"event {seq} is missing before event {event.seq}", hint=REPAIR)
@@ -171,7 +167,7 @@ def _dense(events: list[Event], after: int) -> list[Event]:
 
 
 def append(link: Link, place: Place, events: Sequence[Event], expect: int) -> bool:
-    """Writes all events on top of head `expect`. False, and nothing written, if the head is
+    """Writes all events on top of head `expect`. Returns False and writes nothing if the head is
     another."""
     title, newest = checks.title_in(events), events[-1]
     values = place.named(
@@ -186,7 +182,7 @@ def append(link: Link, place: Place, events: Sequence[Event], expect: int) -> bo
     return bool(link.ask(_APPENDING[expect > 0, len(events) == 1], values).rowcount)
 
 
-# By whether there is a log, and whether it is one event.
+# By whether the log exists, and whether it is one event.
 _APPENDING = {
     (True, True): statements.APPEND_ONE,
     (True, False): statements.APPEND,
@@ -196,18 +192,16 @@ _APPENDING = {
 
 
 def confirm(link: Link, place: Place, events: Sequence[Event], expect: int) -> None:
-    """Conflict, unless exactly these events are kept already. Then they are as safe as a commit of
-    now: the one that wrote them may have ended before a standby had it."""
+    """Raises Conflict unless exactly these events are stored already. Then makes them as safe as a
+    commit of now: their own commit may have ended before a standby had it."""
     about = described(link, place, locked=True)
     head = about.head if about else 0
-    if about is None or events[-1].seq > head or not _has(link, place, about, events):
+    kept: list[Event] = []
+    if about is not None and events[-1].seq <= head:
+        kept = span(link, place, about, events[0].seq - 1, events[-1].seq, len(events))
+    if not checks.is_repeat(kept, events):
         raise checks.moved(place.conversation, expect, head)
     link.ask(statements.CONFIRM, place.named())
-
-
-def _has(link: Link, place: Place, about: Conversation, events: Sequence[Event]) -> bool:
-    kept = span(link, place, about, events[0].seq - 1, events[-1].seq, len(events))
-    return checks.is_repeat(kept, events)
 
 
 def insert(link: Link, place: Place, events: Sequence[Event]) -> None:
@@ -216,7 +210,7 @@ def insert(link: Link, place: Place, events: Sequence[Event]) -> None:
 
 
 def row_of(event: Event) -> dict[str, Any]:
-    """An event as a statement takes it."""
+    """An event as the parameters of a statement."""
     return {
         "seq": event.seq,
         "at_ms": event.at_ms,
@@ -233,7 +227,7 @@ def row_of(event: Event) -> dict[str, Any]:
 
 
 def columns(events: Sequence[Event]) -> dict[str, ByteArray | NumberArray]:
-    """Events as the arrays that a statement takes apart; `chain` is that of the conversation."""
+    """Events as the array parameters of a statement; its `chain` belongs to the conversation."""
     return {
         "seq": number_array([event.seq for event in events]),
         "at_ms": number_array([event.at_ms for event in events]),
@@ -253,12 +247,11 @@ def columns(events: Sequence[Event]) -> dict[str, ByteArray | NumberArray]:
 
 
 def title_at(link: Link, place: Place, about: Conversation, at: int) -> str:
-    """The title that the conversation had at that event; looked for only if it got another one
-    since."""
+    """The title that the conversation had at that event: the current one, unless it is newer."""
     if at == about.head:
         return about.title
-    since = next(_titles(link, place, about, at, about.head), None)
-    return about.title if since is None else title_of(link, place, about, at)
+    newer = next(_titles(link, place, about, at, about.head), None)
+    return about.title if newer is None else title_of(link, place, about, at)
 
 
 def title_of(link: Link, place: Place, about: Conversation, last: int) -> str:
@@ -267,7 +260,7 @@ def title_of(link: Link, place: Place, about: Conversation, last: int) -> str:
 
 
 def _titles(link: Link, place: Place, about: Conversation, after: int, last: int) -> Iterator[str]:
-    """The titles that events with after < seq <= last gave, newest first."""
+    """The titles given by events with after < seq <= last, newest first."""
     for holder, end in upwards(link, place, about, last):
         bounds = {"after": max(after, holder.parent_seq), "last": end, "kind": META}
         for row in link.ask(statements.METAS, place.sibling(holder.id).named(**bounds)):

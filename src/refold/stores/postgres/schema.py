@@ -1,17 +1,17 @@
-"""The tables, and how a database is brought to the version that this code knows.
+"""The tables, and the migration of a database to the version that this code knows.
 
 The version is part of the schema's name, so a process of another version finds no table at all, not
-even on a connection that was open when the database was migrated: it cannot write into a layout
-that it does not know. Steps are taken in one transaction, under one advisory lock.
+even on a connection that was open during the migration: it cannot write into an unknown layout.
+Steps are taken in one transaction, under one advisory lock.
 
-Every table begins with the org; what belongs to a conversation has that as its second column, and
-every key begins with both. So a distributed engine can place the rows by org, or by org and
-conversation: `tests/stores/test_postgres_statements.py` reads this file. Texts that callers give
-are bytes here, because PostgreSQL's text has no room for NUL.
+Every table begins with the org, and the tables of conversations with org and conversation; every
+key begins with both. So a distributed engine can place the rows by org, or by org and conversation:
+`tests/stores/test_postgres_statements.py` reads this file. Texts of callers are stored as bytes,
+because PostgreSQL's text cannot contain NUL.
 
-Behind the statements, each of which names its org, stands a second wall: row-level security shows a
-connection the rows of the org that it was set to (`link`), and no others, whatever is asked.
-Neighbours: `statements` has what is asked, `connections` calls `prepare`.
+Every statement names its org, and row-level security is a second wall: a connection sees only the
+rows of the org that it is set to, whatever it queries. Neighbours: `statements` has the queries,
+`connections` calls `prepare`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from refold.errors import RefoldError, Unavailable
+from refold.errors import Unavailable
 from refold.stores import checks
 
 VERSION = 2
 NAME = f"refold_{VERSION}"
 LOCK = 0x7265666F6C64  # "refold": the advisory lock of all who create or migrate
 
-ORG = "refold.org"  # the setting of a connection that says whose rows it sees
+ORG = "refold.org"  # the connection setting with the org whose rows it sees
 
-# `chain`, `updated_ms` and `head` are those of the newest event. A fork without events of its own
-# has them from the event at which it left.
+# `chain`, `updated_ms` and `head` come from the newest event, in a fork without own events from the
+# event at which it left.
 TABLES = f"""
 CREATE TABLE {NAME}.conversations(
     org text COLLATE "C" NOT NULL, conversation text COLLATE "C" NOT NULL, head bigint NOT NULL,
@@ -94,8 +94,8 @@ CREATE INDEX search_terms ON {NAME}.search_entries USING gin (terms);
 CREATE INDEX search_seqs ON {NAME}.search_entries (org, conversation, seq);
 """
 
-# Of the entries the database shows all that are asked for: behind a wall it would not use the index
-# of terms, because it cannot know that comparing terms tells nothing. Each term carries its org.
+# Entries are readable for all: behind a wall the database would not use the index of terms, because
+# it cannot know that comparing terms leaks nothing. Each term is marked with its org.
 _SEEN_BY_ALL = ("search_entries",)
 _WALLED = (
     "conversations", "forks", "events", "bookmarks", "damaged", "contents", "chunks",
@@ -104,7 +104,7 @@ _WALLED = (
 
 
 def walls(name: str) -> str:
-    """What makes the second wall around the tables of a schema; also against their owner."""
+    """The statements for row-level security on the tables of a schema, also for their owner."""
     own = f"org = current_setting('{ORG}', true)"
     lines = []
     for table in _WALLED:
@@ -119,18 +119,18 @@ def walls(name: str) -> str:
     return "\n".join(lines)
 
 
-# What leads from a version to the next. The schema has its new name by then.
+# From a version to the next. The schema has its new name by then.
 STEPS: dict[int, str] = {1: walls("refold_2")}
 
-# After many rows are new: what waits to be taken into the index of terms would be read by every
-# search, and without figures the server takes a look at each row for cheaper than that index.
+# After many insertions: every search would read the entries pending for the index of terms, and
+# without statistics the server considers a scan of all rows cheaper than that index.
 CLEAN = f"""
 SELECT gin_clean_pending_list(c.oid) FROM pg_catalog.pg_class c
 WHERE c.oid = '{NAME}.search_terms'::regclass AND pg_has_role(c.relowner, 'MEMBER')
 """
 ANALYZE = f"ANALYZE (SKIP_LOCKED) {NAME}.search_entries"
 
-# Superusers, and roles that were told to, pass every wall.
+# Superusers, and roles with BYPASSRLS, pass every wall.
 PASSES_WALLS = """
 SELECT rolsuper OR rolbypassrls FROM pg_catalog.pg_roles WHERE rolname = current_user
 """
@@ -142,50 +142,38 @@ WHERE s.nspname ~ '^refold_[0-9]{1,9}$' ORDER BY 1 DESC LIMIT 1
 _HAS_SCHEMA = "SELECT count(*) FROM pg_catalog.pg_namespace WHERE nspname = %s"
 _LOCKED = "SELECT pg_advisory_xact_lock(%s)"
 
-Execute = Callable[..., Any]  # `execute` of a connection: gives a cursor
+Execute = Callable[..., Any]  # `execute` of a connection: returns a cursor
 
 
 def version_of(execute: Execute) -> int | None:
-    """The version of the tables in a database; None if there are none."""
+    """The version of the tables in a database; None without tables."""
     row = execute(_VERSIONS).fetchone()
     return None if row is None else int(row[0])
 
 
 def check_version(version: int, place: str) -> None:
-    """Raises what is wrong with tables of this version, if it is another than ours."""
+    """Raises an error for tables of another version."""
     if version > VERSION:
         raise checks.too_new(place, version, VERSION)
     if version < VERSION:
-        raise _too_old(version, place)
-
-
-def _too_old(version: int, place: str) -> RefoldError:
-    said = f"{place} has version {version}, and reading does not bring it to {VERSION}"
-    return Unavailable(said, hint="open it to write once, with this refold")
+        message = f"{place} has version {version}, and reading does not bring it to {VERSION}"
+        raise Unavailable(message, hint="open it to write once, with this refold")
 
 
 def prepare(execute: Execute, place: str) -> None:
-    """Creates the tables, or brings older ones up to date. To be called in a transaction."""
+    """Creates the tables, or migrates older ones, inside the caller's transaction."""
     execute(_LOCKED, (LOCK,))
-    # Another process may have done all this since we looked.
+    # Another process may have done this in the meantime.
     version = version_of(execute)
     if version is None:
-        _create(execute)
+        # A role without the right to create schemas may have been given an empty one.
+        if not execute(_HAS_SCHEMA, (NAME,)).fetchone()[0]:
+            execute(f"CREATE SCHEMA {NAME}")
+        execute(TABLES)
+        execute(walls(NAME))
     elif version > VERSION:
         check_version(version, place)
     else:
-        _migrate(execute, version)
-
-
-def _create(execute: Execute) -> None:
-    # Whoever may not create a schema may have been given an empty one.
-    if not execute(_HAS_SCHEMA, (NAME,)).fetchone()[0]:
-        execute(f"CREATE SCHEMA {NAME}")
-    execute(TABLES)
-    execute(walls(NAME))
-
-
-def _migrate(execute: Execute, version: int) -> None:
-    for step in range(version, VERSION):
-        execute(f"ALTER SCHEMA refold_{step} RENAME TO refold_{step + 1}")
-        execute(STEPS[step])
+        for step in range(version, VERSION):
+            execute(f"ALTER SCHEMA refold_{step} RENAME TO refold_{step + 1}")
+            execute(STEPS[step])

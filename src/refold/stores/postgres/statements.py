@@ -1,9 +1,9 @@
-"""Every statement that the store sends, besides those that make the tables.
+"""Every statement that the store sends, except those that make the tables.
 
 Each names one org, and those about a log name one conversation: no statement needs rows of two, so
-that an engine which places rows by these columns sends each to one place. The list of
-conversations and a search walk over an org. `tests/stores/test_postgres_statements.py` reads
-them all. Neighbours: `schema` has the tables; `log`, `families`, `contents`, `damaged_logs` send.
+an engine that distributes rows by these columns sends each to one place. The list of conversations
+and a search span an org. `tests/stores/test_postgres_statements.py` checks them all. Neighbours:
+`schema` has the tables; `log`, `families`, `store` and `terms` send.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ DELETE_ROW = f"DELETE FROM {NAME}.conversations WHERE {_ONE_LOG}"
 
 # --- events ---
 
-# The row of the conversation comes with every event: what is there and what is unknown are told
-# from one moment, in one question.
+# The row of the conversation comes with every event: existence and events are of one moment, in one
+# query.
 READ = f"""
 SELECT c.parent, c.parent_seq, e.seq, e.at_ms, e.tokens, e.chain, e.kind, e.author, e.id,
        e.counter, e.digest, e.salt, e.body
@@ -103,7 +103,7 @@ CONFIRM = f"UPDATE {NAME}.conversations SET head = head WHERE {_ONE_LOG}"
 ERASE = f"UPDATE {NAME}.events SET body = '', salt = '' WHERE {_ONE_LOG} AND seq = %(seq)s"
 DELETE_EVENTS = f"DELETE FROM {NAME}.events WHERE {_ONE_LOG}"
 
-# --- what belongs to a conversation ---
+# --- data of a conversation ---
 
 FORKS = f"""
 SELECT fork FROM {NAME}.forks WHERE {_ONE_LOG} AND fork_seq >= %(seq)s ORDER BY fork
@@ -131,7 +131,7 @@ DELETE_DAMAGED = f"DELETE FROM {NAME}.damaged WHERE {_ONE_LOG}"
 # --- contents: they belong to the org ---
 
 _ONE_CONTENT = "org = %(org)s AND digest = %(digest)s"
-# One clock for all machines: that of the database.
+# One clock for all machines: the database's.
 _NOW_MS = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 CONTENT = f"SELECT size_bytes FROM {NAME}.contents WHERE {_ONE_CONTENT}"
 PUT_AGAIN = f"""
@@ -216,7 +216,8 @@ AUTHORS = f"""
 SELECT author, sum(entries)::bigint FROM {NAME}.search_authors
 WHERE org = %(org)s AND {_AMONG} GROUP BY author
 """
-# How often a term occurs is told by its rank: taking the vector apart costs a hundred times more.
+# The rank of a term gives its number of occurrences: unnesting the vector costs a hundred times
+# more.
 POSTINGS = f"""
 SELECT conversation, lane, position,
     ARRAY(SELECT ts_rank(e.terms, one) FROM unnest(%(counted)s::tsquery[]) AS one)

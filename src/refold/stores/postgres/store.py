@@ -1,19 +1,15 @@
-"""A store in PostgreSQL: what a team shares, kept by a server that has its own copies.
+"""A store in PostgreSQL: shared by a team, kept by a server with its own copies.
 
 An append is one statement under the lock of its conversation's row, and is acknowledged when it is
-committed: on the disk of the server, and of its synchronous standby where there is one. A server
-that dies costs a wait: what is asked is asked again, and is written once, because an append that is
-there already is recognized by its chain. Erased bytes are gone from every answer at once; from the
-files of the server when it vacuums them, and from its backups when these end.
+committed: on the disk of the server, and of its synchronous standby if there is one. A server that
+dies costs a wait: the work is repeated, and written once, because an append that exists already is
+recognized by its chain. Erased bytes are gone from every answer at once; from the files of the
+server when it vacuums them, and from its backups when these expire.
 
-Neighbours: `log`, `families`, `contents`, `damaged_logs` have the rows, `connections` the way.
-
-Artifacts as rows: a content is cut into chunks, and is there once its row is.
-
-What comes in is hashed on the way into a file without a name on this machine, since its digest is
-its key and is known at the end; then it goes to the database in one transaction, and not at all if
-it is there. What goes out is asked for chunk by chunk, so nobody holds a connection while reading,
-and is hashed again. Neighbours: `store` calls, `stores.contents` does the same with files.
+A content is stored in chunks and exists once its row does. It is hashed into an unnamed file on the
+way in, since the digest is its key. On the way out it is queried chunk by chunk, so that no reader
+holds a connection, and hashed again. Neighbours: `log` and `families` have the rows, `connections`
+runs the work.
 """
 
 from __future__ import annotations
@@ -29,8 +25,7 @@ from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.errors import Corrupt
 from refold.stores import checks
-from refold.stores.postgres import families as damaged_logs
-from refold.stores.postgres import log, schema, statements
+from refold.stores.postgres import families, log, schema, statements
 from refold.stores.postgres.address import SERVER_CONNECTIONS_MAX, SERVER_WAIT_S, Address, parsed
 from refold.stores.postgres.connections import Connections, Link, Pool, Way
 from refold.stores.postgres.hints import PostgresHints
@@ -47,22 +42,20 @@ MS_MAX = (1 << 62) - 1
 class PostgresStore:
     """Keeps logs and artifacts of one org in a PostgreSQL database; satisfies `Store`."""
 
-    recovered: Sequence[Recovery] = ()  # PostgreSQL recovers by itself
+    recovered: Sequence[Recovery] = ()  # PostgreSQL recovers automatically
 
     def __init__(self, at: Address, *, pool: Pool | None = None, read_only: bool = False) -> None:
-        connections = Connections(at, pool or Pool(at), read_only=read_only)
-        self._connections = connections
+        self.connections = Connections(at, pool or Pool(at), read_only=read_only)
         self.url, self.org = at.url, at.org
-        self.terms = PostgresTerms(connections, self.org)
+        self.terms = PostgresTerms(self.connections, self.org)
 
     def hints(self, direct: str) -> PostgresHints:
-        """What all who use this database tell each other, whichever org they ask for."""
-        return PostgresHints(self._connections, direct)
+        """Hints between the processes that use this database, for all orgs."""
+        return PostgresHints(self.connections, direct)
 
     def passes_walls(self) -> bool:
-        """Whether the role that we connect as sees the rows of all orgs, whatever the tables
-        say."""
-        return self._connections.run(
+        """Whether the database role bypasses row-level security and sees the rows of all orgs."""
+        return self.connections.run(
             lambda link: bool(link.execute(schema.PASSES_WALLS).fetchone()[0]),
             way=Way.ALONE,
             nothing=lambda: False,
@@ -72,7 +65,7 @@ class PostgresStore:
 
     def conversations(self, *, after: str = "", limit: int = 100) -> list[Conversation]:
         most = checks.bounded(limit)
-        return self._connections.look(
+        return self.connections.read(
             lambda link: log.listed(link, self.org, after.replace("\0", ""), most), list
         )
 
@@ -83,20 +76,22 @@ class PostgresStore:
             row = link.ask(statements.HEAD, values).fetchone()
             return None if row is None else int(row[0])
 
-        return self._connections.look(head_of, lambda: None)
+        return self.connections.read(head_of, lambda: None)
 
     def conversation(self, conversation: str) -> Conversation:
-        return self._look(log.conversation_row, conversation)
+        return self._read_existing(log.conversation_row, conversation)
 
     def read(
         self, conversation: str, *, after: int = 0, last: int | None = None, limit: int = 1_000
     ) -> list[Event]:
         end = checks.SEQ_MAX if last is None else checks.bounded(last)
         bounds = checks.bounded(after), end, checks.bounded(limit)
-        own = self._look(lambda link, place: log.read_own(link, place, *bounds), conversation)
+        own = self._read_existing(
+            lambda link, place: log.read_own(link, place, *bounds), conversation
+        )
         if own is not None:
             return own
-        return self._look(
+        return self._read_existing(
             lambda link, place: log.read_through(link, place, *bounds), conversation, Way.ONE_MOMENT
         )
 
@@ -105,10 +100,10 @@ class PostgresStore:
         if not events:
             return
         place = self._place(conversation)
-        if not self._connections.run(
+        if not self.connections.run(
             lambda link: log.append(link, place, events, expect), way=Way.ALONE
         ):
-            self._connections.run(lambda link: log.confirm(link, place, events, expect))
+            self.connections.run(lambda link: log.confirm(link, place, events, expect))
 
     def bookmark(self, conversation: str) -> bytes | None:
         values = self._place(conversation).named()
@@ -117,7 +112,7 @@ class PostgresStore:
             row = link.ask(statements.BOOKMARK, values).fetchone()
             return None if row is None else bytes(row[0])
 
-        return self._connections.look(kept, lambda: None)
+        return self.connections.read(kept, lambda: None)
 
     def keep_bookmark(self, conversation: str, data: bytes) -> None:
         values = self._place(conversation).named(bookmark=bytes(data))
@@ -125,57 +120,57 @@ class PostgresStore:
         def keep(link: Link) -> int:
             return int(link.ask(statements.KEEP_BOOKMARK, values).rowcount)
 
-        if not self._connections.run(keep, way=Way.ALONE, nothing=lambda: 0):
+        if not self.connections.run(keep, way=Way.ALONE, nothing=lambda: 0):
             raise checks.unknown(conversation)
 
     # --- contents ---
 
     def put(self, chunks: Iterable[bytes], *, suffix: str = ".bin") -> str:
-        with taken(chunks) as content:
-            self._connections.run(lambda link: put(link, self.org, content))
+        with spooled(chunks) as content:
+            self.connections.run(lambda link: put(link, self.org, content))
             return content.digest
 
     def get(self, digest: str) -> Iterator[bytes]:
-        return get(self._connections, self.org, codec.digest_checked(digest))
+        return get(self.connections, self.org, codec.digest_checked(digest))
 
     def location(self, digest: str) -> str | None:
-        """None: no content lies on this disk."""
+        """None: no content is on this disk."""
         codec.digest_checked(digest)
         return None
 
     def drop(self, digest: str, *, before_ms: int) -> bool:
         codec.digest_checked(digest)
         before_ms = min(max(before_ms, 0), MS_MAX)
-        return self._connections.run(
+        return self.connections.run(
             lambda link: drop(link, self.org, digest, before_ms), nothing=lambda: True
         )
 
     def derived_path(self, name: str) -> str | None:
-        """None: nothing of this store lies on this disk."""
+        """None: this store has no place on this disk."""
         return None
 
     # --- forks, and removing ---
 
     def fork(self, conversation: str, at: int, new: str) -> None:
         codec.conversation_checked(new)
-        self._change(lambda link, place: damaged_logs.fork(link, place, at, new), conversation)
+        self._change_existing(lambda link, place: families.fork(link, place, at, new), conversation)
 
     def erase(self, conversation: str, seq: int) -> None:
-        self._change(lambda link, place: damaged_logs.erase(link, place, seq), conversation)
+        self._change_existing(lambda link, place: families.erase(link, place, seq), conversation)
 
     def delete(self, conversation: str) -> None:
-        self._change(damaged_logs.delete, conversation)
+        self._change_existing(families.delete, conversation)
 
     # --- repair ---
 
     def salvage(self, conversation: str) -> Salvage:
-        return self._look(damaged_logs.salvage, conversation, Way.ONE_MOMENT)
+        return self._read_existing(families.salvage, conversation, Way.ONE_MOMENT)
 
     def rewrite(
         self, conversation: str, events: Sequence[Event], *, after: int, seen: Salvage
     ) -> str:
-        self._change(
-            lambda link, place: damaged_logs.rewrite(link, place, events, after, seen),
+        self._change_existing(
+            lambda link, place: families.rewrite(link, place, events, after, seen),
             conversation,
         )
         return ""
@@ -183,28 +178,30 @@ class PostgresStore:
     # --- the end ---
 
     def flush(self) -> None:
-        """Nothing is left to do: what was acknowledged was committed."""
+        """Does nothing: every acknowledged write is committed."""
 
     def close(self) -> None:
-        self._connections.close()
+        self.connections.close()
 
     # --- one conversation ---
 
     def _place(self, conversation: str) -> Place:
         return Place(self.org, codec.conversation_checked(conversation))
 
-    def _look(self, work: Callable[[Link, Place], R], conversation: str, way: Way = Way.ALONE) -> R:
-        """Reads of a conversation that is there."""
+    def _read_existing(
+        self, work: Callable[[Link, Place], R], conversation: str, way: Way = Way.ALONE
+    ) -> R:
+        """Reads from a conversation; NotFound without tables."""
         place = self._place(conversation)
-        return self._connections.look(
+        return self.connections.read(
             lambda link: work(link, place), _unknown(conversation), way=way
         )
 
-    def _change(self, work: Callable[[Link, Place], R], conversation: str) -> R:
-        """Changes a conversation that is there, in one transaction."""
+    def _change_existing(self, work: Callable[[Link, Place], R], conversation: str) -> R:
+        """Changes a conversation in one transaction; NotFound without tables."""
         place = self._place(conversation)
         nothing = _unknown(conversation)
-        return self._connections.run(lambda link: work(link, place), nothing=nothing)
+        return self.connections.run(lambda link: work(link, place), nothing=nothing)
 
 
 def opened(url: str, *, read_only: bool) -> PostgresStore:
@@ -213,15 +210,15 @@ def opened(url: str, *, read_only: bool) -> PostgresStore:
 
 
 def orgs_at(url: str, *, processes: int) -> Callable[[str], PostgresStore]:
-    """Opens the stores of orgs in one database, all on the same connections: as many as the URL
-    allows this one of so many processes."""
+    """Opens the stores of orgs in one database, all on the same connections: this process gets its
+    share of those that the URL allows."""
     at = parsed(url, SERVER_CONNECTIONS_MAX, SERVER_WAIT_S).divided(processes)
     pool = Pool(at)
     return lambda org: PostgresStore(at.of_org(org), pool=pool)
 
 
 def _unknown(conversation: str) -> Callable[[], NoReturn]:
-    """What a conversation is where there are no tables."""
+    """Raises NotFound when called: without tables there is no conversation."""
 
     def refuse() -> NoReturn:
         raise checks.unknown(conversation)
@@ -234,7 +231,7 @@ IN_MEMORY_BYTES = 1024 * 1024
 
 
 class Content(Struct, frozen=True):
-    """What was taken in: its digest, its size, and a file that holds it."""
+    """A content on its way in: its digest, its size, and a file with the bytes."""
 
     digest: str
     size_bytes: int
@@ -242,8 +239,8 @@ class Content(Struct, frozen=True):
 
 
 @contextmanager
-def taken(chunks: Iterable[bytes]) -> Iterator[Content]:
-    """A content, taken from a stream."""
+def spooled(chunks: Iterable[bytes]) -> Iterator[Content]:
+    """A content, read from a stream into a temporary file."""
     hasher, size = codec.content_hasher(), 0
     with tempfile.SpooledTemporaryFile(IN_MEMORY_BYTES) as file:
         for chunk in chunks:
@@ -259,7 +256,7 @@ def taken(chunks: Iterable[bytes]) -> Iterator[Content]:
 
 
 def put(link: Link, org: str, content: Content) -> None:
-    """Keeps a content. In a transaction: all of its chunks, or nothing."""
+    """Writes a content, inside the caller's transaction."""
     values = {"org": org, "digest": bytes.fromhex(content.digest)}
     if link.ask(statements.PUT_AGAIN, values).rowcount:
         return
@@ -271,9 +268,9 @@ def put(link: Link, org: str, content: Content) -> None:
 
 
 def get(connections: Connections, org: str, digest: str) -> Iterator[bytes]:
-    """The bytes in chunks; NotFound at once if there are none, Corrupt at the end if they are not
-    those that were put."""
-    size = connections.look(lambda link: _size(link, org, digest), lambda: None)
+    """The bytes in chunks; NotFound at once if they are missing, Corrupt at the end if their digest
+    is another."""
+    size = connections.read(lambda link: _size(link, org, digest), lambda: None)
     if size is None:
         raise checks.no_artifact(digest)
     return _chunks(connections, org, digest, size)
@@ -288,7 +285,7 @@ def _size(link: Link, org: str, digest: str) -> int | None:
 def _chunks(connections: Connections, org: str, digest: str, size: int) -> Iterator[bytes]:
     hasher, left, number = codec.content_hasher(), size, 0
     while left > 0:
-        chunk = connections.look(lambda link: _chunk(link, org, digest, number), lambda: b"")  # noqa: B023
+        chunk = connections.read(lambda link: _chunk(link, org, digest, number), lambda: b"")  # noqa: B023
         if not chunk:
             break
         hasher.update(chunk)
@@ -296,8 +293,8 @@ def _chunks(connections: Connections, org: str, digest: str, size: int) -> Itera
         number += 1
         yield chunk
     if left or hasher.hexdigest() != digest:
-        said = f"{codec.artifact_id(digest)} does not hold what was put there"
-        raise Corrupt(said, hint="refold verify")
+        message = f"{codec.artifact_id(digest)} does not hold what was put there"
+        raise Corrupt(message, hint="refold verify")
 
 
 def _chunk(link: Link, org: str, digest: str, number: int) -> bytes:
@@ -307,7 +304,7 @@ def _chunk(link: Link, org: str, digest: str, number: int) -> bytes:
 
 
 def drop(link: Link, org: str, digest: str, before_ms: int) -> bool:
-    """Removes a content that was not put since; True once it is gone."""
+    """Removes a content unless it was put since; True once it is gone."""
     values = {"org": org, "digest": bytes.fromhex(digest)}
     if link.ask(statements.DROP_CONTENT, {**values, "before_ms": before_ms}).rowcount:
         link.ask(statements.DROP_CHUNKS, values)

@@ -1,9 +1,9 @@
-"""The search index of an org, in the database: terms with their places, as `tsvector`.
+"""The search index of an org in the database: terms with their offsets, as `tsvector`.
 
 PostgreSQL's own parser is not used: terms come from `refold.search`, the same as in a local index,
-so both find the same. A term carries a mark of its org, so that a look into the index never walks
-through what others say. Limits of `tsvector`: places above 16,383 are all the last one, of a term
-256 are kept, and what exceeds a megabyte is left out. Neighbours: `statements`, `protocol.Terms`.
+so both find the same. A term begins with a mark of its org, so that an index lookup never walks
+through the terms of another org. Limits of `tsvector`: offsets above 16,383 are clamped, 256 are
+kept per term, and terms beyond a megabyte are left out. Neighbours: `statements`, `protocol.Terms`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from refold.stores.protocol import Phrases, Scope, Sought, TermEntry, TermLane, 
 
 PLACE_MAX, PLACES_MAX, TERM_CHARS_MAX, VECTOR_BYTES_MAX = 16_383, 255, 200, 900_000
 MANY, ANALYZED_SHARE = 200, 0.1
-# What `ts_rank` gives for a term by how often it occurs, each lowered to half the way from the one
-# before: floats of the server have seven digits.
+# Results of `ts_rank` by number of occurrences, each lowered halfway to the one before: floats of
+# the server have seven digits.
 _SUMS = list(accumulate(0.1 / 1.64493406685 / number**2 for number in range(1, 257)))
 _RANKS = [(before + rank) / 2 for before, rank in zip([0.0, *_SUMS], _SUMS)]
 _FORGET = (
@@ -36,7 +36,7 @@ _FORGET = (
 
 
 def forget(link: Link, place: Place) -> None:
-    """Removes a conversation from the index. In a transaction."""
+    """Removes a conversation from the index, inside the caller's transaction."""
     for statement in _FORGET:
         link.ask(statement, place.named())
 
@@ -53,7 +53,7 @@ class PostgresTerms:
         self._connections, self._org = connections, org
         self._mark = hashlib.sha256(org.encode()).hexdigest()[:6]
 
-    # --- how far it is ---
+    # --- indexed heads ---
 
     def marks(self, conversations: Sequence[str] | None = None) -> dict[str, TermMark]:
         ids = None if conversations is None else list(conversations)
@@ -105,17 +105,13 @@ class PostgresTerms:
 
         is_added = self._connections.run(add)
         if is_added and len(entries) >= MANY:
-            self._settle(len(entries))
+            self._connections.run(lambda link: link.execute(schema.CLEAN), way=Way.ALONE)
+            if len(entries) >= ANALYZED_SHARE * self.size(None)[0]:
+                self._connections.run(lambda link: link.execute(schema.ANALYZE), way=Way.ALONE)
         return is_added
 
-    def _settle(self, added: int) -> None:
-        """Lets the server make its index ready, after much was added."""
-        self._connections.run(lambda link: link.execute(schema.CLEAN), way=Way.ALONE)
-        if added >= ANALYZED_SHARE * self.size(None)[0]:
-            self._connections.run(lambda link: link.execute(schema.ANALYZE), way=Way.ALONE)
-
     def _columns(self, entries: Sequence[TermEntry]) -> dict[str, list[Any]]:
-        """Entries as the arrays that a statement takes apart."""
+        """Entries as the array parameters of a statement."""
         names = ("lane", "position", "seq", "at_ms", "words", "start", "asks", "is_own")
         columns = {name: [getattr(one, name) for one in entries] for name in names}
         for name in ("role", "tools", "author"):
@@ -134,7 +130,7 @@ class PostgresTerms:
         place = Place(self._org, conversation)
         self._connections.run(lambda link: erase(link, place, seqs))
 
-    # --- asking ---
+    # --- querying ---
 
     def size(self, scope: Scope) -> tuple[int, float]:
         rows = self._rows(statements.SIZE, conversations=None if scope is None else list(scope))
@@ -176,15 +172,15 @@ class PostgresTerms:
 
     def _rows(self, statement: str, **values: Any) -> list[Any]:
         values["org"] = self._org
-        found: list[Any] = self._connections.look(
+        rows: list[Any] = self._connections.read(
             lambda link: link.ask(statement, values).fetchall(), list
         )
-        return found
+        return rows
 
     # --- terms ---
 
     def _lexeme(self, term: str) -> str:
-        """A term as it is stored: in ASCII, whatever encoding the database has."""
+        """The stored form of a term: ASCII, whatever the encoding of the database."""
         shown = term if term.isascii() else f"x{term.encode().hex()}"
         if len(shown) > TERM_CHARS_MAX:
             shown = f"{shown[:TERM_CHARS_MAX]}{hashlib.sha256(shown.encode()).hexdigest()}"
@@ -211,13 +207,12 @@ class PostgresTerms:
 
 
 def occurrences(rank: float) -> int:
-    """How often a term occurs of which `ts_rank` gives this: it adds up the inverse squares of as
-    many numbers."""
+    """Number of occurrences of a term from its `ts_rank`, a sum of that many inverse squares."""
     return bisect(_RANKS, rank)
 
 
 def _single(sought: Phrases) -> list[str]:
-    """The terms whose places are counted: those that stand alone and whole."""
+    """The terms whose occurrences are counted: single and complete ones."""
     return [] if sought.is_prefix else [one[0] for one in sought.phrases if len(one) == 1]
 
 
