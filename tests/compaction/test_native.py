@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold import dialects
+from refold.compaction import native
 from refold.core.model import ADOPTED
 from refold.log.notes import body_redacted
 from refold.types import NativeRequest
@@ -43,10 +44,7 @@ class Session:
         self.asked: list[NativeRequest] = []
         self.notices: list[refold.Notice] = []
         self.model = model
-        config = {
-            "ladder": given.pop("ladder", LADDER),
-            "native_wait_s": given.pop("wait_s", LONG_S),
-        }
+        config = {"ladder": given.pop("ladder", LADDER)}
         given = {"native": self.compacted, "store": "memory:", "window": WINDOW, **given}
         self.context = refold.open("work", model=model, config=config, **given)
         self.context.on("*", self.notices.append)
@@ -294,9 +292,12 @@ WRONG: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_the_provider_does_not_write_the_ladder_does(case: str) -> None:
+def test_what_the_provider_does_not_write_the_ladder_does(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     caller, reason = WRONG[case]
-    session = Session(native=caller, wait_s=0.2 if case == "late" else LONG_S)
+    monkeypatch.setattr(native, "WAIT_S", 0.2 if case == "late" else LONG_S)
+    session = Session(native=caller)
     session.work(30)
     assert session.failures and all(reason in one for one in session.failures[:1])
     strategies = {batch.strategy for batch in session.context.log.batches()}

@@ -93,7 +93,7 @@ def test_a_message_cap_takes_off_the_oldest_and_leaves_the_others(
 ) -> None:
     """G-10, G-11: whatever their size, at most the cap stays, and most of it."""
     context = opened_in_characters(
-        window=10**6, config={"ladder": ladder, "messages_cap": cap, "reserve_tokens": 0}
+        window=100_000, config={"ladder": ladder, "messages_cap": cap, "reserve_tokens": 0}
     )
     done = heard_by(context)
     for n in range(cap + 1):

@@ -35,21 +35,25 @@ def opened(store: Any = "memory:", **given: Any) -> refold.Context:
 
 
 @pytest.mark.parametrize(
-    ("model", "life_s", "given_s"),
-    [("claude-sonnet-4-5", 300, None), ("gpt-4o", 3_600, None), ("gpt-4o", 60, 60)],
+    ("model", "life_s", "cache"),
+    [
+        ("claude-sonnet-4-5", 300, True),
+        ("claude-sonnet-4-5", 3_600, "1h"),
+        ("gpt-4o", 3_600, True),
+    ],
 )
 def test_a_page_that_the_provider_forgot_is_compacted_from_the_warning_level_on(
-    model: str, life_s: int, given_s: float | None
+    model: str, life_s: int, cache: bool | str
 ) -> None:
     store = open_store("memory:")
     with fixed_clock(AT_MS) as clock:
-        context = opened(store, model=model, config={"cache_life_s": given_s})
+        context = opened(store, model=model, config={"cache": cache})
         told(context, 0.7)
         assert context.budget.warn_at < context.stats().current < context.budget.compact_at
         clock.advance(ms=life_s * 1_000)
         assert context.stats().due == "none" and not context.plan().price.expired
         clock.advance(ms=1)
-        config = {"cache_life_s": given_s}
+        config = {"cache": cache}
         fresh = refold.open("work", store=store, embedder=False, counter="estimate", config=config)
         assert context.stats().due == fresh.stats().due == "compact"
         price = context.plan().price

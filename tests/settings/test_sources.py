@@ -69,7 +69,6 @@ def test_every_setting_can_stand_in_the_environment(name: str, tmp_path: Path) -
         "auto": "false",
         "writer_checks": "true",
         "cache": "false",
-        "cache_ttl": "1h",
         "alternate_roles": "true",
         "redact": "false",
         "force": "true",

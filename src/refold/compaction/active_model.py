@@ -145,12 +145,13 @@ class ActiveModel:
 
     def page(self, dialect: str) -> Page:
         """The renderer of pages in this format for the current model."""
-        config = self._log.config
-        by: Marker = "caller" if config.cache == "caller" else "refold" if config.cache else "none"
+        cache = self._log.config.cache
+        by: Marker = "caller" if cache == "caller" else "refold" if cache else "none"
+        ttl = cache if cache in ("5m", "1h") else ""
         return Page(
             dialects.dialect(dialect),
             bound=self.info.thinking_bound,
-            caching=CacheMarks(by=by, most=config.cache_marks, ttl=config.cache_ttl or ""),
+            caching=CacheMarks(by=by, ttl=ttl),
             takes=self.takes(dialect),
         )
 
@@ -257,9 +258,9 @@ class ActiveModel:
 
     def moment(self) -> Moment:
         """The current time, with the life of the provider's cache."""
-        life = self._log.config.cache_life_s
-        if life is None:
-            life = CACHE_LIFE_S.get(self.info.provider, CACHE_LIFE_DEFAULT_S)
+        life = CACHE_LIFE_S.get(self.info.provider, CACHE_LIFE_DEFAULT_S)
+        if self._log.config.cache == "1h":
+            life = CACHE_LIFE_DEFAULT_S
         log = self._log.log
         return Moment(now_ms=log.clock(), cache_life_s=life, ages=log.ages)
 

@@ -36,6 +36,7 @@ from refold.strategies.brief import text_tokens
 from refold.writer.accept import Rejected
 from refold.writer.asker import Outcome, Question, timed
 
+WAIT_S = 120.0  # for the provider's answer
 REST_S = 300.0  # pause of automatic calls after a failure
 EDITED = "another writer has edited the page"
 NO_CALLER = "nothing calls the provider: pass native= where the conversation is opened"
@@ -214,7 +215,7 @@ class Provider:
             model=self._model.info.name,
             call=_wire(dialect).call(usual),
             span=span,
-            wait_s=job.config.native_wait_s,
+            wait_s=WAIT_S,
         )
 
     def _written(self, request: NativeRequest) -> Written:

@@ -35,6 +35,8 @@ CROWD_RATIO = 0.10
 # How far below its cap a crowded page is brought: at the cap itself, every new message would break
 # the provider's cache.
 CROWD_ROOM = 0.20
+# Share of the window below which the number of messages alone is not a reason to compact.
+NEARLY_EMPTY_RATIO = 0.02
 
 Cause = Literal["", "full", "asked", "idle", "when", "early", "crowded"]
 Due = Literal["no", "yes", "room", "undone", "recent", "off"]
@@ -89,7 +91,7 @@ def cause(state: Fold, budget: Budget, config: Config, moment: Moment) -> Cause:
         return "when"
     if config.strategy and early_strategies(state, budget, config):
         return "early"
-    is_large = current >= config.crowd_ratio * budget.window
+    is_large = current >= NEARLY_EMPTY_RATIO * budget.window
     return "crowded" if is_large and _is_crowded(state, config) else ""
 
 

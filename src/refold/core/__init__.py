@@ -1,2 +1,2 @@
-"""The pure core: values, codec, fold, laws, budget and plan. No clock, file, socket, randomness
-or environment."""
+"""The pure core: values, codec, fold, laws, budget and plan. No clock, file, socket, randomness or
+environment."""

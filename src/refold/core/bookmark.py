@@ -1,14 +1,14 @@
-"""A fold's state at a `seq`, without bodies: what lets a conversation open without reading its log.
+"""A fold's state at a `seq`, without bodies, so that a conversation opens without reading its log.
 
-Derived and disposable: a bookmark that is missing, older or of another version costs a full fold,
-nothing else. `kept` writes it; `resumed` makes a fold of it again, given the events it names (the
-visible bodies, their edits, the system prompt and the tools). Neighbour: `fold`.
+Derived and disposable: a missing, older or foreign bookmark costs a full fold, nothing else. `kept`
+encodes it; `resumed` restores the fold, given the events it refers to (visible bodies, their edits,
+the system prompt and the tools). Neighbour: `fold`.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -77,7 +77,7 @@ _DECODER = decoding.packed_decoder(Bookmark)
 
 
 def kept(state: Fold) -> bytes:
-    """The state as bytes, after their digest: a damaged bookmark is found, and costs a fold."""
+    """The state as bytes, after their digest: a damaged bookmark is detected, and costs a fold."""
     data = msgspec.msgpack.encode(
         Bookmark(
             version=VERSION,
@@ -115,7 +115,7 @@ def kept(state: Fold) -> bytes:
 
 
 def read(data: bytes | None) -> Bookmark | None:
-    """The bookmark that the bytes hold; None if it is of no use."""
+    """The bookmark in the bytes; None if it is damaged or of another version."""
     if not data or digest_of(b"", data[DIGEST_BYTES:]) != data[:DIGEST_BYTES]:
         return None
     try:
@@ -126,18 +126,18 @@ def read(data: bytes | None) -> Bookmark | None:
 
 
 def needed(mark: Bookmark) -> list[int]:
-    """The seqs of the events that `resumed` must be given."""
-    wanted = {seq for seq, _ in (mark.system, mark.tools) if seq}
-    wanted.update(*mark.contents)
+    """The seqs of the events that `resumed` needs."""
+    seqs = {seq for seq, _ in (mark.system, mark.tools) if seq}
+    seqs.update(*mark.contents)
     for seq, _, _, edits in mark.slots:
-        wanted.update(edit.seq for edit in edits)
+        seqs.update(edit.seq for edit in edits)
         if not (edits and edits[0].block < 0):
-            wanted.add(seq)
-    return sorted(wanted)
+            seqs.add(seq)
+    return sorted(seqs)
 
 
 def size(mark: Bookmark) -> View:
-    """A view without slots that is as large as the page was, for questions about its size."""
+    """A view with the size of the page, but without its slots."""
     return View(
         slot_tokens=sum(tokens for _, _, tokens, _ in mark.slots),
         system_tokens=mark.system[1],
@@ -148,7 +148,7 @@ def size(mark: Bookmark) -> View:
 
 
 def resumed(mark: Bookmark, events: Mapping[int, Event]) -> Fold:
-    """The fold that the bookmark was taken of."""
+    """The fold at the bookmark."""
     state = Fold()
     state.head, state.chain = mark.head, mark.chain
     state.erased = mark.erased
@@ -158,7 +158,6 @@ def resumed(mark: Bookmark, events: Mapping[int, Event]) -> Fold:
     ]
     state.slot_tokens = sum(slot.tokens for slot in state.slots)
     _add_contents(state, mark, events)
-    state.meta = msgspec.structs.replace(mark.meta, **_fixed(mark, state, events))
     state.system_seq, state.system_tokens = mark.system
     state.tools_seq, state.tools_tokens = mark.tools
     state.pins, state.request = set(mark.pins), mark.request
@@ -180,7 +179,7 @@ def resumed(mark: Bookmark, events: Mapping[int, Event]) -> Fold:
 
 
 def _add_contents(state: Fold, mark: Bookmark, events: Mapping[int, Event]) -> None:
-    """The system prompts and the tools that a later event may name."""
+    """Adds the current system prompt and tools, and those that a later event may refer to."""
     systems, toolsets = mark.contents
     for seq in systems:
         if isinstance(meta := decode(events[seq]), Meta):
@@ -188,17 +187,13 @@ def _add_contents(state: Fold, mark: Bookmark, events: Mapping[int, Event]) -> N
     for seq in toolsets:
         if isinstance(meta := decode(events[seq]), Meta) and meta.tools is not None:
             state.toolsets[seq] = meta.tools
-
-
-def _fixed(mark: Bookmark, state: Fold, events: Mapping[int, Event]) -> dict[str, Any]:
-    """The system prompt and the tools, from the events that set them or name them."""
-    found: dict[str, Any] = {}
+    current: dict[str, Any] = {}
     system, tools = (decode(events[seq]) if seq else None for seq, _ in (mark.system, mark.tools))
     if isinstance(system, Meta):
-        found["system"] = state.systems.get(system.system_seq or mark.system[0])
+        current["system"] = state.systems.get(system.system_seq or mark.system[0])
     if isinstance(tools, Meta):
-        found["tools"] = state.toolsets.get(tools.tools_seq or mark.tools[0])
-    return found
+        current["tools"] = state.toolsets.get(tools.tools_seq or mark.tools[0])
+    state.meta = msgspec.structs.replace(mark.meta, **current)
 
 
 def _slot(
@@ -217,13 +212,8 @@ def _slot(
         return standin(seq, last, body.notice if isinstance(body, Hide) else "", event)
     message = None if seq in erased else decode(events[seq])
     shown = message if isinstance(message, Message) else skeleton(erased.get(seq))
-    for edit in _in_order(edits, events):
-        shown = edited(shown, edit)
-    return Slot(seq, last, shown, tokens, edits)
-
-
-def _in_order(edits: Iterable[Applied], events: Mapping[int, Event]) -> Iterable[Replace]:
     for applied in edits:
-        body = decode(events[applied.seq])
-        if isinstance(body, Replace):
-            yield body
+        edit = decode(events[applied.seq])
+        if isinstance(edit, Replace):
+            shown = edited(shown, edit)
+    return Slot(seq, last, shown, tokens, edits)

@@ -1,8 +1,7 @@
-"""The arguments of a tool call as they can be read: they are kept in the shape they came in, a text
-or an object.
+"""The arguments of a tool call, read from their original form: a text or an object.
 
-A text is whatever a model wrote, perhaps not even JSON, so nothing here raises. What arguments mean
-(paths, lines, commands) is for `ledger.arguments`.
+A text may be anything that a model wrote, perhaps not even JSON, so nothing here raises. Neighbour:
+`ledger.arguments` knows their meaning (paths, lines, commands).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from refold.core.model import ToolCall
 
 
 def decoded(text: str) -> object:
-    """The JSON value that a text holds; `UNSET` if it is not JSON."""
+    """The JSON value of a text; `UNSET` if it is not JSON."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -24,7 +23,7 @@ def decoded(text: str) -> object:
 
 
 def arguments_object(call: ToolCall) -> dict[str, Any] | None:
-    """The arguments as an object; None if they are a text that does not hold one."""
+    """The arguments as an object; None if they are a text without one."""
     arguments = call.arguments
     if isinstance(arguments, dict):
         return arguments
@@ -35,7 +34,7 @@ def arguments_object(call: ToolCall) -> dict[str, Any] | None:
 
 
 def arguments_text(call: ToolCall) -> str:
-    """The arguments as they came, or as JSON."""
+    """The original text of the arguments, or an object as JSON."""
     if isinstance(call.arguments, str):
         return call.arguments
     return msgspec.json.encode(call.arguments).decode()
@@ -52,17 +51,17 @@ def canonical_arguments(call: ToolCall) -> str:
 
 
 def has_tool(tools: list[Any] | None, name: str) -> bool:
-    """Whether a tool of that name is among the definitions of any provider."""
-    return any(_names(tool, name) for tool in tools or ())
-
-
-def _names(value: Any, name: str) -> bool:
-    match value:
-        case {"name": str(given)}:
-            return given == name
-        case {"function": dict() as held}:
-            return _names(held, name)
-        case {"functionDeclarations": [*held]} | {"function_declarations": [*held]}:
-            return any(_names(one, name) for one in held)
-        case _:
-            return False
+    """Whether the definitions, of any provider, include a tool of that name."""
+    for tool in tools or ():
+        match tool:
+            case {"name": str(given)}:
+                is_named = given == name
+            case {"function": dict() as function}:
+                is_named = has_tool([function], name)
+            case {"functionDeclarations": [*group]} | {"function_declarations": [*group]}:
+                is_named = has_tool(group, name)
+            case _:
+                is_named = False
+        if is_named:
+            return True
+    return False

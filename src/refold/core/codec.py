@@ -1,24 +1,15 @@
-"""Events to bytes and back: one encoding, made once at birth, the same in every store, file and
-HTTP body.
+"""The encoding of events, made once and the same in every store, file and HTTP body.
 
     digest = blake2b-16(salt ‖ body)
     chain  = blake2b-16(chain before ‖ seq ‖ id ‖ at_ms ‖ len by ‖ by ‖ len kind ‖ kind ‖ digest
                         ‖ tokens ‖ counter)
 
-The salt keeps the digest of an erased body from telling what the body was. Numbers are 8 bytes,
-lengths 4, all big-endian, `tokens` signed; ids are the 16 bytes of the UUID. Neighbours: `model`
-has the values, `lines` the form of a line, `docs/format.md` the samples.
-
-An event as one line of JSON, and back: what files, exports and HTTP bodies hold.
-
-The body's bytes stand in the line as they are, so that its digest can be checked. Neighbours:
-`codec` makes the bytes, `stores.lines` puts lines together into batches.
-
-What a newer version wrote and this one does not know: kinds of edits and of blocks.
-
-It is carried in the log as it came and folded as nothing; the rest of a message is still shown.
-Unknown fields need nothing: decoding passes over them. Neighbour: `codec` asks where a body does
-not decode, and names unknown kinds of events itself.
+The salt keeps the digest of an erased body from revealing it. Numbers are 8 bytes, lengths 4, all
+big-endian, `tokens` signed; ids are the 16 bytes of the UUID. Files, exports and HTTP bodies have
+an event as one line of JSON with the body's exact bytes. Kinds of events, edits and blocks of a
+newer version are kept in the log and ignored by the fold; the rest of their message is still shown.
+Neighbours: `model` has the values, `stores.lines` joins lines into batches, `docs/format.md` has
+samples.
 """
 
 from __future__ import annotations
@@ -58,11 +49,11 @@ from refold.errors import Corrupt, Invalid
 
 FORMAT = 1
 DEPTH_MAX = 64  # of a value that a caller gives
-BODY_DEPTH_MAX = DEPTH_MAX + 8  # of a body: such a value, and the fields around it
+BODY_DEPTH_MAX = DEPTH_MAX + 8  # of a body: such a value, with the fields around it
 EVENT_BYTES_MAX = 16 * 1024 * 1024
 SALT_BYTES = 16
 ZERO = bytes(16)
-REPAIR = "refold verify says what is wrong, refold repair mends it"
+REPAIR = "refold verify says what is wrong, refold repair fixes it"
 
 _TYPES: dict[str, Any] = {
     "message": Message,
@@ -83,8 +74,7 @@ KINDS = frozenset(_TYPES)  # of events that this version knows
 
 
 def _as_text(value: object) -> str:
-    """A text of a caller's own class as a plain one; the encoder asks for whatever else it does
-    not know."""
+    """A text of a caller's own class as plain text; the encoder's hook for unknown types."""
     if isinstance(value, str):
         return plain_text(value)
     raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
@@ -93,13 +83,13 @@ def _as_text(value: object) -> str:
 ENCODE = msgspec.json.Encoder(enc_hook=_as_text).encode
 _SIGNED = struct.Struct(">q").pack
 _LENGTH = struct.Struct(">I").pack
-_PLACE = struct.Struct(">Q16sQI").pack  # seq, id, time, and the length of what follows
+_PLACE = struct.Struct(">Q16sQI").pack  # seq, id, time, and the length of the author
 _RESERVED = {"CON", "PRN", "AUX", "NUL", *(f"{d}{n}" for d in ("COM", "LPT") for n in range(1, 10))}
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-# Written out: a repeated group would cost as much again, and every event is asked.
+# Written out: a repeated group would take twice as long, and every event is checked.
 EVENT_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-ARTIFACT_ID = re.compile(r"art-[a-z2-7]{12}")  # what `artifact_id` gives
+ARTIFACT_ID = re.compile(r"art-[a-z2-7]{12}")  # see `artifact_id`
 
 
 def kind_of(body: Body) -> str:
@@ -116,8 +106,8 @@ _KINDS: dict[type, str] = {type_: kind for kind, type_ in _TYPES.items()} | dict
 
 
 def encode(body: Body) -> bytes:
-    """The body's bytes. A lone surrogate, which JSON cannot carry, raises UnicodeEncodeError:
-    see `log.surrogates`."""
+    """The body's bytes. A lone surrogate, which JSON cannot carry, raises UnicodeEncodeError: see
+    `log.draft`."""
     try:
         encoded = ENCODE(body)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -133,45 +123,45 @@ def encode(body: Body) -> bytes:
 
 
 def body_of(kind: str, body: bytes) -> Body:
-    """What the bytes of a known kind say; raises whatever the decoder does."""
+    """The body of a known kind; raises the decoder's errors."""
     return _DECODERS[kind].decode(body)  # type: ignore[no-any-return]
 
 
 def decode(event: Event) -> Body | None:
-    """What the event says; None for a kind of event or edit that this version does not know, and
-    for an erased event. Corrupt if the body is not the one that was sealed."""
+    """The event's body; None for an erased event, and for kinds of events or edits unknown to this
+    version. Raises Corrupt if the body does not match its digest."""
     if event.kind not in _DECODERS or not event.salt:
         return None
     if digest_of(event.salt, event.body) != event.digest:
         raise Corrupt(f"event {event.seq}: its body does not match its digest", hint=REPAIR)
     try:
         return body_of(event.kind, event.body)
-    except msgspec.ValidationError as error:
-        return _known_part(event, error)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise _undecodable(event, error) from error
-
-
-def _known_part(event: Event, error: msgspec.ValidationError) -> Body | None:
-    """What a body of a newer version says to this one; Corrupt if it has nothing unknown."""
-    plain = msgspec.json.decode(event.body)
-    known = known_part(event.kind, plain)
-    if known == plain:
-        raise _undecodable(event, error) from error
-    return None if known is None else decoding.convert(known, Message)
-
-
-def _undecodable(event: Event, error: Exception) -> Corrupt:
-    return Corrupt(f"event {event.seq} is not a {event.kind}: {error}", hint=REPAIR)
+        if isinstance(error, msgspec.ValidationError):
+            # A newer version may have written it: then the known part counts.
+            plain = msgspec.json.decode(event.body)
+            known = known_part(event.kind, plain)
+            if known != plain:
+                return None if known is None else decoding.convert(known, Message)
+        what = f"event {event.seq} is not a {event.kind}: {error}"
+        raise Corrupt(what, hint=REPAIR) from error
 
 
 def unknown_in(event: Event) -> list[str]:
-    """What a newer version wrote in an event that this one does not know, by name."""
+    """The names of parts of an event that only a newer version knows."""
     if event.kind not in _DECODERS:
         return [f"event {event.kind}"]
     if event.kind not in ("edit", "message") or event.erased:
         return []
-    return newer_unknown_in(event.kind, msgspec.json.decode(event.body))
+    match event.kind, msgspec.json.decode(event.body):
+        case "edit", {"type": str(tag)} if tag not in _EDITS:
+            return [f"edit {tag}"]
+        case "message", {"blocks": list(blocks)}:
+            contents = [block.get("content") for block in blocks if isinstance(block, dict)]
+            parts = [part for content in contents if isinstance(content, list) for part in content]
+            return [f"block {tag}" for block in [*blocks, *parts] if (tag := _unknown_tag(block))]
+        case _:
+            return []
 
 
 # --- chain ---
@@ -182,25 +172,25 @@ def digest_of(salt: bytes, body: bytes) -> bytes:
 
 
 def chain_of(before: bytes, event: Event) -> bytes:
-    """The chain value that an event has on top of another one: it covers the whole envelope, and
-    by the digest the body."""
-    place = event.seq, bytes.fromhex(event.id.replace("-", "")), event.at_ms
-    sized = event.digest, event.tokens, event.counter
-    return _linked(before, place, event.by, event.kind, sized)
+    """The chain value of an event on top of another one: it covers the whole envelope, and through
+    the digest the body."""
+    position = event.seq, bytes.fromhex(event.id.replace("-", "")), event.at_ms
+    size = event.digest, event.tokens, event.counter
+    return _linked(before, position, event.by, event.kind, size)
 
 
 def _linked(
     before: bytes,
-    place: tuple[int, bytes, int],
+    position: tuple[int, bytes, int],
     by: str,
     kind: str,
-    sized: tuple[bytes, int, str],
+    size: tuple[bytes, int, str],
 ) -> bytes:
     writer, tag = by.encode(), kind.encode()
-    digest, tokens, counter = sized
+    digest, tokens, counter = size
     parts = (
         before,
-        _PLACE(*place, len(writer)),
+        _PLACE(*position, len(writer)),
         writer,
         _LENGTH(len(tag)),
         tag,
@@ -226,7 +216,7 @@ def seal(
 ) -> Event:
     """A new event on top of the chain value `before`."""
     digest = digest_of(salt, body)
-    place = seq, bytes.fromhex(id.replace("-", "")), at_ms
+    position = seq, bytes.fromhex(id.replace("-", "")), at_ms
     return Event(
         seq=seq,
         id=id,
@@ -236,20 +226,20 @@ def seal(
         body=body,
         salt=salt,
         digest=digest,
-        chain=_linked(before, place, by, kind, (digest, tokens, counter)),
+        chain=_linked(before, position, by, kind, (digest, tokens, counter)),
         tokens=tokens,
         counter=counter,
     )
 
 
 def resealed(event: Event, before: bytes, seq: int) -> Event:
-    """The same event, id and body, at another place in the log."""
+    """The same event, id and body, at another position in the log."""
     moved = msgspec.structs.replace(event, seq=seq)
     return msgspec.structs.replace(moved, chain=chain_of(before, moved))
 
 
 def check(events: Iterable[Event], *, after: int = 0, before: bytes = ZERO) -> Iterator[str]:
-    """Walks a log and yields every place where it is not what was written."""
+    """Walks a log and yields a sentence for every fault."""
     for event in events:
         if event.seq != after + 1:
             yield f"event {event.seq} follows event {after}"
@@ -261,18 +251,17 @@ def check(events: Iterable[Event], *, after: int = 0, before: bytes = ZERO) -> I
 
 
 def continues(event: Event, before: bytes) -> bool:
-    """Whether the envelope is the one that was sealed on top of a chain value."""
+    """Whether the event was sealed on top of a chain value."""
     try:
-        # The chain covers the 16 bytes of the id, which other spellings have as well.
+        # The chain covers the 16 bytes of the id, which have other spellings too.
         return bool(EVENT_ID.fullmatch(event.id)) and chain_of(before, event) == event.chain
     except (struct.error, ValueError):
-        return False  # an id or a time that no event can have
+        return False  # an impossible id or time
 
 
 def first_unsealed(events: Iterable[Event], before: bytes) -> Event | None:
-    """The first event that is not what was sealed on top of the one before it, body and envelope;
-    None if all are. It says what `check` says of a log, in one loop without calls: a server asks
-    it for every event that it takes in."""
+    """The first event that does not match its digest or the chain; None if all do. The same result
+    as `check`, but in one loop without calls: a server runs it for every incoming event."""
     blake2b, is_id, from_hex = hashlib.blake2b, EVENT_ID.fullmatch, bytes.fromhex
     by = kind = None
     writer = named = b""
@@ -282,16 +271,16 @@ def first_unsealed(events: Iterable[Event], before: bytes) -> Event | None:
             return event
         if salt and blake2b(salt + event.body, digest_size=16).digest() != digest:
             return event
-        if event.by != by or event.kind != kind:  # mostly those of the event before
+        if event.by != by or event.kind != kind:  # mostly the same as before
             by, kind = event.by, event.kind
             writer, tag = by.encode(), kind.encode()
             named = writer + _LENGTH(len(tag)) + tag
         try:
-            place = _PLACE(event.seq, from_hex(id.replace("-", "")), event.at_ms, len(writer))
+            position = _PLACE(event.seq, from_hex(id.replace("-", "")), event.at_ms, len(writer))
             size = _SIGNED(event.tokens)
         except struct.error:
-            return event  # a time or a count that no event can have
-        envelope = b"".join((before, place, named, digest, size, event.counter.encode()))
+            return event  # an impossible time or count
+        envelope = b"".join((before, position, named, digest, size, event.counter.encode()))
         before = blake2b(envelope, digest_size=16).digest()
         if before != event.chain:
             return event
@@ -311,7 +300,7 @@ def uuid7(at_ms: int, randomness: bytes) -> str:
 
 
 def conversation_checked(id: str) -> str:
-    """The id itself, if it is a plain name that is safe as a file name everywhere."""
+    """The id itself; Invalid unless it is a safe file name on every system."""
     if not isinstance(id, str):
         raise _not_conversation_id(id)
     return _conversation_checked(id)
@@ -332,13 +321,13 @@ def _not_conversation_id(id: object) -> Invalid:
 
 
 def artifact_id(digest: str) -> str:
-    """The short name of an artifact: the same on every device, because it follows from the
-    content."""
+    """The short name of an artifact, derived from its content, so it is the same on every
+    device."""
     return "art-" + base64.b32encode(bytes.fromhex(digest))[:12].decode().lower()
 
 
 def digest_checked(digest: str) -> str:
-    """The digest of a content itself, if it is a sha256 in lower-case hex."""
+    """The digest itself; Invalid unless it is a sha256 in lower-case hex."""
     if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
         raise Invalid(f"{quoted(digest)} is not a digest", hint="64 hex digits, as `put` gave them")
     return digest
@@ -366,8 +355,7 @@ _LINES = decoding.decoder(_Line)
 
 
 def to_line(event: Event) -> bytes:
-    """The event as one line of JSON, without the newline. The body's bytes stand in it
-    untouched."""
+    """The event as one line of JSON, without the newline, with the body's exact bytes."""
     line = _Line(
         v=FORMAT,
         seq=event.seq,
@@ -386,7 +374,7 @@ def to_line(event: Event) -> bytes:
 
 
 def from_line(line: bytes) -> Event:
-    """The event that a line holds. The body is taken as the exact bytes that stand there."""
+    """The event in a line, with the body's exact bytes."""
     try:
         return _event_of(_LINES.decode(line))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
@@ -394,34 +382,34 @@ def from_line(line: bytes) -> Event:
 
 
 def from_lines(lines: bytes) -> list[Event]:
-    """The same for many lines at once, which costs less. Corrupt if one of them is no event."""
+    """The events in many lines, faster than one by one. Raises Corrupt if one is not an event."""
     try:
-        return [_event_of(read) for read in _LINES.decode_lines(lines)]
+        return [_event_of(line) for line in _LINES.decode_lines(lines)]
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise Corrupt(f"not all are events: {error}", hint=REPAIR) from error
 
 
-def _event_of(read: _Line) -> Event:
-    if read.v > FORMAT:
+def _event_of(line: _Line) -> Event:
+    if line.v > FORMAT:
         raise Invalid(
-            f"format version {read.v}, this refold reads up to {FORMAT}",
+            f"format version {line.v}, this refold reads up to {FORMAT}",
             hint="upgrade refold",
         )
-    if not EVENT_ID.fullmatch(read.id):
-        UUID(read.id)  # there are other spellings, and texts that are none
-    salt, body = bytes.fromhex(read.salt), bytes(read.body)
+    if not EVENT_ID.fullmatch(line.id):
+        UUID(line.id)  # raises ValueError, unless it is another spelling
+    salt, body = bytes.fromhex(line.salt), bytes(line.body)
     return Event(
-        seq=read.seq,
-        id=read.id,
-        at_ms=read.at_ms,
-        by=read.by,
-        kind=read.kind,
+        seq=line.seq,
+        id=line.id,
+        at_ms=line.at_ms,
+        by=line.by,
+        kind=line.kind,
         body=body if salt else b"",
         salt=salt,
-        digest=bytes.fromhex(read.digest),
-        chain=bytes.fromhex(read.chain),
-        tokens=read.tokens,
-        counter=read.counter,
+        digest=bytes.fromhex(line.digest),
+        chain=bytes.fromhex(line.chain),
+        tokens=line.tokens,
+        counter=line.counter,
     )
 
 
@@ -430,39 +418,24 @@ _BLOCKS = {block.__struct_config__.tag for block in get_args(Block)}
 
 
 def known_part(kind: str, plain: Any) -> Any:
-    """The part of a body that this version knows; None if that is nothing."""
+    """The part of a body that this version knows; None if there is none."""
     match kind, plain:
         case "edit", {"type": str(tag)} if tag not in _EDITS:
             return None
         case "message", {"blocks": list(blocks)}:
-            return {**plain, "blocks": [_known_block(one) for one in blocks if not _tag(one)]}
+            known = [block for block in blocks if not _unknown_tag(block)]
+            for at, block in enumerate(known):
+                match block:
+                    case {"content": list(parts)}:
+                        content = [part for part in parts if not _unknown_tag(part)]
+                        known[at] = {**block, "content": content}
+            return {**plain, "blocks": known}
         case _:
             return plain
 
 
-def _known_block(block: Any) -> Any:
-    match block:
-        case {"content": list(parts)}:
-            return {**block, "content": [part for part in parts if not _tag(part)]}
-        case _:
-            return block
-
-
-def newer_unknown_in(kind: str, plain: Any) -> list[str]:
-    """The kinds of edits or blocks in a body that this version does not know."""
-    match kind, plain:
-        case "edit", {"type": str(tag)} if tag not in _EDITS:
-            return [f"edit {tag}"]
-        case "message", {"blocks": list(blocks)}:
-            contents = [block.get("content") for block in blocks if isinstance(block, dict)]
-            parts = [part for content in contents if isinstance(content, list) for part in content]
-            return [f"block {tag}" for one in [*blocks, *parts] if (tag := _tag(one))]
-        case _:
-            return []
-
-
-def _tag(block: Any) -> str:
-    """The kind of a block, if it is none of ours."""
+def _unknown_tag(block: Any) -> str:
+    """The kind of a block that only a newer version knows; empty for a known kind."""
     match block:
         case {"type": str(tag)} if tag not in _BLOCKS:
             return tag

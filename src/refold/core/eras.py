@@ -1,11 +1,11 @@
-"""Which thinking still stands: the page at every head there was, held against the page now.
+"""Validity of thinking: every earlier page, compared with the current one.
 
-A change is an event that alters what stood before it: an edit, a restore, another system prompt, an
-erase, a pin on a message that an edit names. Nothing before its first seq is altered. The heads
-between two changes are an era. What was thought in it stands up to the first seq of all changes
-that were live then and are not now, or the other way round. So an undo brings thinking back as
-well, and an edit in the middle leaves alone what was thought before it. Neighbours: `fold` keeps
-the eras, `switches` says what is live, `laws` leaves thinking out.
+A change is an event that alters an earlier part of the page: an edit, a restore, another system
+prompt, an erase, a pin on an edited message. Nothing before its first seq is altered. The heads
+between two changes are an era. Its thinking is valid up to the first seq of all changes that were
+live then and are not now, or the reverse. So an undo makes thinking valid again, and an edit in the
+middle does not affect thinking before it. Neighbours: `fold` keeps the eras, `switches` finds live
+events, `laws` removes invalid thinking.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from refold.core.model import (
 )
 from refold.core.switches import Switches, switched
 
-Controls = Sequence[tuple[int, Body]]  # what changes or switches something, by seq
+Controls = Sequence[tuple[int, Body]]  # control events, by seq
 
 
 class Change(Struct, frozen=True):
-    """An event that altered what stood from `first` on: an edit up to `last`. `is_native` is what
-    the provider wrote itself: where that is sent, thinking stands behind it."""
+    """An event that altered the page from `first` on; an edit, up to `last`. With a native summary
+    (`is_native`), later thinking stays valid as long as that summary is sent."""
 
     seq: int
     first: int = 0
@@ -48,7 +48,7 @@ class Change(Struct, frozen=True):
 
 
 def change_of(seq: int, body: Body) -> Change | None:
-    """What an event changes by itself; None if nothing that stood before it."""
+    """The change made by an event itself; None if it alters no earlier part of the page."""
     match body:
         case Replace() | Hide() | Summarize():
             span = named_by(body)
@@ -69,15 +69,15 @@ def named_by(edit: Replace | Hide | Summarize) -> Span:
 
 
 def is_idle(seq: int, restore: Restore) -> bool:
-    """Whether a restore goes back to where the log is. It says that nothing stands that was thought
-    before: somebody asked the provider with another page."""
+    """Whether a restore goes back to the current head. It invalidates all earlier thinking: the
+    provider was called with another page."""
     return restore.seq >= seq - 1
 
 
 def is_front(meta: Meta) -> bool:
-    """Whether it says what stands before every message."""
-    said = (meta.system, meta.tools, meta.system_seq, meta.tools_seq)
-    return any(one is not None for one in said)
+    """Whether the metadata sets the system prompt or the tools, which come before all messages."""
+    fields = (meta.system, meta.tools, meta.system_seq, meta.tools_seq)
+    return any(value is not None for value in fields)
 
 
 def era_at(eras: Sequence[Era], head: int) -> Era:
@@ -86,7 +86,7 @@ def era_at(eras: Sequence[Era], head: int) -> Era:
 
 
 def unchanged_since(eras: Sequence[Era], *, native: bool = False) -> int:
-    """The head from which on every page began as the page now."""
+    """The head since which every page has begun like the current one."""
     since = eras[-1].since
     for era in reversed(eras):
         if (era.until_native if native else era.until) != ENDLESS:
@@ -95,11 +95,11 @@ def unchanged_since(eras: Sequence[Era], *, native: bool = False) -> int:
     return since
 
 
-# --- what edits name ---
+# --- spans of edits ---
 
 
 def with_span(spans: Sequence[Span], more: Span) -> list[Span]:
-    """Spans in order with one more; those that touch become one."""
+    """Sorted spans with one more; spans that touch are joined."""
     start = bisect_left(spans, more.first - 1, key=lambda span: span.last)
     stop = bisect_right(spans, more.last + 1, key=lambda span: span.first)
     touched = (*spans[start:stop], more)
@@ -112,24 +112,25 @@ def is_in(spans: Sequence[Span], seq: int) -> bool:
     return at < len(spans) and seq in spans[at]
 
 
-# --- going on ---
+# --- one more change ---
 
 
 def goes_on(newest: Change | None, change: Change) -> bool:
-    """Whether a change was written with the one before: nobody saw a page between them."""
+    """Whether a change belongs to the same append as the one before: no page existed in
+    between."""
     if newest is None or not change.batch:
         return False
     return (newest.seq + 1, newest.batch) == (change.seq, change.batch)
 
 
 def after(eras: Sequence[Era], newest: Change | None, change: Change) -> list[Era]:
-    """The eras after one more change that is live."""
+    """The eras after one more live change."""
     begun = [*eras] if goes_on(newest, change) else [*eras, Era(since=change.seq)]
     return _merged([*(_cut(era, change) for era in begun[:-1]), begun[-1]])
 
 
 def _cut(era: Era, change: Change) -> Era:
-    """An era that was without this change, or with it, where it is not so now."""
+    """The era, limited by a change that was live either then or now, but not both."""
     native = era.until_native if change.is_native else min(era.until_native, change.first)
     if era.until <= change.first and era.until_native == native:
         return era
@@ -137,7 +138,7 @@ def _cut(era: Era, change: Change) -> Era:
 
 
 def _merged(eras: Iterable[Era]) -> list[Era]:
-    """The eras without those that are as the one before."""
+    """The eras, without those equal to the one before."""
     merged: list[Era] = []
     last = (-1, -1)
     for era in eras:
@@ -171,58 +172,58 @@ def eras_of(controls: Controls) -> tuple[list[Era], Change | None]:
 
 
 class _Step(Struct):
-    """Changes that were switched on or off at once."""
+    """Changes that were switched on or off together."""
 
     seq: int
-    turned: set[int]
+    toggled: set[int]
 
 
 class _Walk:
-    """A walk over a log, as it was at each head."""
+    """A pass over a log that tracks which changes are live at each head."""
 
     def __init__(self, controls: Collection[int]) -> None:
         self.controls = controls
         self.steps: list[_Step] = []
-        self.known: dict[int, Change] = {}
+        self.changes: dict[int, Change] = {}
         self.newest: Change | None = None
         self.live: set[int] = set()
-        self.erases: set[int] = set()  # never off again
+        self.erases: set[int] = set()  # never switched off
         self.off: set[int] = set()
         self.pins: set[int] = set()
 
     def change(self, change: Change | None) -> None:
-        """A change that is live from now on."""
+        """Adds a live change."""
         if change is None:
             return
-        self.known[change.seq] = change
+        self.changes[change.seq] = change
         self.live.add(change.seq)
         if goes_on(self.newest, change):
-            self.steps[-1].turned.add(change.seq)
+            self.steps[-1].toggled.add(change.seq)
         else:
             self.steps.append(_Step(change.seq, {change.seq}))
         self.newest = change
 
     def pin(self, seq: int, pin: Pin) -> None:
-        """A pin changes the page where an edit names its message."""
+        """Adds a pin; it is a change if an edit names its message."""
         if pin.seq in self.off or (pin.seq in self.pins) == pin.on:
             return
         self.pins ^= {pin.seq}
-        edits = (self.known[at] for at in self.live)
-        firsts = [one.first for one in edits if one.first <= pin.seq <= one.last]
+        live = (self.changes[at] for at in self.live)
+        firsts = [edit.first for edit in live if edit.first <= pin.seq <= edit.last]
         if firsts:
             self.change(Change(seq, min(firsts)))
 
     def is_plain(self, seq: int, body: Revert | Restore) -> bool:
-        """Whether nothing else goes on or off with what this names: a batch, or a message. Owners
-        of lists take messages back at every call, so these must cost little."""
+        """Whether only the named batch or message is switched. Owners of external histories remove
+        messages at every call, so these must be cheap."""
         if isinstance(body, Restore):
             return is_idle(seq, body)
         return bool(body.batch) or body.seq not in self.controls
 
     def go_back(self, seq: int, body: Revert | Restore) -> None:
-        """What a plain revert or restore switches off."""
+        """Applies a plain revert or restore."""
         if isinstance(body, Revert) and body.batch:
-            edits = {at for at in self.live if self.known[at].batch == body.batch}
+            edits = {at for at in self.live if self.changes[at].batch == body.batch}
             self.live -= edits
             self.steps.append(_Step(seq, edits))
             self.newest = None
@@ -233,32 +234,32 @@ class _Walk:
         self.change(change_of(seq, body))
 
     def switch(self, seq: int, body: Revert | Restore, found: Switches) -> None:
-        """One after which quite another set may be live."""
+        """Applies a revert or restore that may change the whole set of live events."""
         change = change_of(seq, body)
-        target = self.known.get(body.seq) if isinstance(body, Revert) else None
+        target = self.changes.get(body.seq) if isinstance(body, Revert) else None
         if target is not None and not target.first:
-            change = Change(seq)  # what ended all thinking does not bring it back by going
+            change = Change(seq)  # reverting the end of all thinking does not revalidate it
         if change is not None:
-            self.known[seq] = change
+            self.changes[seq] = change
         self.off, self.pins = set(found.off), set(found.pins)
-        # What was erased does not come back.
-        live = {at for at in self.known if at not in found.off or at in self.erases}
+        # Erased messages do not come back.
+        live = {at for at in self.changes if at not in found.off or at in self.erases}
         self.steps.append(_Step(seq, self.live ^ live))
         self.live, self.newest = live, None
 
     def eras(self) -> list[Era]:
-        """The eras between the steps, found from the newest back."""
-        other: set[int] = set()  # live at one of the two times, then and now, not at the other
-        found = Era(since=0)
+        """The eras between the steps, computed from the newest back."""
+        different: set[int] = set()  # changes live either then or now, but not both
+        era = Era(since=0)
         eras: list[Era] = []
         for step in reversed(self.steps):
-            eras.append(replace(found, since=step.seq))
-            is_more = other.isdisjoint(step.turned)
-            other ^= step.turned
-            found = self._cut(found, step.turned) if is_more else self._cut(Era(since=0), other)
-        return [found, *reversed(eras)]
-
-    def _cut(self, era: Era, seqs: Iterable[int]) -> Era:
-        for seq in seqs:
-            era = _cut(era, self.known[seq])
-        return era
+            eras.append(replace(era, since=step.seq))
+            # Where changes only join the difference, the limits of the later era still hold.
+            new = step.toggled
+            is_growing = different.isdisjoint(new)
+            different ^= new
+            if not is_growing:
+                era, new = Era(since=0), different
+            for seq in new:
+                era = _cut(era, self.changes[seq])
+        return [era, *reversed(eras)]

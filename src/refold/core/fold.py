@@ -1,15 +1,11 @@
-"""The log becomes the page: `fold(events) -> View`, pure, total, replayable.
+"""The fold from the log to the page: `fold(events) -> View`, pure, total, replayable.
 
-A first walk, newest to oldest, finds what is switched off (`switches`): a live revert switches its
-target off, a live restore everything between its target and itself. A second walk, oldest to
-newest, applies what is left. `Fold` does the second walk one event at a time; an event that reaches
-back (a revert, say) answers False, and the caller folds the log again. Neighbours: `model` has the
-values, `bookmark` keeps a fold's state without bodies.
-
-What a provider reports of a call, held against our own count of it.
-
-A report that cannot be true bills nothing and ties nothing; one that is only too small is billed
-all the same. Neighbours: `fold` adds reports up, `compaction.active_model` tells of an ignored one.
+A first pass, newest to oldest, finds events that are switched off (`switches`): a live revert
+switches its target off, a live restore everything between its target and itself. A second pass,
+oldest to newest, applies the rest. `Fold` does the second pass one event at a time; for an event
+that reaches back (such as a revert) `add` returns False, and the caller folds the log again. A
+usage report that cannot be true is neither billed nor used as a size; one that is only too small is
+still billed. Neighbours: `model` has the values, `bookmark` stores a fold's state without bodies.
 """
 
 from __future__ import annotations
@@ -32,7 +28,6 @@ from refold.core.model import (
     Anchor,
     Applied,
     Artifact,
-    Block,
     Body,
     Checkpoint,
     Edit,
@@ -64,11 +59,15 @@ from refold.core.shortened import edited, skeleton, standin, summary_text
 from refold.core.switches import CONTROLS, REACHING, Switches, switches
 
 RESPONSES_KEPT, FACTS_KEPT = 32, 400
-CONTENTS_KEPT = 16  # system prompts, and lists of tools, that a later event may name
+CONTENTS_KEPT = 16  # system prompts, and lists of tools, that a later event may refer to
 PASSING = ("command", "error", "artifact")
-CHANGING = CONTROLS | {"meta"}  # what may change or switch what stands before it
+CHANGING = CONTROLS | {"meta"}  # kinds of events that may change earlier parts of the page
 CALIBRATION_STEP = 0.4
 CALIBRATION_MIN, CALIBRATION_MAX = 0.5, 2.0
+REPLY_RATIO_MAX, SPARE_TOKENS = 4, 1_000
+# Plausible reports of a request, relative to our own count, plus a frame that every request has.
+USAGE_MIN, USAGE_MAX, USAGE_FRAME_TOKENS = 0.25, 4, 100
+TOKENS_MAX = 1 << 24  # more than any model reads or writes in one call
 
 
 def fold(events: Iterable[Event]) -> View:
@@ -78,7 +77,7 @@ def fold(events: Iterable[Event]) -> View:
 
 
 def folded(events: Iterable[Event], found: Switches) -> Fold:
-    """The second walk over a log whose switches are known, as a state that can go on."""
+    """The second pass over a log with its switches, as a state that further events can extend."""
     state = Fold()
     state.pins, state.erased, state.walked = set(found.pins), dict(found.erased), set()
     for event in events:
@@ -89,53 +88,53 @@ def folded(events: Iterable[Event], found: Switches) -> Fold:
 
 
 class Fold:
-    """The state of a fold. `add` goes one event further; `view` is what the page looks like now."""
+    """The state of a fold. `add` applies one more event; `view` is the current page."""
 
     def __init__(self) -> None:
         self.head, self.chain = 0, bytes(16)
         self.slots: list[Slot] = []
-        # Of messages that are replaced more than once in the log.
+        # Messages with a block that is replaced more than once in the log.
         self.originals: dict[int, Message] = {}
         self.slot_tokens = 0
-        self.said_tokens = 0  # of every message, whatever edits took off the page
+        self.said_tokens = 0  # of all messages, hidden ones included
         self.system_seq = self.tools_seq = 0
-        # What was said, by the seq of the event that says it; the last used comes last.
+        # System prompts and lists of tools by the seq of their event, in the order of last use.
         self.systems: dict[int, Any] = {}
         self.toolsets: dict[int, list[Any]] = {}
         self.meta = Meta()
         self.system_tokens = self.tools_tokens = 0
         self.pins: set[int] = set()
-        self.request = 0  # the seq of what the user asked for last
-        # The call by which the model asked for a compaction: in this turn, and in the one before.
+        self.request = 0  # the seq of the latest user request
+        # The model's request for a compaction: in this turn, and in the one before.
         self.wish = self.wish_before = 0
         self.erased: dict[int, Erase] = {}
         self.anchor: Anchor | None = None
         self.totals = Totals()
-        # The newest that were recorded: recording one again changes nothing.
+        # Ids of the newest recorded responses: a second report of one is not a new call.
         self.responses: list[str] = []
         self.calibration: dict[str, float] = {}
         self.counts: dict[str, int] = {}
-        # Packed: there may be a million of them.
+        # Packed, because there may be a million.
         self.artifacts = array("q")
         self.checkpoints: dict[str, int] = {}
         self.facts: dict[tuple[str, str], Fact] = {}
         self.undoable: list[tuple[int, str]] = []
-        self.purposes: dict[str, str] = {}  # of batches that are no ordinary compactions
-        self.lessons: dict[str, Lesson] = {}  # what refusals taught, by model
-        self.reached_at = 0  # of the newest erase, or pin, that changed what stood before it
-        self.edited: list[Span] = []  # what live edits name, in order, none next to another
-        # While a log is walked: the pins so far, and what changes or switches something.
+        self.purposes: dict[str, str] = {}  # by batch, unless it is an ordinary compaction
+        self.lessons: dict[str, Lesson] = {}  # limits learned from refusals, by model
+        self.reached_at = 0  # the newest erase, or pin, that changed the page before it
+        self.edited: list[Span] = []  # spans of live edits, in order, joined where they touch
+        # During the second pass over a log: the pins so far, and the control events.
         self.walked: set[int] | None = None
         self.controls: list[tuple[int, Body]] = []
         self.eras = [Era(since=0)]
         self.newest: Change | None = None
         self.first_at_ms = self.updated_ms = 0
-        self.called_ms = 0  # when a model was last heard
+        self.called_ms = 0  # time of the last model call
         self._view: View | None = None
 
     def add(self, event: Event, body: Body | None = None) -> bool:
-        """Goes one event further. False: the event reaches back into the log, fold it again;
-        nothing was changed."""
+        """Applies one more event. Returns False, and changes nothing, if the event reaches back:
+        then the log must be folded again."""
         if event.kind in REACHING:
             return False
         if event.kind in ("pin", "edit"):
@@ -146,21 +145,20 @@ class Fold:
                 return False
         if event.kind == "meta":
             body = body or decode(event)
-            if isinstance(body, Meta) and not self._knows(body):
-                return False
+            if isinstance(body, Meta):
+                # What the event only refers to must be in memory.
+                if body.system_seq is not None and body.system_seq not in self.systems:
+                    return False
+                if body.tools_seq is not None and body.tools_seq not in self.toolsets:
+                    return False
         self.step(event, body=body)
         if event.kind == "meta":
             self.forget_contents()
         return True
 
-    def _knows(self, meta: Meta) -> bool:
-        """Whether what the event only names is at hand."""
-        is_known = meta.system_seq is None or meta.system_seq in self.systems
-        return is_known and (meta.tools_seq is None or meta.tools_seq in self.toolsets)
-
     def forget_contents(self) -> None:
-        """Lets go of system prompts and tools that were not used for long. An event that names one
-        of them reaches back."""
+        """Drops system prompts and tools that were not used for a long time. A later event that
+        refers to one reaches back."""
         for contents, current in (
             (self.systems, self.meta.system),
             (self.toolsets, self.meta.tools),
@@ -178,12 +176,12 @@ class Fold:
         found: Switches | None = None,
         body: Body | None = None,
     ) -> None:
-        """Applies one event of the second walk."""
+        """Applies one event of the second pass."""
         self._view = None
         self.head, self.chain = event.seq, event.chain
         self.first_at_ms = min(self.first_at_ms or event.at_ms, event.at_ms)
         self.updated_ms = event.at_ms
-        # What an erase names is gone from then on, also while its bytes still wait to go.
+        # An erase takes effect at once, even if the bytes are deleted later.
         is_erased = event.erased or event.seq in self.erased
         body = None if is_erased else body or decode(event)
         self._begin_era(event, body)
@@ -212,9 +210,7 @@ class Fold:
             case Checkpoint():
                 self.checkpoints[body.name] = body.seq
             case Meta():
-                self._remember(event, body)
-                if live:
-                    self._describe(event, body)
+                self._describe(event, body, live=live)
             case Pin():
                 if live:
                     self._pin(event, body)
@@ -231,25 +227,25 @@ class Fold:
                 assert_never(body)
 
     def _begin_era(self, event: Event, body: Body | None) -> None:
-        """Keeps what an event changes of the page before it. In a walk, what is off counts too:
-        it was live when others thought."""
+        """Begins an era if the event changes the page before it. In a pass over the log, events
+        that are off count too: they were live when later messages were written."""
         if body is None or event.kind not in CHANGING:
             return
         if self.walked is not None:
             self.controls.append((event.seq, body))
             return
-        # A pin that changed something reached back, and was walked.
+        # A pin that changes the page reaches back, so it never comes here.
         change = None if isinstance(body, Pin) else change_of(event.seq, body)
         if change is not None:
             self.eras, self.newest = after(self.eras, self.newest, change), change
 
     def end_walk(self) -> None:
-        """The whole log was walked."""
+        """Ends the second pass over a log."""
         self.eras, self.newest = eras_of(self.controls)
         self.walked, self.controls = None, []
 
     def copy(self) -> Fold:
-        """The same state, to go on with apart."""
+        """An independent copy of the state."""
         twin = Fold()
         for name, value in vars(self).items():
             setattr(twin, name, value.copy() if isinstance(value, list | dict | set) else value)
@@ -270,13 +266,15 @@ class Fold:
         ):
             self.request = event.seq
             self.wish, self.wish_before = 0, self.wish
-        if message.role == "assistant" and any(_is_wish(block) for block in message.blocks):
+        if message.role == "assistant" and any(
+            isinstance(block, ToolCall) and block.name == COMPACT_TOOL for block in message.blocks
+        ):
             self.wish = event.seq
 
     def _bill(self, usage: Usage) -> None:
-        """Adds a report to the totals, also one that was switched off: so only what it says
-        itself may decide whether it can be true. One of little input was billed all the same. One
-        of the same response adds to what that was billed: it is no further call."""
+        """Adds a report to the totals, even if it is switched off: so only the report itself may
+        decide whether it can be true. Another report of the same response adds to its bill, but
+        not to the number of calls."""
         is_new = not usage.response or usage.response not in self.responses
         self.responses = [*self.responses[1 - RESPONSES_KEPT :], usage.response]
         if not is_possible(usage, usage.counted):
@@ -294,7 +292,7 @@ class Fold:
         )
 
     def shown_tokens(self, upto: int) -> int:
-        """Our own count of a request that showed the log up to this head."""
+        """Our own count of a request sent at this head."""
         later = 0
         for slot in reversed(self.slots):
             if slot.seq <= upto:
@@ -303,10 +301,9 @@ class Fold:
         return self.tokens - later
 
     def _anchor(self, event: Event, usage: Usage) -> None:
-        """Ties the provider's count to our own of what that request showed; a count of nothing,
-        or one that cannot be true, ties nothing, and neither does one of a page that was changed
-        before its answer came. A ratio out of bounds tells of something else, such as tools that
-        the caller added, and is not learnt."""
+        """Relates the provider's count of a request to our own, unless it is zero or implausible,
+        or the page changed before the answer came. A ratio out of bounds has another cause, such as
+        tools that the caller added, and does not enter the calibration."""
         if self.changed_at() > usage.upto:
             return
         shown = usage.counted or self.shown_tokens(usage.upto)
@@ -314,30 +311,30 @@ class Fold:
             return
         answer = self.slot_at(event.seq - 1) if usage.replied else None
         reply = answer.tokens if answer is not None and answer.seq > usage.upto else 0
-        said = reported_reply(usage, reply) if reply else 0
-        self.anchor = Anchor(usage.input + said, shown + reply, usage.upto)
+        reported = reported_reply(usage, reply) if reply else 0
+        self.anchor = Anchor(usage.input + reported, shown + reply, usage.upto)
         ratio = usage.input / shown
         if CALIBRATION_MIN <= ratio <= CALIBRATION_MAX:
-            known = self.calibration.get(usage.model, ratio)
-            self.calibration[usage.model] = known + CALIBRATION_STEP * (ratio - known)
+            mean = self.calibration.get(usage.model, ratio)
+            self.calibration[usage.model] = mean + CALIBRATION_STEP * (ratio - mean)
 
-    def _remember(self, event: Event, meta: Meta) -> None:
-        """Keeps what the event says, also one that is off, for those that name it later."""
+    def _describe(self, event: Event, meta: Meta, *, live: bool) -> None:
+        """Stores the contents of the event for later references, and applies it if it is live."""
         if meta.system is not None:
             self.systems[event.seq] = meta.system
         if meta.tools is not None:
             self.toolsets[event.seq] = meta.tools
-
-    def _describe(self, event: Event, meta: Meta) -> None:
-        said = self.spelt_out(meta)
-        self.meta = merged(self.meta, said)
-        if said.system is not None:
+        if not live:
+            return
+        full = self.spelt_out(meta)
+        self.meta = merged(self.meta, full)
+        if full.system is not None:
             self.system_seq, self.system_tokens = event.seq, event.tokens
-        if said.tools is not None:
+        if full.tools is not None:
             self.tools_seq, self.tools_tokens = event.seq, event.tokens
 
     def spelt_out(self, meta: Meta) -> Meta:
-        """The same, with what it only names. Where that was erased, nothing is said."""
+        """The metadata with its references resolved; an erased content stays None."""
         system, tools = meta.system, meta.tools
         if meta.system_seq is not None and meta.system_seq in self.systems:
             system = self.systems[meta.system_seq] = self.systems.pop(meta.system_seq)
@@ -346,14 +343,14 @@ class Fold:
         return replace(meta, system=system, tools=tools, system_seq=None, tools_seq=None)
 
     def _pin(self, event: Event, pin: Pin) -> None:
-        """Holds or lets go of a message. Where an edit names it, the page changed here."""
-        held = self.pins if self.walked is None else self.walked
-        if (pin.seq in held) != pin.on and is_in(self.edited, pin.seq):
+        """Pins or unpins a message; this changes the page if an edit names the message."""
+        pins = self.pins if self.walked is None else self.walked
+        if (pin.seq in pins) != pin.on and is_in(self.edited, pin.seq):
             self.reached_at = event.seq
         if pin.on:
-            held.add(pin.seq)
+            pins.add(pin.seq)
         else:
-            held.discard(pin.seq)
+            pins.discard(pin.seq)
 
     # --- edits ---
 
@@ -372,13 +369,13 @@ class Fold:
                 self._cover(event, edit.span, edit.notice)
             case Summarize():
                 self._cover(event, edit.span, summary_text(edit), edit)
-                learnt = {(fact.kind, fact.text): fact for fact in edit.facts}
-                self.facts = bounded({**self.facts, **learnt})
+                new = {(fact.kind, fact.text): fact for fact in edit.facts}
+                self.facts = bounded({**self.facts, **new})
             case _:
                 assert_never(edit)
         if edit.purpose in (CLEARED, ADOPTED, NATIVE):
-            asked = self.slot_at(self.request)
-            if asked is None or asked.standin:
+            request = self.slot_at(self.request)
+            if request is None or request.standin:
                 self.request = 0
 
     def _replace(self, event: Event, edit: Replace) -> None:
@@ -401,8 +398,7 @@ class Fold:
         self.slot_tokens += event.tokens - before
 
     def _cover(self, event: Event, span: Span, text: str, summary: Summarize | None = None) -> None:
-        """Takes the slots inside the span off the page, but for pins, and puts the text in their
-        place."""
+        """Replaces the slots inside the span, except pins, by the text."""
         start, stop = self._range(span)
         inside = self.slots[start:stop]
         covered = [slot for slot in inside if self._goes(slot, span)]
@@ -416,7 +412,7 @@ class Fold:
         self.slot_tokens += sum(s.tokens for s in stays) - sum(s.tokens for s in inside)
 
     def covered_tokens(self, span: Span) -> int:
-        """What hiding the span would take off the page."""
+        """Tokens that hiding the span would save."""
         start, stop = self._range(span)
         return sum(slot.tokens for slot in self.slots[start:stop] if self._goes(slot, span))
 
@@ -427,18 +423,18 @@ class Fold:
     def _goes(self, slot: Slot, span: Span) -> bool:
         return slot.last <= span.last and slot.seq not in self.pins
 
-    # --- what reaches back ---
+    # --- events that reach back ---
 
     def _pin_is_local(self, pin: Pin) -> bool:
-        """Whether the pin can be taken without the log: it says nothing new, or no edit names its
+        """Whether the pin can be applied without the log: it changes nothing, or no edit names its
         message."""
         if not pin.on and pin.seq not in self.pins:
             return True
-        is_there = not pin.on or self.slot_at(pin.seq) is not None
-        return is_there and not is_in(self.edited, pin.seq)
+        is_on_page = not pin.on or self.slot_at(pin.seq) is not None
+        return is_on_page and not is_in(self.edited, pin.seq)
 
     def _needs_original(self, edit: Replace) -> bool:
-        """Whether lines are kept of a block that is replaced already."""
+        """Whether the edit keeps lines of a block that is already replaced."""
         slot = self.slot_at(edit.seq) if edit.keep is not None else None
         return slot is not None and any(a.block == edit.block for a in slot.edits)
 
@@ -455,16 +451,16 @@ class Fold:
 
     @property
     def tokens(self) -> int:
-        """The whole estimate: system prompt, tools and every slot."""
+        """The estimated size of the page: system prompt, tools and all slots."""
         return self.system_tokens + self.tools_tokens + self.slot_tokens
 
     def changed_at(self) -> int:
-        """The seq of the newest event that changed what stood before it."""
+        """The seq of the newest event that changed an earlier part of the page."""
         edited_at = self.undoable[-1][0] if self.undoable else 0
         return max(edited_at, self.system_seq, self.tools_seq, self.reached_at)
 
     def view(self) -> View:
-        """The page as a value; made once per state."""
+        """The page as a value; computed once per state."""
         if self._view is None:
             self._view = View(
                 head=self.head,
@@ -498,20 +494,16 @@ class Fold:
         return self._view
 
 
-def _is_wish(block: Block) -> bool:
-    return isinstance(block, ToolCall) and block.name == COMPACT_TOOL
-
-
-def merged(known: Meta, meta: Meta) -> Meta:
-    """What is true of the conversation after a change."""
-    given = {name: getattr(meta, name) for name in meta.__struct_fields__}
-    if meta.windows is not None:
-        given["windows"] = {**(known.windows or {}), **meta.windows}
-    return replace(known, **{name: value for name, value in given.items() if value is not None})
+def merged(meta: Meta, change: Meta) -> Meta:
+    """The metadata of the conversation after a change."""
+    fields = {name: getattr(change, name) for name in change.__struct_fields__}
+    if change.windows is not None:
+        fields["windows"] = {**(meta.windows or {}), **change.windows}
+    return replace(meta, **{name: value for name, value in fields.items() if value is not None})
 
 
 def bounded(facts: dict[tuple[str, str], Fact]) -> dict[tuple[str, str], Fact]:
-    """The facts, but for the oldest passing ones (commands, files only read) where there are too
+    """The facts, without the oldest passing ones (commands, files only read) if there are too
     many."""
     spare = len(facts) - FACTS_KEPT
     passing = [key for key, fact in facts.items() if fact.kind in PASSING or fact.state == "read"]
@@ -519,22 +511,15 @@ def bounded(facts: dict[tuple[str, str], Fact]) -> dict[tuple[str, str], Fact]:
     return {key: fact for key, fact in facts.items() if key not in gone} if gone else facts
 
 
-REPLY_RATIO_MAX, SPARE_TOKENS = 4, 1_000
-# What a provider may report of a request, in parts of our own count; beside it a frame that every
-# request has, however short.
-USAGE_MIN, USAGE_MAX, USAGE_FRAME_TOKENS = 0.25, 4, 100
-TOKENS_MAX = 1 << 24  # more than any model reads or writes in one call
-
-
 def is_plausible(usage: Usage, shown: int) -> bool:
-    """Whether a report tells how large a request is that we counted as `shown`, 0 where we do not
-    know. A count of nothing says nothing, and is no error."""
+    """Whether a report can be the size of a request that we counted as `shown` (0: unknown). A
+    report of zero tokens is plausible and carries no size."""
     is_enough = usage.input == 0 or usage.input >= shown * USAGE_MIN
     return is_enough and is_possible(usage, shown)
 
 
 def is_possible(usage: Usage, shown: int) -> bool:
-    """Whether such a request may have been billed like this."""
+    """Whether a request that we counted as `shown` (0: unknown) may have been billed like this."""
     read = (usage.input, usage.cache_read, usage.cache_write)
     written = (usage.output, usage.reasoning)
     most = shown * USAGE_MAX + USAGE_FRAME_TOKENS if shown else TOKENS_MAX
@@ -542,7 +527,7 @@ def is_possible(usage: Usage, shown: int) -> bool:
 
 
 def reported_reply(usage: Usage, reply: int) -> int:
-    """What the reply adds to the next request: the provider's count without the reasoning, which
-    is not sent back, or our own where that cannot be the reply alone."""
+    """Tokens that the reply adds to the next request: the provider's count without the reasoning,
+    which is not sent back, or our own count if that cannot be the reply alone."""
     reported = usage.output - usage.reasoning
     return reported if 0 < reported <= REPLY_RATIO_MAX * reply + SPARE_TOKENS else reply

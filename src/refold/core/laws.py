@@ -1,11 +1,10 @@
-"""The rules that every page obeys, and the seams they leave: the places where a cut is legal.
+"""The laws of every page, and the seams where a cut is legal.
 
-The log may hold anything (a user typing between a call and its result, a process that died in a
-tool call). `settled` puts slots in lawful order: one result per call, directly after it. Calls wait
-for their results until somebody else speaks; a result that comes later is told as a text, at its
-own place. That follows from the slots alone, so a page never changes behind what was sent. `seams`
-tells strategies where to cut. `broken` names every law a view breaks. A provider's own rules live
-with its dialect.
+The log may contain anything (a user message between a call and its result, a process that died in a
+tool call). `settled` puts slots in lawful order: one result per call, directly after it. A call
+waits for its result until another speaker's message; a later result becomes a text at its own
+position. This depends on the slots alone, so the sent part of a page never changes. `seams` lists
+legal cuts for strategies, `broken` every violated law. A provider's own rules are in its dialect.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ from refold.core.model import (
 
 NO_RESULT = "[no result recorded]"
 OPENING = "(the conversation goes on from here)"
-# The dialects in which one reply may be appended as several messages, one for each of its items.
+# Dialects in which one reply may be appended as several messages, one per item.
 ITEMWISE = frozenset({"openai_responses"})
-Stands = Callable[[Slot], bool]  # whether what was thought in a slot still stands
-CONTINUES = "$continues"  # in the metadata of a message that is the rest of the reply before it
+Stands = Callable[[Slot], bool]  # whether the thinking in a slot is still valid
+CONTINUES = "$continues"  # metadata key of a message that continues the reply before it
 
 
 def calls_of(message: Message) -> list[str]:
-    """The ids of its tool calls. Only an assistant calls tools, whatever a log may hold."""
+    """The ids of its tool calls. Only an assistant calls tools, whatever a log may contain."""
     if message.role != "assistant":
         return []
     return [block.id for block in message.blocks if isinstance(block, ToolCall)]
@@ -53,10 +52,10 @@ def results_of(message: Message) -> list[str]:
 
 
 def is_request(slot: Slot) -> bool:
-    """Whether this is something a user asked for: not a summary, a tool result, memories, or
-    what was added."""
-    is_users = slot.message.role == "user" and not is_shown(slot.message)
-    return is_users and not slot.standin and says_something(slot.message)
+    """Whether this is a user's own request: not a summary, a tool result, memories or added
+    content."""
+    is_user = slot.message.role == "user" and not is_shown(slot.message)
+    return is_user and not slot.standin and says_something(slot.message)
 
 
 def says_something(message: Message) -> bool:
@@ -67,15 +66,22 @@ def says_something(message: Message) -> bool:
 
 
 def seams(slots: Sequence[Slot]) -> list[int]:
-    """Every index before which the slots may be cut: no call before it is answered after it.
-    Starts with 0."""
-    reach = _reaches(slots)
-    found, furthest = [], -1
+    """Every index before which the slots may be cut: no earlier call is answered later. Starts
+    with 0."""
+    # For each slot the index of the furthest slot that answers one of its calls.
+    reach = list(range(len(slots)))
+    callers: dict[str, int] = {}
+    for index, slot in enumerate(slots):
+        for id in results_of(slot.message):
+            if id in callers:
+                reach[callers[id]] = max(reach[callers[id]], index)
+        callers.update(dict.fromkeys(calls_of(slot.message), index))
+    legal, furthest = [], -1
     for index in range(len(slots)):
         if furthest < index:
-            found.append(index)
+            legal.append(index)
         furthest = max(furthest, reach[index])
-    return [*found, len(slots)]
+    return [*legal, len(slots)]
 
 
 def units(slots: Sequence[Slot]) -> list[range]:
@@ -83,44 +89,32 @@ def units(slots: Sequence[Slot]) -> list[range]:
     return [range(first, last) for first, last in pairwise(seams(slots))]
 
 
-def _reaches(slots: Sequence[Slot]) -> list[int]:
-    """For each slot the index of the furthest slot that answers one of its calls."""
-    reach = list(range(len(slots)))
-    asked: dict[str, int] = {}
-    for index, slot in enumerate(slots):
-        for id in results_of(slot.message):
-            if id in asked:
-                reach[asked[id]] = max(reach[asked[id]], index)
-        asked.update(dict.fromkeys(calls_of(slot.message), index))
-    return reach
-
-
 # --- order ---
 
 
 def groups(slots: Sequence[Slot]) -> list[range]:
-    """The runs that are put in order together: a message alone, or calls with what comes until
-    all are answered or somebody else speaks. Only the last can still grow."""
+    """The runs that are put in order together: a message alone, or calls with everything until all
+    are answered or another message interrupts. Only the last run can still grow."""
     starts: list[int] = []
     waiting: set[str] = set()
-    answered = False  # whether a result of the calls that wait has come
+    answered = False  # whether one of the waiting calls has a result
     for index, slot in enumerate(slots):
         speaks = bool(waiting) and _speaks(slot.message, answered=answered)
-        came = waiting.intersection(results_of(slot.message)) if waiting else waiting
-        if speaks and not came:
+        results = waiting.intersection(results_of(slot.message)) if waiting else waiting
+        if speaks and not results:
             waiting = set()
         if not waiting:
             starts.append(index)
             answered = False
-        waiting = set() if speaks else waiting - came
+        waiting = set() if speaks else waiting - results
         waiting.update(calls_of(slot.message))
-        answered = answered or bool(came)
+        answered = answered or bool(results)
     return [range(first, last) for first, last in pairwise([*starts, len(slots)])]
 
 
 def _speaks(message: Message, *, answered: bool) -> bool:
-    """Whether a user or the assistant says something else here, so that calls before it wait no
-    longer. The items of one reply do not interrupt each other."""
+    """Whether this message interrupts the wait for results: a user or the assistant says something
+    else. The items of one reply do not interrupt each other."""
     if message.role not in ("user", "assistant"):
         return False
     is_item = message.dialect in ITEMWISE and not answered
@@ -133,16 +127,16 @@ def _speaks(message: Message, *, answered: bool) -> bool:
 def settled(
     slots: Sequence[Slot], *, opens: bool = True, overdue: dict[str, str] | None = None
 ) -> tuple[Sequence[Slot], list[str]]:
-    """The slots in lawful order, and what had to be repaired. Slots that obey already come back
-    as they are. For slots that follow others `opens` is False, and `overdue` has the calls that
-    those left without a result: the tool's name by the call's id. It is brought up to date."""
+    """The slots in lawful order, and the repairs made. Lawful slots are returned unchanged. For
+    slots that continue a page, `opens` is False, and `overdue` maps the ids of earlier calls
+    without a result to the names of their tools; it is updated."""
     repairs: list[str] = []
     if not in_order(slots):
         overdue = {} if overdue is None else overdue
         ordered: list[Slot] = []
         for group in groups(slots):
-            part = slots[group.start : group.stop]
-            ordered += part if in_order(part) else _reordered(part, overdue, repairs)
+            run = slots[group.start : group.stop]
+            ordered += run if in_order(run) else _reordered(run, overdue, repairs)
         slots = ordered
     first = next(filter(opens_page, slots), None) if opens else None
     if first is not None and first.message.role != "user":
@@ -154,15 +148,15 @@ def settled(
 
 
 def opens_page(slot: Slot) -> bool:
-    """Whether this is what the page begins with: a system message stands apart, an empty user
-    message is not sent."""
+    """Whether the page begins with this slot: system messages are separate, and empty user messages
+    are not sent."""
     return slot.message.role != "system" and (
         slot.message.role != "user" or _has_content(slot.message)
     )
 
 
 def in_order(slots: Sequence[Slot]) -> bool:
-    """Whether every call is answered, once, directly after it, and nothing else is."""
+    """Whether every call is answered once, directly after it, and there are no other results."""
     waiting: set[str] = set()
     for slot in slots:
         calls, results = calls_of(slot.message), results_of(slot.message)
@@ -178,7 +172,7 @@ def in_order(slots: Sequence[Slot]) -> bool:
 
 
 def _answers(slot: Slot, results: list[str], waiting: set[str]) -> bool:
-    """Whether a slot may follow while these calls wait for their results."""
+    """Whether a slot may follow while these calls are waiting for their results."""
     if not results:
         return not waiting and slot.message.role != "tool"
     if (
@@ -193,23 +187,26 @@ def _answers(slot: Slot, results: list[str], waiting: set[str]) -> bool:
 
 
 def _reordered(group: Sequence[Slot], overdue: dict[str, str], repairs: list[str]) -> list[Slot]:
-    """A group in lawful order: each reply, its results, and then whatever else was said."""
+    """A group in lawful order: each reply, its results, and then everything else."""
     waiting: dict[str, dict[str, Slot]] = {}
     replies: list[tuple[Slot, dict[str, Slot]]] = []
     others: list[Slot] = []
     for slot in group:
         late = _take_results(slot, waiting, overdue, repairs)
-        said = _said(slot.message)
-        if slot.message.role != "assistant":
-            others += _with_blocks(slot, (*late, *said))
+        is_reply = slot.message.role == "assistant"
+        # Without results, and without calls that only an assistant can make.
+        misplaced = ToolResult if is_reply else ToolResult | ToolCall
+        rest = tuple(block for block in slot.message.blocks if not isinstance(block, misplaced))
+        if not is_reply:
+            others += _with_blocks(slot, (*late, *rest))
             continue
         others += _with_blocks(replace(slot, message=Message(role="user")), tuple(late))
-        for reply in map(_distinct, _with_blocks(slot, said)):
+        for reply in map(_distinct, _with_blocks(slot, rest)):
             answers: dict[str, Slot] = {}
             replies.append((reply, answers))
             waiting.update(dict.fromkeys(calls_of(reply.message), answers))
-    shown = [one for reply in replies for one in _with_answers(*reply, overdue, repairs)]
-    return [*shown, *others]
+    ordered = [slot for reply in replies for slot in _with_answers(*reply, overdue, repairs)]
+    return [*ordered, *others]
 
 
 def _take_results(
@@ -218,18 +215,20 @@ def _take_results(
     overdue: dict[str, str],
     repairs: list[str],
 ) -> list[Block]:
-    """Gives each result of a slot to the call that waits for it; what comes late is given back,
-    as texts. A result that no call on the page still lacks is left out."""
+    """Assigns each result of a slot to its waiting call; returns late results as texts. A result
+    that no call on the page needs is left out."""
     late: list[Block] = []
     for result in slot.message.blocks:
         if not isinstance(result, ToolResult):
             continue
         answers = waiting.pop(result.call, None)
         if answers is not None:
-            answers[result.call] = _alone(slot, result)
+            is_alone = len(slot.message.blocks) == 1 and slot.message.role in ("user", "tool")
+            message = Message(role="tool", blocks=(result,), dialect=slot.message.dialect)
+            answers[result.call] = slot if is_alone else replace(slot, message=message)
         elif result.call in overdue:
             repairs.append(f"#{slot.seq} answers {result.call!r} late: it is told as a text")
-            late += _told_late(result, overdue.pop(result.call))
+            late += _late_blocks(result, overdue.pop(result.call))
         else:
             repairs.append(f"#{slot.seq} answers {result.call!r}, which is not waiting: left out")
     return late
@@ -238,27 +237,26 @@ def _take_results(
 def _with_answers(
     reply: Slot, answers: dict[str, Slot], overdue: dict[str, str], repairs: list[str]
 ) -> list[Slot]:
-    """A reply with a result for each of its calls; one that says so where none came."""
+    """A reply with a result for each of its calls; a placeholder for each missing one."""
     out = [reply]
     for block in reply.message.blocks:
-        if isinstance(block, ToolCall) and reply.message.role == "assistant":
-            out.append(answers.get(block.id) or _missing(reply, block.id, repairs))
-            overdue.pop(block.id, None)
-            if block.id not in answers:
-                overdue[block.id] = block.name
+        if not isinstance(block, ToolCall) or reply.message.role != "assistant":
+            continue
+        overdue.pop(block.id, None)
+        answer = answers.get(block.id)
+        if answer is None:
+            overdue[block.id] = block.name
+            why = f"calls {block.id!r} and has no result: one that says so was put in"
+            repairs.append(f"#{reply.seq} {why}")
+            result = ToolResult(block.id, (Text(NO_RESULT),))
+            answer = Slot(reply.seq, reply.seq, Message(role="tool", blocks=(result,)), 0)
+        out.append(answer)
     return out
 
 
-def _said(message: Message) -> tuple[Block, ...]:
-    """What a message says besides results, and besides calls that nobody but an assistant can
-    make."""
-    out_of_place = ToolResult if message.role == "assistant" else ToolResult | ToolCall
-    return tuple(block for block in message.blocks if not isinstance(block, out_of_place))
-
-
 def _with_blocks(slot: Slot, blocks: tuple[Block, ...]) -> list[Slot]:
-    """The slot with these blocks, if there are any. What a tool says besides results was just
-    said."""
+    """The slot with these blocks, if there are any. Other blocks of a tool message become a user
+    message."""
     message = slot.message
     if not blocks:
         return []
@@ -268,20 +266,12 @@ def _with_blocks(slot: Slot, blocks: tuple[Block, ...]) -> list[Slot]:
     return [replace(slot, message=replace(message, role=role, blocks=blocks, form=None))]
 
 
-def _told_late(result: ToolResult, name: str) -> list[Block]:
-    """A result that comes when its call waits no longer, in a form that needs no call."""
+def _late_blocks(result: ToolResult, name: str) -> list[Block]:
+    """A late result, in a form that needs no call."""
     heading = f"[late result of call {result.call}" + (f" ({name})]" if name else "]")
     texts = [heading, *(part.text for part in result.content if not isinstance(part, Media))]
     media = [part for part in result.content if isinstance(part, Media)]
     return [Text("\n".join(texts)), *media]
-
-
-def _alone(slot: Slot, result: ToolResult) -> Slot:
-    if len(slot.message.blocks) == 1 and slot.message.role in ("user", "tool"):
-        return slot
-    return replace(
-        slot, message=Message(role="tool", blocks=(result,), dialect=slot.message.dialect)
-    )
 
 
 def _distinct(slot: Slot) -> Slot:
@@ -300,38 +290,30 @@ def _distinct(slot: Slot) -> Slot:
     return replace(slot, message=replace(slot.message, blocks=tuple(blocks), form=None))
 
 
-def _missing(slot: Slot, call: str, repairs: list[str]) -> Slot:
-    repairs.append(f"#{slot.seq} calls {call!r} and has no result: one that says so was put in")
-    return Slot(
-        slot.seq, slot.seq, Message(role="tool", blocks=(ToolResult(call, (Text(NO_RESULT),)),)), 0
-    )
-
-
 # --- thinking ---
 
 
 def thinking(view: View, *, bound: bool, native: bool = False) -> Stands:
-    """Which slots keep what was thought in them: those before which stands what stood there then.
-    What the provider wrote in the place of messages is no change, as long as that is what is sent
-    (`native`).
+    """The check whether the thinking in a slot is valid: the page before it is the same as when it
+    was written. A native summary in place of messages does not count as a change, as long as it is
+    sent (`native`).
 
     Models that bind thinking to everything before it, the system prompt and the tools included,
-    refuse it elsewhere. Others want the thinking of a tool loop that was open at the change back:
-    for them it stays after the request of that time.
+    refuse it elsewhere. Others require the thinking of a tool loop that was open at the change:
+    for them, thinking after the request of that time is valid.
     """
     if bound:
         since = unchanged_since(view.eras, native=native)
-        return partial(_stands, view.eras, since, native)
+        return partial(_is_bound_valid, view.eras, since, native)
     edited_at = view.undoable[-1][0] if view.undoable else 0
     earlier = (slot for slot in reversed(view.slots) if slot.seq < edited_at)
     first = next((slot.seq for slot in earlier if is_request(slot)), 0)
     return lambda slot: slot.seq >= first
 
 
-def _stands(eras: Sequence[Era], since: int, native: bool, slot: Slot) -> bool:
-    """What came late was thought under the page of its request, or under none that there is. What
-    stands in the list of an owner may have been thought under his words: those are ours only as
-    long as nothing changes."""
+def _is_bound_valid(eras: Sequence[Era], since: int, native: bool, slot: Slot) -> bool:
+    """A stale reply belongs to the page of its request, if there is one. A message of an external
+    history may belong to a page that only its owner knows: it is valid while nothing changes."""
     upto = slot.message.metadata.get(UPTO, slot.seq)
     if not isinstance(upto, int) or upto <= 0:
         return False
@@ -342,38 +324,35 @@ def _stands(eras: Sequence[Era], since: int, native: bool, slot: Slot) -> bool:
 
 
 def without_thinking(slots: Sequence[Slot], stands: Stands) -> Sequence[Slot]:
-    """The slots, without thinking that no longer stands."""
-    gone = {slot.seq for slot in slots if _thinks(slot) and not stands(slot)}
-    return [_thoughtless(slot) if slot.seq in gone else slot for slot in slots] if gone else slots
-
-
-def _thinks(slot: Slot) -> bool:
-    return any(isinstance(block, Thinking) for block in slot.message.blocks)
-
-
-def _thoughtless(slot: Slot) -> Slot:
-    blocks = tuple(
-        Thinking() if isinstance(block, Thinking) else block for block in slot.message.blocks
-    )
-    return replace(slot, message=replace(slot.message, blocks=blocks))
+    """The slots, without invalid thinking."""
+    kept: list[Slot] = []
+    is_changed = False
+    for slot in slots:
+        blocks = slot.message.blocks
+        if any(isinstance(block, Thinking) for block in blocks) and not stands(slot):
+            blocks = tuple(Thinking() if type(block) is Thinking else block for block in blocks)
+            slot = replace(slot, message=replace(slot.message, blocks=blocks))
+            is_changed = True
+        kept.append(slot)
+    return kept if is_changed else slots
 
 
 # --- laws ---
 
 
 def broken(view: View) -> list[str]:
-    """Every law that the view breaks; empty for a page that may be sent."""
+    """A sentence for every law that the view violates; empty for a page that may be sent."""
     slots, _ = settled(view.slots)
     present = {slot.seq for slot in view.slots if not slot.standin}
-    found = [] if in_order(slots) else ["calls and results are not in order"]
-    found += [
+    faults = [] if in_order(slots) else ["calls and results are not in order"]
+    faults += [
         f"the pinned message #{seq} is not on the page" for seq in sorted(view.pins - present)
     ]
     spoken = {slot.seq for slot in view.slots if slot.message.role != "system"} - view.pins
-    if view.request and view.request not in present and spoken:  # a cleared page asks nothing
-        found.append(f"the latest user request #{view.request} is not on the page")
-    found += [f"#{slot.seq} is empty" for slot in view.slots if not _has_content(slot.message)]
-    return found
+    if view.request and view.request not in present and spoken:  # a cleared page has no request
+        faults.append(f"the latest user request #{view.request} is not on the page")
+    faults += [f"#{slot.seq} is empty" for slot in view.slots if not _has_content(slot.message)]
+    return faults
 
 
 def _has_content(message: Message) -> bool:

@@ -1,4 +1,4 @@
-"""The values everything is made of: events and their bodies, blocks, edits, slots and the view.
+"""The values of refold: events and their bodies, blocks, edits, slots and the view.
 
 All are frozen. Constructors do not validate; decoding does, once, at the door (`codec`). Positions
 are always `seq`, ranges are `first`/`last`, both inclusive. Neighbours: `codec` turns these into
@@ -12,9 +12,9 @@ from typing import Any, Literal
 from msgspec import Struct, field
 
 Role = Literal["system", "user", "assistant", "tool"]
-ORIGIN = "$origin"  # in the metadata of a result that is listed like an artifact: its `Origin`
-CLEANER = "cleaner"  # who writes an artifact's event again when its bytes are cleaned up
-COMPACT_TOOL = "refold_compact"  # by which a model asks for a compaction at the end of its turn
+ORIGIN = "$origin"  # metadata key of a result that is listed like an artifact: its `Origin`
+CLEANER = "cleaner"  # author of the second event of an artifact, when its bytes are cleaned up
+COMPACT_TOOL = "refold_compact"  # the model's tool to ask for a compaction at the end of its turn
 ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
 
 
@@ -43,14 +43,15 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 def is_cleanup(event: Event) -> bool:
-    """Whether the event says that an artifact's bytes are gone: it names the artifact again, and
-    its author is the cleaner."""
+    """Whether the event records the cleanup of an artifact's bytes: the cleaner names the artifact
+    again."""
     return event.by == CLEANER and event.kind == "artifact"
 
 
 class Conversation(Struct, frozen=True, kw_only=True):
-    """What a store knows of a conversation without reading its log. A fork names its parent and
-    where it left. `tags`, `metadata` and `names` are left to those who list conversations."""
+    """A store's record of a conversation, without its log. A fork has its parent and the seq where
+    it left. `tags`, `metadata` and `names` are filled in only by callers that list
+    conversations."""
 
     id: str
     head: int
@@ -78,7 +79,7 @@ class Span(Struct, frozen=True):
         return f"#{self.first}" if self.first == self.last else f"#{self.first}-{self.last}"
 
 
-# --- blocks: what a message is made of ---
+# --- blocks of a message ---
 
 
 class Text(Struct, frozen=True, tag="text", tag_field="type", omit_defaults=True):
@@ -86,8 +87,8 @@ class Text(Struct, frozen=True, tag="text", tag_field="type", omit_defaults=True
 
 
 class Thinking(Struct, frozen=True, tag="thinking", tag_field="type", omit_defaults=True):
-    """Reasoning the provider wants back unaltered; `data` is its encrypted form where the text
-    is withheld."""
+    """Reasoning that must go back to the provider unaltered; `data` is its encrypted form if the
+    text is withheld."""
 
     text: str = ""
     signature: str = ""
@@ -95,8 +96,8 @@ class Thinking(Struct, frozen=True, tag="thinking", tag_field="type", omit_defau
 
 
 class ToolCall(Struct, frozen=True, tag="tool_call", tag_field="type", omit_defaults=True):
-    """`arguments` is kept in the shape it came in: the provider's own text (perhaps not even
-    JSON) or an object. `is_complete` is False where an answer was cut off in them."""
+    """`arguments` has its original form: the provider's text (perhaps not even JSON) or an object.
+    `is_complete` is False if the answer was cut off inside them."""
 
     id: str
     name: str
@@ -117,8 +118,8 @@ class Media(Struct, frozen=True, tag="media", tag_field="type", omit_defaults=Tr
 
 
 class Opaque(Struct, frozen=True, tag="opaque", tag_field="type", omit_defaults=True):
-    """What we carry without understanding: a provider's unknown block (`raw`), or text that JSON
-    cannot hold (`data`: its bytes, UTF-8 with surrogates). `text` is how it may be shown."""
+    """Content that refold does not interpret: a provider's unknown block (`raw`), or text that JSON
+    cannot carry (`data`: its bytes, UTF-8 with surrogates). `text` is its readable form."""
 
     raw: Any = None
     data: bytes = b""
@@ -126,8 +127,8 @@ class Opaque(Struct, frozen=True, tag="opaque", tag_field="type", omit_defaults=
 
 
 class ToolResult(Struct, frozen=True, tag="tool_result", tag_field="type", omit_defaults=True):
-    """The answer to the call `call`. When the output was large, `artifact` names its whole bytes
-    and the content is the stub that stands for them."""
+    """The answer to the call `call`. For a large output, `artifact` names all its bytes, and the
+    content is a stub."""
 
     call: str
     content: tuple[Text | Media | Opaque, ...] = ()
@@ -139,14 +140,14 @@ class ToolResult(Struct, frozen=True, tag="tool_result", tag_field="type", omit_
 Block = Text | Thinking | ToolCall | ToolResult | Media | Opaque
 
 
-# --- bodies: what an event says; the event's kind is the tag ---
+# --- bodies of events; the event's kind is the tag ---
 
 
 class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A role and its blocks. `dialect` is the wire format it came in; `form` is kept only where
-    that dialect's usual form of these blocks would not give the original back exactly. `key` is
-    the caller's own name for it: a message whose key the log holds is not appended again. `ids`
-    are those of the lines of a file that it came from; they stay when it is erased."""
+    """A role and its blocks. `dialect` is its original wire format; `form` is kept only if that
+    dialect's usual form of these blocks would not reproduce the original exactly. `key` is the
+    caller's own name for it: a message with a key in the log is not appended again. `ids` are the
+    ids of its lines in an imported file; they stay when it is erased."""
 
     role: Role
     blocks: tuple[Block, ...] = ()
@@ -157,33 +158,29 @@ class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ids: tuple[str, ...] = ()
 
 
-# In the metadata of thinking that came late: the head that its request showed; 0 if others spoke
-# before it came.
+# Metadata key of a stale reply with thinking: the head of its request; 0 if other messages came
+# in between.
 UPTO = "$upto"
-MIRRORED = "front:"  # begins the key of a message that stands in a list which somebody else owns
-ENDLESS = 2**63 - 1  # behind every seq there can be
-MEMORIES = "$memories"  # in the metadata of a message that shows memories: the ids of the entries
+MIRRORED = "front:"  # prefix of the key of a message in an external history
+ENDLESS = 2**63 - 1  # after every possible seq
+MEMORIES = "$memories"  # metadata key of a message that shows memories: the ids of the entries
+ADDED = "$added"  # metadata key of a message that shows added content: the artifact
+MOMENT = "@"  # prefix of a line id that is the time of its writing
 
 
 def shows_memories(message: Message) -> bool:
-    """Whether a message only repeats what is remembered: nobody said it here."""
+    """Whether a message only shows memories."""
     return MEMORIES in message.metadata
 
 
-ADDED = "$added"  # in the metadata of a message that shows what was put on the page: the artifact
-
-
 def is_shown(message: Message) -> bool:
-    """Whether a message only shows something, memories or what was added: it asks for nothing."""
+    """Whether a message only shows memories or added content, and asks for nothing."""
     return ADDED in message.metadata or shows_memories(message)
 
 
-MOMENT = "@"  # what an id of a line begins with that is the time at which it was written
-
-
 class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that is no message and never on the page: a guest's own state, progress, a
-    snapshot. `kind` is the guest's name for it, `key` and `ids` as in a message."""
+    """An event beside the messages, never on the page: a host's own state, progress, a snapshot.
+    `kind` is the host's name for it, `key` and `ids` as in a message."""
 
     kind: str
     data: Any = None
@@ -191,21 +188,21 @@ class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ids: tuple[str, ...] = ()
 
 
-ERASED_NOTE = "refold.erased"  # by which a device says that it erased what another asked for
-DEVICE_NOTE = "refold.device"  # by which a device says that it synced with a far store
-DEVICE_PREFIX = "refold.device."  # how the ids of logs begin, in far stores, that hold such notes
-# Who wrote a note that only devices with a key can read, and its kind.
+ERASED_NOTE = "refold.erased"  # a device's note that it carried out another device's erasure
+DEVICE_NOTE = "refold.device"  # a device's note that it synced with a far store
+DEVICE_PREFIX = "refold.device."  # prefix of the ids of logs with such notes, in far stores
+# Author and kind of a note that only devices with a key can read.
 ENCRYPTED = "refold.encrypted"
-MEMORY_PREFIX = "memory."  # how the ids of logs begin that hold memories, not conversations
+MEMORY_PREFIX = "memory."  # prefix of the ids of logs that hold memories
 Trust = Literal["user", "model", "tool", "import"]
 
 
 class Memory(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One version of an entry of a memory: what it says, from when to when that is true (0: until
-    it changes), who said it (`trust`) and where (`source`: a conversation and a seq). `closed` says
-    that it is true no longer; `replaces` are entries that are not true any more since this is.
-    `state` is `waiting` or `rejected` before and after a person looked at it, and `forgotten` once
-    its words are erased: `seal` then knows them again."""
+    """One version of a memory entry: its content, its period of validity (0: until it changes), the
+    origin of the claim (`trust`) and its `source` (a conversation and a seq). `closed` entries are
+    no longer true; `replaces` lists entries that this one made obsolete. `state` is `waiting` for a
+    pending entry, `rejected` after a person's review, and `forgotten` once its text is erased:
+    `seal` then recognizes it."""
 
     entry: str
     version: int = 1
@@ -251,10 +248,10 @@ class Artifact(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one call was billed, and `upto`: the head that its request showed. `input` counts
-    everything read, cached or not; `replied` says that the answer is the event just before this
-    one; `counted` is our own count of the request, 0 where it was not written down; `estimated`
-    says that the provider said nothing and the numbers are ours."""
+    """The usage of one call, and `upto`: the head at its request. `input` counts all tokens read,
+    cached or not; `replied` means that the answer is the event just before this one; `counted` is
+    our own count of the request, 0 if it was not recorded; `estimated` means that the provider
+    reported nothing and the numbers are ours."""
 
     response: str = ""
     model: str = ""
@@ -271,9 +268,8 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Lesson(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a model's refusal of a page taught: its input limit, and how many tokens it counted
-    per token of our estimate. `page` is the newest message that the refused page had, `upto` the
-    head it showed."""
+    """The limit learned from a model's refusal of a page, and the model's tokens per token of our
+    estimate. `page` is the newest message of the refused page, `upto` the head at its request."""
 
     model: str
     limit: int
@@ -282,17 +278,15 @@ class Lesson(Struct, frozen=True, kw_only=True, omit_defaults=True):
     upto: int = 0
 
 
-# What a batch of edits is for, where it is no ordinary compaction; its first edit says so: room
-# that an undo made necessary, messages a person chose, an empty page, a compaction made elsewhere,
-# one that the provider wrote.
+# Purpose of a batch, in its first edit, unless it is an ordinary compaction: room after an undo,
+# messages hidden by a person, a cleared page, an external compaction, a native compaction.
 MADE_ROOM, BY_HAND, CLEARED, ADOPTED, NATIVE = "room", "hand", "clear", "adopt", "native"
 
 
 class Replace(
     Struct, frozen=True, kw_only=True, tag="replace", tag_field="type", omit_defaults=True
 ):
-    """Show a block shortened: by the line ranges of the original that stay (`keep`), or by a
-    notice (`text`)."""
+    """Shows a block shortened: to line ranges of the original (`keep`), or to a notice (`text`)."""
 
     batch: str
     seq: int
@@ -305,7 +299,7 @@ class Replace(
 
 
 class Hide(Struct, frozen=True, kw_only=True, tag="hide", tag_field="type", omit_defaults=True):
-    """Leave a span out, with an optional notice in its place."""
+    """Hides a span, with an optional notice instead."""
 
     batch: str
     span: Span
@@ -324,9 +318,9 @@ ErrorState = Literal["open", "resolved"]
 
 
 class Fact(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One entry of the ledger, taken by code. `kind` is a `FactKind`; `state` is that of a file, a
-    to-do or an error, the outcome of a command (`ok`, `failed`, `exit 1`), or `user` where a user
-    said it. Both are open strings here: a log written by a newer version may hold others."""
+    """One entry of the ledger, extracted by code. `kind` is a `FactKind`; `state` is the state of a
+    file, a to-do or an error, the outcome of a command (`ok`, `failed`, `exit 1`), or `user` for a
+    user's statement. Both are open strings: a log of a newer version may contain others."""
 
     kind: str
     text: str
@@ -335,7 +329,7 @@ class Fact(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Quote(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Lines of one message, word for word; `source` is the file or command that a result is of."""
+    """Lines of one message, verbatim; `source` is the file or command of a result."""
 
     seq: int
     role: Role
@@ -344,7 +338,7 @@ class Quote(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Prose(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a writer said of a span, and lines of the ledger for what it did not name."""
+    """A writer's text on a span, and ledger lines for facts that it does not mention."""
 
     words: str
     span: Span
@@ -352,8 +346,8 @@ class Prose(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class GistNotes(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a gist knew: how many messages it had seen, how the names it kept were used, and
-    whether it had too little room."""
+    """State of a gist for later ones: the number of messages seen, the uses of the names it kept,
+    and whether it had too little room."""
 
     now: int = 0
     names: dict[str, list[int]] = field(default_factory=dict)
@@ -361,8 +355,8 @@ class GistNotes(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SummaryNotes(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a summary counted: the messages it stands for, how often each tool was called in them,
-    and the notable calls."""
+    """Counts of a summary for later ones: its messages, the calls of each tool, and notable
+    calls."""
 
     messages: int = 0
     tools: dict[str, int] = field(default_factory=dict)
@@ -370,7 +364,7 @@ class SummaryNotes(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Native(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a provider's model wrote for a span: messages that only its own dialect can say."""
+    """A provider's native summary of a span: messages that exist only in its own dialect."""
 
     dialect: str
     model: str
@@ -380,9 +374,10 @@ class Native(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Summarize(
     Struct, frozen=True, kw_only=True, tag="summarize", tag_field="type", omit_defaults=True
 ):
-    """Show a span by its parts, which `summary_text` joins: `files` that were read again, `prose`
-    by a writer, a `text` by code, and `quotes`; or by `native`, where that can be said. `line` is
-    its one-line form; `facts` are what the ledger learnt; `gist` or `counted` is for later ones."""
+    """Shows a span as a summary of several parts, which `summary_text` joins: `files` that were
+    read again, `prose` by a writer, a `text` by code, and `quotes`; or as `native`, in its own
+    dialect. `line` is its one-line form, `facts` are new ledger entries, `gist` or `counted` are
+    for later summaries."""
 
     batch: str
     span: Span
@@ -404,14 +399,14 @@ Edit = Replace | Hide | Summarize
 
 
 class Revert(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Switches off a batch of edits, or the restore or revert written at `seq`."""
+    """Switches off a batch of edits, or the event at `seq`."""
 
     batch: str = ""
     seq: int = 0
 
 
 class Restore(Struct, frozen=True, kw_only=True):
-    """The page goes back to what it was at `seq`."""
+    """Takes the page back to its state at `seq`."""
 
     seq: int
 
@@ -424,10 +419,10 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
 
 
 class Meta(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is true of the conversation as a whole; only what changed is present. `windows` are
-    those given by hand, in tokens, by the model they were given for; `names` are what others call
-    the conversation. A system prompt or a list of tools that an event of this log has said before
-    is named by that event: `system_seq`, `tools_seq`."""
+    """Metadata of the conversation; only changed fields are set. `windows` are windows given by
+    hand, in tokens, by model; `names` are the conversation's names in other programs. A system
+    prompt or list of tools that is in the log already is referred to by its event (`system_seq`,
+    `tools_seq`)."""
 
     title: str | None = None
     tags: tuple[str, ...] | None = None
@@ -442,15 +437,16 @@ class Meta(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Pin(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The message at `seq`, with its tool pair, stays on the page verbatim until it is unpinned."""
+    """Keeps the message at `seq`, with its tool pair, on the page verbatim until it is
+    unpinned."""
 
     seq: int
     on: bool = True
 
 
 class Erase(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The body of `seq` is gone for good; its role and tool ids stay, so that the page keeps its
-    shape, and the ids of its lines in a file, so that it is known there again."""
+    """Deletes the body of `seq` for good. Its role and tool ids stay, so that the page keeps its
+    shape, and the ids of its lines in a file, so that a new import recognizes it."""
 
     seq: int
     role: Role = "user"
@@ -469,8 +465,8 @@ Body = (
 
 
 class Applied(Struct, frozen=True, array_like=True):
-    """An edit on a slot: the seq of its event, the block it replaced (-1: the whole span), the
-    tokens it added."""
+    """An edit on a slot: the seq of its event, the replaced block (-1: the whole span), and the
+    tokens added."""
 
     seq: int
     block: int = -1
@@ -478,8 +474,8 @@ class Applied(Struct, frozen=True, array_like=True):
 
 
 class Slot(Struct, frozen=True):
-    """One place in the view: a message as shown, the span of the log it stands for, its tokens,
-    its edits. `summary` is the edit that a summary in its place came from."""
+    """One place in the view: a message as shown, its span of the log, its tokens and edits.
+    `summary` is the edit behind a summary."""
 
     seq: int
     last: int
@@ -494,14 +490,12 @@ class Slot(Struct, frozen=True):
 
     @property
     def standin(self) -> bool:
-        """True where a notice or summary stands for a span; such a slot is never a user's own
-        request."""
+        """Whether this is a notice or summary of a span, and so never a user's own request."""
         return bool(self.edits) and self.edits[0].block < 0
 
 
 class Anchor(Struct, frozen=True, array_like=True):
-    """The provider's last word on size: `tokens` it reported, for a page that we had estimated
-    at `page`."""
+    """The provider's last report of size: `tokens`, for a page that we had estimated at `page`."""
 
     tokens: int
     page: int
@@ -509,7 +503,7 @@ class Anchor(Struct, frozen=True, array_like=True):
 
 
 class Totals(Struct, frozen=True, array_like=True):
-    """What was billed; only grows."""
+    """Totals of all usage; they only grow."""
 
     calls: int = 0
     input: int = 0
@@ -522,14 +516,13 @@ class Totals(Struct, frozen=True, array_like=True):
 
     @property
     def total(self) -> int:
-        """All tokens: read, from the cache or not, and written."""
+        """All tokens read (cached or not) and written."""
         return self.input + self.output
 
 
 class Era(Struct, frozen=True, kw_only=True):
-    """The heads from `since` to the next era. What was thought then is shown under the same words
-    now before the seq `until`; before `until_native`, where what the provider wrote itself is
-    sent."""
+    """The heads from `since` to the next era. Thinking of that time is valid before the seq
+    `until`; before `until_native` if native summaries are sent."""
 
     since: int
     until: int = ENDLESS
@@ -537,8 +530,7 @@ class Era(Struct, frozen=True, kw_only=True):
 
 
 class View(Struct, frozen=True, kw_only=True):
-    """What the model will be sent, before rendering, and what is known of the whole
-    conversation."""
+    """The page before rendering, with the metadata and totals of the conversation."""
 
     head: int = 0
     chain: bytes = bytes(16)
@@ -563,12 +555,12 @@ class View(Struct, frozen=True, kw_only=True):
     facts: tuple[Fact, ...] = ()
     undoable: tuple[tuple[int, str], ...] = ()
     lessons: dict[str, Lesson] = field(default_factory=dict)
-    changed_at: int = 0  # the seq of the newest event that changed what stood before it
+    changed_at: int = 0  # the newest event that changed an earlier part of the page
     eras: tuple[Era, ...] = (Era(since=0),)
     first_at_ms: int = 0
     updated_ms: int = 0
 
     @property
     def tokens(self) -> int:
-        """The whole estimate: system prompt, tools and every slot."""
+        """The estimated size of the page: system prompt, tools and all slots."""
         return self.system_tokens + self.tools_tokens + self.slot_tokens

@@ -1,10 +1,9 @@
-"""What a compaction would do, what it costs, and what it did.
+"""The plan of a compaction, its price, and the receipt of an applied plan.
 
-A plan is free and changes nothing. Its price is what the prompt cache loses: everything after the
-first changed slot is written again; against it stands what every later call saves by being shorter.
-Where the cache has expired anyway, nothing is lost.
-An applied plan leaves a receipt. Neighbours: strategies propose edits, `fold` shows what they would
-do, the engine appends them as one batch.
+A plan is free and changes nothing. Its price is the loss of prompt cache: everything after the
+first changed slot is written again, unless the cache has expired anyway. In return, every later
+call is shorter. Neighbours: strategies propose edits, `fold` shows their effect, `compaction`
+appends them as one batch.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from msgspec import Struct
 
 from refold.core.model import Edit, Slot, Span, Summarize, View
 
-# Of the input price, where a model's own cache prices are not known.
+# Shares of the input price, for models without known cache prices.
 READ_RATIO, WRITE_RATIO = 0.1, 1.25
 
 
 class Ask(Struct, frozen=True, kw_only=True):
-    """A span that a strategy wants put in words by a writer; `draft` stands if there is none or
+    """A span for which a strategy wants a writer's text; `draft` is used if there is no writer, or
     it fails."""
 
     span: Span
@@ -36,7 +35,7 @@ class Proposal(Struct, frozen=True):
 
 
 class Item(Struct, frozen=True, kw_only=True):
-    """One thing that was shortened or hidden, with the handle by which it is unfolded."""
+    """A message or span that was shortened or hidden, with the handle to unfold it."""
 
     handle: str
     action: str
@@ -46,8 +45,8 @@ class Item(Struct, frozen=True, kw_only=True):
 
 
 class Price(Struct, frozen=True, kw_only=True):
-    """In tokens of ordinary input, and in dollars where the model's prices are known. `expired`:
-    the provider no longer has the page in its cache, so changing it costs nothing."""
+    """The price of a plan in tokens of ordinary input, and in dollars if the model's prices are
+    known. `expired`: the page has left the provider's cache, so changing it costs nothing."""
 
     rewritten_tokens: int = 0
     kept_messages: int = 0
@@ -59,14 +58,13 @@ class Price(Struct, frozen=True, kw_only=True):
 
     @property
     def break_even_calls(self) -> float:
-        """After how many calls the lost cache is paid back."""
-        return (
-            self.cost_tokens / self.saved_per_call_tokens if self.saved_per_call_tokens > 0 else 0.0
-        )
+        """The number of calls after which the lost cache is paid back."""
+        saved = self.saved_per_call_tokens
+        return self.cost_tokens / saved if saved > 0 else 0.0
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """What one rung of the ladder did; `chars_saved` is by how many characters the page shrank."""
+    """The result of one rung of the ladder; the page shrank by `chars_saved` characters."""
 
     strategy: str
     edits: int
@@ -78,7 +76,7 @@ class Step(Struct, frozen=True, kw_only=True):
 
 
 class _Account(Struct, frozen=True, kw_only=True):
-    """What a plan and its receipt both tell. `reason` says why nothing is to be done, or why the
+    """Common fields of a plan and its receipt. `reason` says why there is nothing to do, or why the
     target was missed."""
 
     items: tuple[Item, ...] = ()
@@ -111,8 +109,8 @@ class Plan(_Account, frozen=True, kw_only=True):
 
 
 class Receipt(_Account, frozen=True, kw_only=True):
-    """What an applied plan did. `revert` takes `batch`; `summary` has all texts that stand for what
-    left the page, in its order, with an empty line between them."""
+    """The result of an applied plan. `batch` is for `revert`; `summary` has all summary texts in
+    the order of the page, separated by empty lines."""
 
     batch: str = ""
     summary: str = ""
@@ -130,7 +128,7 @@ class Receipt(_Account, frozen=True, kw_only=True):
 def price_of(
     before: View, after: View, *, per_token: float | None = None, expired: bool = False
 ) -> Price:
-    """What going from one page to the other costs in lost cache, and saves on every later call."""
+    """The cost of changing the page in lost cache, and the saving on every later call."""
     kept = unchanged(before.slots, after.slots)
     rewritten = sum(slot.tokens for slot in after.slots[kept:])
     cost = 0.0 if expired else rewritten * (WRITE_RATIO - READ_RATIO)
@@ -146,7 +144,7 @@ def price_of(
 
 
 def unchanged(before: Sequence[Slot], after: Sequence[Slot]) -> int:
-    """How many leading slots are the same on both pages."""
+    """The number of leading slots that are equal on both pages."""
     same = 0
     for old, new in zip(before, after, strict=False):
         if old is not new and (old.seq, old.last, old.edits) != (new.seq, new.last, new.edits):

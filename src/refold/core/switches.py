@@ -1,8 +1,8 @@
-"""What the log says about itself: which of its events are switched off, and which pins hold.
+"""The first pass over a log: which of its events are switched off, and which pins are active.
 
-Walked from the newest event to the oldest, because a later one decides about an earlier one: a live
-revert switches its target off, a live restore everything between its target and itself. Neighbours:
-`fold` applies what is left, `log` reads both walks.
+It goes from the newest event to the oldest, because a later one decides about an earlier one: a
+live revert switches its target off, a live restore everything between its target and itself.
+Neighbours: `fold` applies the rest, `log` reads the events for both passes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from refold.core.model import Body, Erase, Event, Hide, Pin, Replace, Restore, R
 
 
 class Switches(Struct, frozen=True):
-    """What the log says about itself: events that are off, pins that hold, bodies erased, the
-    newest replace of each block, and the messages that have a block with more than one."""
+    """Events that are off, active pins, erased bodies, the newest replace of each block, and the
+    messages with a block that is replaced more than once."""
 
     off: frozenset[int] = frozenset()
     pins: frozenset[int] = frozenset()
@@ -31,19 +31,19 @@ CONTROLS = frozenset({"revert", "restore", "pin", "erase", "edit"})
 
 
 def switches(events: Iterable[Event]) -> Switches:
-    """The first walk. Only control events are decoded."""
+    """The first pass. Decodes control events only."""
     return switched([(event.seq, decode(event)) for event in events if event.kind in CONTROLS])
 
 
 def switched(controls: Sequence[tuple[int, Body | None]]) -> Switches:
-    """The same, of events that are decoded."""
+    """The same for decoded events."""
     off: set[int] = set()
     batches_off: set[str] = set()
     pins: dict[int, bool] = {}
     erased: dict[int, Erase] = {}
     winners: dict[tuple[int, int], int] = {}
     again: set[int] = set()
-    # The span that the newest live restore so far has switched off, open at both ends.
+    # The span switched off by the newest live restore so far, open at both ends.
     off_from = off_to = 0
     spans: list[tuple[int, int]] = []
     for seq, body in reversed(controls):
@@ -72,8 +72,11 @@ def switched(controls: Sequence[tuple[int, Body | None]]) -> Switches:
             case _:
                 continue
     off.update(seq for first, last in spans for seq in range(first + 1, last))
-    # A message that was reverted cannot be pinned.
-    held = frozenset(seq for seq, on in pins.items() if on and seq not in off)
     return Switches(
-        off=frozenset(off), pins=held, erased=erased, winners=winners, again=frozenset(again)
+        off=frozenset(off),
+        # A reverted message cannot be pinned.
+        pins=frozenset(seq for seq, on in pins.items() if on and seq not in off),
+        erased=erased,
+        winners=winners,
+        again=frozenset(again),
     )

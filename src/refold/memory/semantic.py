@@ -239,7 +239,7 @@ class SemanticMemory:
             entries, said_in = journal.entries(), self.conversation
             new = taken_bodies(entries, taken, conversation=said_in, waits=waits, new_id=new_id)
             if left := too_many(entries, new, entries_max):
-                self._tell("memory-failed", f"{left} were not taken: memory_entries is reached")
+                self._tell("memory-failed", f"{left} were not taken: the memory is full")
                 new = new[: len(new) - left]
             old = ended_bodies(entries, ended, journal.now_ms()) if entries.head else []
             if new or old:

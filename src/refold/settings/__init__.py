@@ -1,1 +1,1 @@
-"""Where settings come from: files, the environment, and the Magenta block."""
+"""Sources of settings: files, the environment, and blocks of other designs."""

@@ -1,17 +1,16 @@
-"""Anthropic's `context_management`, as it stands in a request, in our own settings.
+"""Anthropic's `context_management`, as it is in a request, translated to our own settings.
 
     {"context_management": {"edits": [{"type": "clear_tool_uses_20250919", "keep": ...}]}}
 
-Tool results are cleared by `clear` at the trigger that is given; thinking of older turns goes when
-results do, or in steps where only thinking is named. `compact_20260112` is the size at which the
-page is compacted. The usual ladder follows, so that a page always fits. What we do otherwise,
-`unused` says. Neighbours: `sources` reads it wherever a setting may be, `magenta` is the other
-block of this name.
+`clear` removes tool results at the given trigger, and with them the thinking of older turns; if
+only thinking is named, it works in steps. `compact_20260112` sets the size at which the page is
+compacted. The usual ladder follows, so that a page always fits. `unused` reports differences.
+Neighbours: `sources` reads the block, `magenta` is the other block of this name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -23,15 +22,15 @@ from refold.errors import Invalid
 
 EDITS = "edits"
 PLACE = f"context_management.{EDITS}"
-ALL_USES = 1_000_000_000  # of tool uses: none is cleared
-STEADY = 1  # a trigger in tokens: from the beginning, in steps
+ALL_USES = 1_000_000_000  # keeps all tool uses
+STEADY = 1  # trigger in tokens: from the beginning, in steps
 LATER = "it is done by `clear`, at the trigger of clear_tool_uses or in steps, and not in each call"
-GOES_ON = "the conversation goes on by itself after a compaction"
+GOES_ON = "the conversation continues automatically after a compaction"
 HINT = "see docs/guides/strategies.md"
 
 
 class _Limit(Struct, frozen=True, forbid_unknown_fields=True):
-    """A trigger: so many tokens of input, or tool uses."""
+    """A trigger: a number of input tokens, or of tool uses."""
 
     type: Literal["input_tokens", "tool_uses"]
     value: int
@@ -76,8 +75,11 @@ Edit = ClearToolUses | ClearThinking | Compact
 
 
 def settings_of(given: Mapping[str, Any], origin: str) -> dict[str, Any]:
-    """The settings that the edits mean."""
+    """The edits as settings."""
     edits = _checked(given, origin)
+    # If no edit names tool uses, `clear` removes thinking only.
+    has_uses = any(isinstance(edit, ClearToolUses) for edit in edits)
+    only_thinking = {"preset": "clear_tool_uses", "keep": ALL_USES, "trigger_tokens": STEADY}
     strategy: dict[str, dict[str, Any]] = {}
     settings: dict[str, Any] = {
         "ladder": ("clear", *Config().ladder),
@@ -87,7 +89,7 @@ def settings_of(given: Mapping[str, Any], origin: str) -> dict[str, Any]:
         if isinstance(edit, ClearToolUses):
             strategy["clear"] = {**strategy.get("clear", {}), **_uses_settings(edit)}
         elif isinstance(edit, ClearThinking):
-            strategy["clear"] = {**_only_thinking(edits), **strategy.get("clear", {})}
+            strategy["clear"] = {**({} if has_uses else only_thinking), **strategy.get("clear", {})}
             strategy["clear"]["thinking"] = _turns(edit)
         else:
             settings["tokens_cap"] = edit.trigger.value if edit.trigger else 150_000
@@ -113,22 +115,15 @@ def _uses_settings(edit: ClearToolUses) -> dict[str, Any]:
     return settings
 
 
-def _only_thinking(edits: Sequence[Edit]) -> dict[str, Any]:
-    """What `clear` needs beside the thinking where no edit names tool uses."""
-    if any(isinstance(edit, ClearToolUses) for edit in edits):
-        return {}
-    return {"preset": "clear_tool_uses", "keep": ALL_USES, "trigger_tokens": STEADY}
-
-
 def _turns(edit: ClearThinking) -> int:
-    """How many turns keep their thinking; 0 means all."""
+    """The number of turns that keep their thinking; 0 means all."""
     if edit.keep == "all" or edit.keep.type == "all":
         return 0
     return edit.keep.value
 
 
 def unused(given: Mapping[str, Any], origin: str) -> list[str]:
-    """What the edits ask for and we do otherwise, in words."""
+    """A line for every edit that refold handles differently."""
     lines: list[str] = []
     for edit in _checked(given, origin):
         if isinstance(edit, ClearThinking) and _turns(edit):
@@ -138,9 +133,6 @@ def unused(given: Mapping[str, Any], origin: str) -> list[str]:
     return lines
 
 
-# --- checking ---
-
-
 def _checked(given: Mapping[str, Any], origin: str) -> list[Edit]:
     check_names(given, f"{origin}: context_management", (EDITS,))
     if not isinstance(given[EDITS], list | tuple):
@@ -148,24 +140,16 @@ def _checked(given: Mapping[str, Any], origin: str) -> list[Edit]:
     return [_edit(edit, f"{origin}: {PLACE}[{at}]") for at, edit in enumerate(given[EDITS])]
 
 
-def _edit(given: object, place: str) -> Edit:
+def _edit(given: object, path: str) -> Edit:
+    """One edit; Invalid for an unknown type, a number below 0, or a number of turns below 1."""
     try:
         edit: Edit = decoding.convert(given, Edit)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise Invalid(f"{place}: {error}", hint=f"{_known()}; {HINT}") from error
-    _check_numbers(edit, place)
-    return edit
-
-
-def _known() -> str:
-    tags = (str(kind.__struct_config__.tag) for kind in get_args(Edit))
-    return "known types: " + ", ".join(tags)
-
-
-def _check_numbers(edit: Edit, place: str) -> None:
-    """Refuses a number below 0, and a number of turns below 1."""
+        tags = ", ".join(str(kind.__struct_config__.tag) for kind in get_args(Edit))
+        raise Invalid(f"{path}: {error}", hint=f"known types: {tags}; {HINT}") from error
+    least = 1 if isinstance(edit, ClearThinking) else 0
     for name in edit.__struct_fields__:
         value = getattr(getattr(edit, name), "value", None)
-        least = 1 if isinstance(edit, ClearThinking) else 0
         if value is not None and value < least:
-            raise Invalid(f"{place}.{name} is {value}", hint=f"give a number from {least}")
+            raise Invalid(f"{path}.{name} is {value}", hint=f"give a number from {least}")
+    return edit

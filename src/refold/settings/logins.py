@@ -1,10 +1,9 @@
-"""Tokens of team servers, as `refold login` keeps them: one for each place, in the user's own data
-folder, in a file that only the user can read.
+"""Tokens of team servers, stored by `refold login`: one per server, in the user's own data folder,
+in a file that only the user can read.
 
-A token goes to the place it was given for and to no other. `REFOLD_TOKEN` counts for the server
-that `REFOLD_STORE` names, because whoever set the one set the other; where that names none, for the
-one that the caller names. It counts before a login: who sets it means this process. Neighbours:
-`stores.remote` asks, the commands `login` and `logout` write.
+A token is sent to its own server and to no other. `REFOLD_TOKEN` belongs to the server in
+`REFOLD_STORE`, or to the caller's server if that names none, and overrides a login.
+Neighbours: `stores.remote` asks, the commands `login` and `logout` write.
 """
 
 from __future__ import annotations
@@ -25,41 +24,38 @@ SERVERS = ("https://", "http://")
 
 
 def token_for(place: str, environ: Mapping[str, str]) -> str | None:
-    """The token for a place; None if the user has none."""
-    given = environ.get("REFOLD_TOKEN", "").strip()
-    if given and not is_of_another(place, environ):
-        return given
+    """The token for a server; None if the user has none."""
+    token = environ.get("REFOLD_TOKEN", "").strip()
+    if token and not is_of_another(place, environ):
+        return token
     return _read(environ).get(place)
 
 
 def is_of_another(place: str, environ: Mapping[str, str]) -> bool:
-    """Whether `REFOLD_STORE` names a server, and another than this one: a token beside it is not
-    for this place."""
-    named = _far_of(environ.get("REFOLD_STORE", "")).rstrip("/")
-    return named.startswith(SERVERS) and named != place
-
-
-def _far_of(url: str) -> str:
-    """The far store of a synced one; any other URL as it is."""
-    return url.partition("?far=")[2].partition("&")[0] if url.startswith("hybrid:") else url
+    """Whether `REFOLD_STORE` names another server, so that `REFOLD_TOKEN` is not for this one."""
+    url = environ.get("REFOLD_STORE", "")
+    if url.startswith("hybrid:"):
+        url = url.partition("?far=")[2].partition("&")[0]
+    url = url.rstrip("/")
+    return url.startswith(SERVERS) and url != place
 
 
 def keep(place: str, token: str, environ: Mapping[str, str]) -> Path:
-    """Remembers the token of a place; gives the file."""
+    """Stores the token of a server; returns the file."""
     return _write({**_read(environ), place: token}, environ)
 
 
 def forget(place: str, environ: Mapping[str, str]) -> bool:
-    """Forgets the token of a place; whether there was one."""
-    known = _read(environ)
-    if known.pop(place, None) is None:
+    """Deletes the token of a server; returns whether there was one."""
+    tokens = _read(environ)
+    if tokens.pop(place, None) is None:
         return False
-    _write(known, environ)
+    _write(tokens, environ)
     return True
 
 
 def places(environ: Mapping[str, str]) -> list[str]:
-    """The places that the user is logged in to."""
+    """The servers that the user is logged in to."""
     return sorted(_read(environ))
 
 
@@ -76,14 +72,14 @@ def _read(environ: Mapping[str, str]) -> dict[str, str]:
         raise Corrupt(f"{path} is not a list of logins: {error}", hint=hint) from error
 
 
-def _write(known: Mapping[str, str], environ: Mapping[str, str]) -> Path:
+def _write(tokens: Mapping[str, str], environ: Mapping[str, str]) -> Path:
     path = data_folder(environ) / "refold" / FILE
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Made beside it and moved over it: a reader sees the old list or the new one.
+        # Written beside it and moved over it: a reader sees the old list or the new one.
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=FILE)
         with open(descriptor, "wb") as file:
-            file.write(msgspec.json.encode(known))
+            file.write(msgspec.json.encode(tokens))
             file.flush()
             os.fsync(file.fileno())
         os.replace(name, path)

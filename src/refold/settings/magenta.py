@@ -1,14 +1,12 @@
-"""The block `context_management` of the Magenta design, as it stands there, in our own settings.
+"""The block `context_management` of the Magenta design, translated to our own settings.
 
     {"context_management": {"strategy": "importance_based", "max_messages": 50}}
 
-Its strategies become ladders that end in `hide`, so that a page always fits. It counts messages
-where we count tokens: its limits become `messages_cap`, beside the window, and do nothing while the
-window is nearly empty. Where its semantic memory is on, what compactions take off the page is
-remembered. Vectors are made on this machine, also for the names of models that are servers: no
-block of settings sends texts anywhere. Its vector store is used as named. Its threshold is that of
-one family of embedders, so the usual one means what the embedder needs; `unused` says what is done
-otherwise. Neighbour: `sources` reads it wherever a setting may be.
+Its strategies become ladders that end in `hide`, so that a page always fits. Its message limits
+become `messages_cap`, beside the window. With its semantic memory on, facts in hidden messages are
+remembered. Vectors are computed on this machine, even if the model's name belongs to a server: no
+block of settings sends texts anywhere. Its default threshold suits one family of embedders only, so
+it means the embedder's own. `unused` reports differences. Neighbour: `sources` reads the block.
 """
 
 from __future__ import annotations
@@ -24,8 +22,8 @@ from refold.config import check_names
 from refold.errors import Invalid, install_hint
 
 NAME = "context_management"
-SERVERS = "text-embedding-"  # how the names of models begin that only a server has
-# Models by their usual names, without case, and what makes vectors here.
+SERVERS = "text-embedding-"  # prefix of the names of models that only a server has
+# Embedders by the usual names of their models, in lower case.
 _EMBEDDERS = {
     "": "",
     "all-minilm-l6-v2": "semantic-large",
@@ -41,8 +39,6 @@ _VECTOR_STORES = {**dict.fromkeys(_OWN_INDEX, ""), "chroma": "chroma", "chromadb
 USUAL_THRESHOLD = 0.7
 MADE_HERE = "vectors are made on this machine; for that server, give refold.open an `embedder=`"
 BY_EMBEDDER = "it fits one family of embedders: the least is what the embedder in use needs"
-
-NEARLY_EMPTY = 0.02  # of the window: below it there is nothing to gain
 
 _LADDERS: dict[str, tuple[str, ...]] = {
     "sliding_window": ("window", "hide"),
@@ -69,18 +65,17 @@ class MagentaBlock(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def settings_of(given: Mapping[str, Any], origin: str) -> dict[str, Any]:
-    """The settings that the block means."""
+    """The block as settings."""
     block = _checked(given, origin)
     by_summary = block.strategy in ("summarization", "hierarchical")
     return {
         "ladder": _LADDERS[block.strategy],
         "messages_cap": block.summarize_threshold if by_summary else block.max_messages,
-        "crowd_ratio": NEARLY_EMPTY,
         "checkpoint_every": block.checkpoint_interval_messages,
         **_memory_settings(block.semantic_memory, origin),
         "strategy": {
-            # A window that slid with every message would break the prompt cache every time: it
-            # slides in steps.
+            # Slides in steps: a window that slid with every message would always break the prompt
+            # cache.
             "window": {"keep": block.summarize_threshold},
             "importance": {"threshold": block.importance_threshold},
         },
@@ -88,21 +83,21 @@ def settings_of(given: Mapping[str, Any], origin: str) -> dict[str, Any]:
 
 
 def _memory_settings(block: SemanticMemory, origin: str) -> dict[str, Any]:
-    """The settings of a memory that is on."""
+    """The memory settings of a block with its memory on."""
     if not block.enabled:
         return {}
-    usual = block.similarity_threshold == USUAL_THRESHOLD
+    is_default = block.similarity_threshold == USUAL_THRESHOLD
     store = block.vector_store
     return {
         "memory_extract": "keep",
         "memory_embedder": _embedder(block.embedding_model, origin),
         "memory_vectors": _VECTOR_STORES.get(store.lower(), store),
-        "memory_threshold": None if usual else block.similarity_threshold,
+        "memory_threshold": None if is_default else block.similarity_threshold,
     }
 
 
 def _embedder(name: str, origin: str) -> str:
-    """What makes vectors here for a model of that name."""
+    """The local embedder for a model of that name."""
     plain = name.lower().removeprefix("sentence-transformers/")
     if name.startswith("bert:"):
         return name
@@ -120,60 +115,43 @@ def _embedder(name: str, origin: str) -> str:
 
 
 def unused(given: Mapping[str, Any], origin: str) -> list[str]:
-    """What the block asks for and we do otherwise, in words."""
+    """A line for every value of the block that refold handles differently."""
     block = _checked(given, origin).semantic_memory
     if not block.enabled:
         return []
-    place = f"{NAME}.semantic_memory"
-    told = []
+    path = f"{NAME}.semantic_memory"
+    lines = []
     if block.embedding_model.lower().startswith(SERVERS):
-        told.append(f"{place}.embedding_model = {block.embedding_model!r}: {MADE_HERE}")
+        lines.append(f"{path}.embedding_model = {block.embedding_model!r}: {MADE_HERE}")
     if block.similarity_threshold == USUAL_THRESHOLD:
-        told.append(f"{place}.similarity_threshold = {USUAL_THRESHOLD}: {BY_EMBEDDER}")
-    return told
+        lines.append(f"{path}.similarity_threshold = {USUAL_THRESHOLD}: {BY_EMBEDDER}")
+    return lines
 
 
 def _checked(given: Mapping[str, Any], origin: str) -> MagentaBlock:
-    _check_block_names(given, origin)
+    path = f"{origin}: {NAME}"
+    check_names(given, path, MagentaBlock.__struct_fields__)
+    memory = given.get("semantic_memory")
+    if isinstance(memory, Mapping):
+        check_names(memory, f"{path}.semantic_memory", SemanticMemory.__struct_fields__)
     try:
         block = decoding.convert(dict(given), MagentaBlock)
     except msgspec.ValidationError as error:
         where = str(error).replace("$.", f"{NAME}.")
         raise Invalid(f"{origin}: {where}", hint="see the block in docs/start.md") from error
-    _check_strategy(block, origin)
-    _check_counts(block, origin)
-    _check_score("importance_threshold", block.importance_threshold, origin)
-    similarity = block.semantic_memory.similarity_threshold
-    _check_score("semantic_memory.similarity_threshold", similarity, origin)
-    return block
-
-
-def _check_block_names(given: Mapping[str, Any], origin: str) -> None:
-    """Refuses a name that the block does not have, also in its inner table."""
-    place = f"{origin}: {NAME}"
-    check_names(given, place, MagentaBlock.__struct_fields__)
-    memory = given.get("semantic_memory")
-    if isinstance(memory, Mapping):
-        check_names(memory, f"{place}.semantic_memory", SemanticMemory.__struct_fields__)
-
-
-def _check_strategy(block: MagentaBlock, origin: str) -> None:
     if block.strategy not in _LADDERS:
         hint = "one of " + ", ".join(_LADDERS)
-        raise Invalid(f"{origin}: {NAME}.strategy {block.strategy!r} is not known", hint=hint)
-
-
-def _check_counts(block: MagentaBlock, origin: str) -> None:
+        raise Invalid(f"{path}.strategy {block.strategy!r} is not known", hint=hint)
     threshold, most = block.summarize_threshold, block.max_messages
     if min(most, threshold, block.checkpoint_interval_messages) < 1:
-        raise Invalid(f"{origin}: {NAME} counts messages from 1", hint="give positive numbers")
+        raise Invalid(f"{path} counts messages from 1", hint="give positive numbers")
     if threshold > most:
         limits = f"summarize_threshold {threshold} is above max_messages {most}"
-        hint = "a summary must come before the page is full"
-        raise Invalid(f"{origin}: {NAME}.{limits}", hint=hint)
-
-
-def _check_score(name: str, score: float, origin: str) -> None:
-    if not 0 <= score <= 1:
-        wrong = f"{origin}: {NAME}.{name} is {score}"
-        raise Invalid(wrong, hint="a score lies between 0 and 1")
+        raise Invalid(f"{path}.{limits}", hint="a summary must come before the page is full")
+    for name, score in (
+        ("importance_threshold", block.importance_threshold),
+        ("semantic_memory.similarity_threshold", block.semantic_memory.similarity_threshold),
+    ):
+        if not 0 <= score <= 1:
+            raise Invalid(f"{path}.{name} is {score}", hint="a score lies between 0 and 1")
+    return block

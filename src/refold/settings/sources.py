@@ -1,34 +1,12 @@
-"""Where settings come from: `refold.toml`, `[tool.refold]` in pyproject.toml, `REFOLD_*`,
-arguments; later ones win.
+"""The sources of settings: `refold.toml`, `[tool.refold]` in pyproject.toml, `REFOLD_*`, arguments;
+later ones win.
 
-Every value remembers its origin, so that `refold doctor` can say why it is what it is. A file is
-ours, so a name in it that is not a setting is refused. The environment is shared: there only a name
-that is nearly a setting's is taken for a misspelled one, and any other is left alone. The table
-`writer` names the model that puts summaries in words; it is read apart (`writer`), because it says
-where texts go. Neighbours: `config` checks the values, `magenta` and `anthropic_edits`
-translate.
-
-What a user allowed the files of a project to name: an address, and the variable of a key.
-
-Whoever wrote a project's files is not the user. So what they say about where a conversation goes,
-and with which key, is asked for once and remembered by content: in the user's own data folder, one
-file for each answer, named by a digest of the folder and of what was allowed there. A changed
-setting has another digest, and is asked for again. Neighbour: `writer` says what is asked for.
-
-The settings of the writer: the table `writer` of the files, `REFOLD_WRITER_*`, arguments; later
-ones win.
-
-The environment and the arguments are the user's own. What the files of a project say about the
-address and the key counts only after the user allowed it (`trust`), and a key belongs to the
-address that it was named with. Neighbours: `sources` reads files and environment,
-`edges.endpoints.writer` makes a writer of these settings.
-
-The limits by which a proxy keeps a conversation, as it noted them in the metadata.
-
-A proxy has its own rule for a window that is a wish, and settings of its own. Whoever opens the
-conversation beside it (a shell, a status line) counts with the same limits, or would speak of
-another trigger and make room where there is enough. What the user says here in files and variables
-stands alone, as it does for the proxy. Neighbours: `edges/proxy/book` notes, `sources` loads.
+Every value keeps its origin for `refold doctor`. An unknown name in a file is refused; in the
+environment, which is shared, only a likely misspelling is. The table `writer` names the model that
+writes summaries. The author of a project's files may not be the user, so an address and a key from
+there need the user's permission (`refold allow`), and a key counts only for its own address.
+Limits that a proxy noted in a conversation's metadata apply to other readers too, unless the user
+has set limits. Neighbours: `config` checks values, `magenta` and `anthropic_edits` translate.
 """
 
 from __future__ import annotations
@@ -36,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
@@ -57,7 +35,7 @@ STORE, USER_STORE = f"{PREFIX}STORE", f"{PREFIX}USER_STORE"
 SERVER_STORE = f"{PREFIX}SERVER_STORE"
 SERVER_DIRECT = f"{PREFIX}SERVER_DIRECT"
 WRITER = "writer"
-NEARLY = 0.82  # how alike two names are when one is the other misspelled
+NEARLY = 0.82  # similarity of a misspelled name
 FOLDER = ".refold"
 DATABASE = "refold.db"
 FILES: dict[str, tuple[str, ...]] = {"refold.toml": (), "pyproject.toml": ("tool", "refold")}
@@ -78,28 +56,28 @@ def loaded(
         raise Invalid(f"config is {shown(given)}", hint="give a Config, or a mapping of settings")
     values: Table = {}
     origins: dict[str, str] = {}
-    for origin, table in _sources(given or {}, folder, _environment(environ)):
+    # `REFOLD_WARN_RATIO=0.7`: a value is read as JSON unless the setting is a text.
+    texts = named(os.environ if environ is None else environ, Config.__struct_fields__)
+    sources = [
+        *((name, _without(table, WRITER)) for name, table in from_files(folder)),
+        ("environment", {name: value_of(text) for name, text in texts.items()}),
+        ("arguments", dict(given or {})),
+    ]
+    for origin, table in sources:
         ours = _translated(table, origin)
         check_names(ours, origin)
         values = {**values, **ours, MODELS: _model_tables(values, ours)}
-        _check_tables(values[MODELS], origin)
+        tables = values[MODELS]
+        if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
+            hint = 'write [models."claude-*"] above the settings for these models'
+            raise Invalid(f"{origin}: {MODELS} is not a table of tables", hint=hint)
         origins.update(dict.fromkeys(ours, origin))
     return config_from(values), origins
 
 
-def _sources(
-    given: Mapping[str, Any], folder: Path | None, environ: Mapping[str, str]
-) -> Iterator[tuple[str, Table]]:
-    """Every table of settings with its origin; a later one wins."""
-    for name, table in from_files(folder):
-        yield name, _without(table, WRITER)
-    yield "environment", _from_environment(environ)
-    yield "arguments", dict(given)
-
-
 def _translated(table: Table, origin: str) -> Table:
-    """The table with the block of another design, if there is one, in our own settings; what is
-    beside it wins."""
+    """The table with the block of another design, if there is one, in our own settings; the table's
+    own settings win."""
     if magenta.NAME not in table:
         return table
     block = table[magenta.NAME]
@@ -110,25 +88,19 @@ def _translated(table: Table, origin: str) -> Table:
 
 
 def _reader_of(block: Mapping[str, Any]) -> ModuleType:
-    """Who translates a block of this name: Anthropic's is a list of edits."""
+    """The module that translates a block of this name: Anthropic's is a list of edits."""
     return anthropic_edits if anthropic_edits.EDITS in block else magenta
 
 
 def _model_tables(values: Table, ours: Table) -> Any:
-    """The tables for models, of which those of a later source take the place. What that source says
-    of all models wins over what an earlier one said of some."""
+    """The tables for models: a later source replaces those of an earlier one, and its settings for
+    all models override earlier ones for some."""
     if MODELS in ours:
         return ours[MODELS]
     return {
         pattern: {name: value for name, value in table.items() if name not in ours}
         for pattern, table in values.get(MODELS, {}).items()
     }
-
-
-def _check_tables(tables: Any, origin: str) -> None:
-    if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
-        hint = 'write [models."claude-*"] above the settings for these models'
-        raise Invalid(f"{origin}: {MODELS} is not a table of tables", hint=hint)
 
 
 def _without(table: Table, name: str) -> Table:
@@ -138,20 +110,15 @@ def _without(table: Table, name: str) -> Table:
 def remarks(
     given: Config | Mapping[str, Any] | None = None, *, folder: Path | None = None
 ) -> list[str]:
-    """What the files and the arguments ask for and we do otherwise, in words."""
-    lines: list[str] = []
-    for origin, table in from_files(folder):
-        lines += _unused(table, origin)
+    """A line for every request of the files and arguments that refold handles differently."""
+    tables: list[tuple[str, Mapping[str, Any]]] = [*from_files(folder)]
     if isinstance(given, Mapping):
-        lines += _unused(given, "arguments")
-    return lines
-
-
-def _unused(table: Mapping[str, Any], origin: str) -> list[str]:
-    block = table.get(magenta.NAME)
-    if not isinstance(block, Mapping):
-        return []
-    lines: list[str] = _reader_of(block).unused(block, origin)
+        tables.append(("arguments", given))
+    lines: list[str] = []
+    for origin, table in tables:
+        block = table.get(magenta.NAME)
+        if isinstance(block, Mapping):
+            lines += _reader_of(block).unused(block, origin)
     return lines
 
 
@@ -159,22 +126,23 @@ def _unused(table: Mapping[str, Any], origin: str) -> list[str]:
 
 
 def from_files(folder: Path | None) -> list[tuple[str, Table]]:
-    """The table of settings in each file that there is, by the name of the file."""
-    here = folder or Path.cwd()
-    there = {name: keys for name, keys in FILES.items() if (here / name).is_file()}
-    return [(name, inner(_read(here / name), keys, name)) for name, keys in there.items()]
-
-
-def _read(path: Path) -> Table:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError, RecursionError) as error:
-        hint = "fix the file, or move it away"
-        raise Invalid(f"{path.name} cannot be read: {error}", hint=hint) from error
+    """The table of settings in each existing file, by the name of the file."""
+    tables: list[tuple[str, Table]] = []
+    for name, keys in FILES.items():
+        path = (folder or Path.cwd()) / name
+        if not path.is_file():
+            continue
+        try:
+            table = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, OSError, RecursionError) as error:
+            hint = "fix the file, or move it away"
+            raise Invalid(f"{name} cannot be read: {error}", hint=hint) from error
+        tables.append((name, inner(table, keys, name)))
+    return tables
 
 
 def inner(table: Table, keys: tuple[str, ...], origin: str) -> Table:
-    """The table inside a table; empty if it is not there."""
+    """The table inside a table; empty if there is none."""
     for key in keys:
         table = table.get(key, {})
         if not isinstance(table, dict):
@@ -186,23 +154,13 @@ def inner(table: Table, keys: tuple[str, ...], origin: str) -> Table:
 # --- the environment ---
 
 
-def _environment(environ: Mapping[str, str] | None) -> Mapping[str, str]:
-    return os.environ if environ is None else environ
-
-
-def _from_environment(environ: Mapping[str, str]) -> Table:
-    """`REFOLD_WARN_RATIO=0.7`: the value is read as JSON where the setting is not a text."""
-    texts = named(environ, Config.__struct_fields__)
-    return {name: value_of(text) for name, text in texts.items()}
-
-
 def named(environ: Mapping[str, str], known: Sequence[str], prefix: str = PREFIX) -> dict[str, str]:
-    """The variables of the environment that are meant as one of these settings, by the setting's
-    name."""
+    """The variables of the environment for one of these settings, likely misspellings included, by
+    the setting's name."""
     ours = [variable for variable in environ if variable.startswith(prefix)]
     names = {variable.removeprefix(prefix).lower(): variable for variable in ours}
-    meant = [name for name in names if nearest(name, known, alike_min=NEARLY)]
-    return {name: text_of(environ, names[name]) for name in meant}
+    similar = [name for name in names if nearest(name, known, alike_min=NEARLY)]
+    return {name: text_of(environ, names[name]) for name in similar}
 
 
 def text_of(environ: Mapping[str, str], variable: str) -> str:
@@ -216,7 +174,7 @@ def text_of(environ: Mapping[str, str], variable: str) -> str:
 
 
 def value_of(text: str) -> Any:
-    """A value that came as text: as JSON says it, else the text itself."""
+    """The JSON value of a text, else the text itself."""
     try:
         return msgspec.json.decode(text)
     except (ValueError, RecursionError):
@@ -225,55 +183,55 @@ def value_of(text: str) -> Any:
 
 
 def user_store(environ: Mapping[str, str] | None = None) -> str:
-    """`REFOLD_USER_STORE`, or the store of this user, in the folder for a user's own data."""
-    known = os.environ if environ is None else environ
-    if known.get(USER_STORE):
-        return text_of(known, USER_STORE)
-    return f"sqlite:{data_folder(known) / 'refold' / DATABASE}"
+    """`REFOLD_USER_STORE`, or this user's store in the user's own data folder."""
+    environ = os.environ if environ is None else environ
+    if environ.get(USER_STORE):
+        return text_of(environ, USER_STORE)
+    return f"sqlite:{data_folder(environ) / 'refold' / DATABASE}"
 
 
 def server_store(environ: Mapping[str, str] | None = None) -> str:
-    """`REFOLD_SERVER_STORE`, or a folder in the user's own data folder: where a team server on
-    this machine keeps its organizations."""
-    known = _environment(environ)
-    if known.get(SERVER_STORE):
-        return text_of(known, SERVER_STORE)
-    return f"sqlite:{data_folder(known) / 'refold' / 'server'}"
+    """`REFOLD_SERVER_STORE`, or a folder in the user's own data folder: the organizations of a team
+    server on this machine."""
+    environ = os.environ if environ is None else environ
+    if environ.get(SERVER_STORE):
+        return text_of(environ, SERVER_STORE)
+    return f"sqlite:{data_folder(environ) / 'refold' / 'server'}"
 
 
 def server_direct(environ: Mapping[str, str] | None = None) -> str:
-    """`REFOLD_SERVER_DIRECT`: an address of a team server's database without a pooler; empty if
-    there is none."""
-    known = _environment(environ)
-    return text_of(known, SERVER_DIRECT) if known.get(SERVER_DIRECT) else ""
+    """`REFOLD_SERVER_DIRECT`: the address of a team server's database without a pooler; empty if
+    not set."""
+    environ = os.environ if environ is None else environ
+    return text_of(environ, SERVER_DIRECT) if environ.get(SERVER_DIRECT) else ""
 
 
 def default_store(folder: Path | None = None) -> str:
-    """`REFOLD_STORE`, or the store of this project: the nearest `.refold` folder upwards, else
-    one here."""
+    """`REFOLD_STORE`, or this project's store: in the nearest `.refold` folder upwards, else one
+    here."""
     if os.environ.get(STORE):
         return text_of(os.environ, STORE)
     return f"sqlite:{project_folder(folder) / DATABASE}"
 
 
 def project_store(folder: Path) -> str:
-    """The store of the project in this very folder."""
+    """The store of the project in this folder."""
     return f"sqlite:{folder.resolve() / FOLDER / DATABASE}"
 
 
 def project_folder(folder: Path | None = None) -> Path:
-    """Where refold keeps what belongs to this project: the nearest `.refold` upwards, else one
-    here."""
+    """The folder of this project's data: the nearest `.refold` upwards, else one here."""
     here = (folder or Path.cwd()).resolve()
-    for place in (here, *here.parents):
-        if (place / FOLDER).is_dir():
-            return place / FOLDER
+    for parent in (here, *here.parents):
+        if (parent / FOLDER).is_dir():
+            return parent / FOLDER
     return here / FOLDER
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What the files of a folder ask for: to send texts to `url`, with the key in the variable
-    `key_env`."""
+    """The request of a folder's files: to send texts to `url`, with the key in the variable
+    `key_env`. An answer is one file in the user's data folder, named by a digest of the request, so
+    a changed request needs a new answer."""
 
     folder: str
     url: str = ""
@@ -281,76 +239,67 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_allowed(request: Request, environ: Mapping[str, str]) -> bool:
-    """Whether the user allowed just this."""
+    """Whether the user allowed exactly this request."""
+    path, content = _answer_file(request, environ)
     try:
-        return _place(request, environ).read_bytes() == _content(request)
+        return path.read_bytes() == content
     except OSError:
         return False
 
 
 def allow(request: Request, environ: Mapping[str, str]) -> None:
-    """Remembers that the user allowed this."""
-    place = _place(request, environ)
+    """Stores the user's permission, in a file that only the user can read."""
+    path, content = _answer_file(request, environ)
     try:
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        place.unlink(missing_ok=True)
-        _write(place, _content(request))
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with open(os.open(path, flags, 0o600), "wb") as file:
+            file.write(content)
     except OSError as error:
-        raise _unkept(place, error) from error
-
-
-def _write(place: Path, content: bytes) -> None:
-    """Makes a file that only its owner can read."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    with open(os.open(place, flags, 0o600), "wb") as file:
-        file.write(content)
+        raise _unwritable(path, error) from error
 
 
 def revoke(request: Request, environ: Mapping[str, str]) -> None:
-    """Forgets that it was allowed."""
-    place = _place(request, environ)
+    """Deletes the user's permission."""
+    path, _ = _answer_file(request, environ)
     try:
-        place.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
     except OSError as error:
-        raise _unkept(place, error) from error
+        raise _unwritable(path, error) from error
 
 
-def _unkept(place: Path, error: OSError) -> Unavailable:
+def _unwritable(path: Path, error: OSError) -> Unavailable:
     hint = "XDG_DATA_HOME names another folder for such answers"
-    return Unavailable(f"{place.parent} cannot be written: {error.strerror}", hint=hint)
+    return Unavailable(f"{path.parent} cannot be written: {error.strerror}", hint=hint)
 
 
-def _content(request: Request) -> bytes:
-    return msgspec.json.encode(request) + b"\n"
-
-
-def _place(request: Request, environ: Mapping[str, str]) -> Path:
-    """The file that remembers this request."""
-    digest = hashlib.sha256(_content(request)).hexdigest()
-    return data_folder(environ) / "refold" / "allowed" / digest
+def _answer_file(request: Request, environ: Mapping[str, str]) -> tuple[Path, bytes]:
+    """The file of the user's answer to a request, and its content."""
+    content = msgspec.json.encode(request) + b"\n"
+    digest = hashlib.sha256(content).hexdigest()
+    return data_folder(environ) / "refold" / "allowed" / digest, content
 
 
 def data_folder(environ: Mapping[str, str]) -> Path:
-    """The user's own data folder. A relative one would lie in the project, and does not count."""
-    named = environ.get("XDG_DATA_HOME", "")
-    if os.path.isabs(named):
-        return Path(named)
+    """The user's own data folder. Relative paths are ignored: they would lie in the project. If
+    HOME is not usable, the system's own record of the home folder counts."""
+    data_home = environ.get("XDG_DATA_HOME", "")
+    if os.path.isabs(data_home):
+        return Path(data_home)
     home = environ.get("HOME", "")
-    return (Path(home) if os.path.isabs(home) else _home_of_user()) / ".local" / "share"
+    if not os.path.isabs(home):
+        import pwd
+
+        try:
+            home = pwd.getpwuid(os.getuid()).pw_dir
+        except KeyError as error:
+            hint = "XDG_DATA_HOME names a folder for it"
+            raise Unavailable("this user has no home folder", hint=hint) from error
+    return Path(home) / ".local" / "share"
 
 
-def _home_of_user() -> Path:
-    """The home folder that the system knows for this user, whatever HOME says."""
-    import pwd
-
-    try:
-        return Path(pwd.getpwuid(os.getuid()).pw_dir)
-    except KeyError as error:
-        hint = "XDG_DATA_HOME names a folder for it"
-        raise Unavailable("this user has no home folder", hint=hint) from error
-
-
-# The usual variables of keys, with the domains of those who gave the keys.
+# Usual variables of keys, with the domains of their providers.
 KEY_DOMAINS = {
     "OPENAI_API_KEY": ("openai.com",),
     "AZURE_OPENAI_API_KEY": ("openai.azure.com",),
@@ -369,8 +318,7 @@ KEY_DOMAINS = {
 
 
 class WriterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The table `[writer]`. The key itself is in the environment, in the variable that `key_env`
-    names."""
+    """The table `[writer]`. The key itself is in the environment variable `key_env`."""
 
     url: str = ""
     model: str = ""
@@ -386,7 +334,7 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 WRITER_PREFIX = f"{PREFIX}{WRITER.upper()}_"
 WRITER_FIELDS = WriterSettings.__struct_fields__
 WRITER_HINT = f"known: {', '.join(WRITER_FIELDS)}; a key goes into the environment only"
-# What the files of a project may not say alone: where texts go, and with which key.
+# Settings in a project's files that need the user's permission.
 ASKED_FOR = ("url", "key_env")
 
 
@@ -396,17 +344,21 @@ def writer_loaded(
     folder: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> WriterSettings:
-    """The writer's settings. No `url`: no writer. Denied if the files name an address or a key
-    that the user did not allow."""
+    """The writer's settings; without a `url` there is no writer. Raises Denied if the files name an
+    address or a key that the user has not allowed."""
     environ = os.environ if environ is None else environ
     arguments = dict(given or {})
-    own = {**_writer_from_environment(environ), **arguments}
-    theirs = _from_files(folder)
+    own = {**named(environ, WRITER_FIELDS, WRITER_PREFIX), **arguments}
+    theirs = _writer_from_files(folder)
     if "url" in own:
-        # A key belongs to the address that it was named with.
+        # A key belongs to the address it came with.
         theirs.pop("key_env", None)
     elif theirs.get("url"):
-        _check_allowed(folder, environ)
+        request = requested(folder, environ)
+        if request is not None and not is_allowed(request, environ):
+            key = f" with the key in {request.key_env}" if request.key_env else ""
+            reason = f"the files of {request.folder} name the writer {_host(request.url)}{key}"
+            raise Denied(f"{reason}, and you did not allow it", hint="if you want it: refold allow")
         _check_key_domain(theirs["url"], arguments.get("key_env", ""))
     return _checked({**theirs, **own})
 
@@ -414,9 +366,10 @@ def writer_loaded(
 def requested(
     folder: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> Request | None:
-    """What the files of this project ask the user to allow; None if they name no address."""
+    """The request of this project's files for the user's permission; None if they name no
+    address."""
     environ = os.environ if environ is None else environ
-    own, theirs = _writer_from_environment(environ), _from_files(folder)
+    own, theirs = named(environ, WRITER_FIELDS, WRITER_PREFIX), _writer_from_files(folder)
     if "url" in own or not theirs.get("url"):
         return None
     settings = _checked({**theirs, **own})
@@ -424,17 +377,8 @@ def requested(
     return Request(folder=here, url=settings.url, key_env=settings.key_env)
 
 
-def _check_allowed(folder: Path | None, environ: Mapping[str, str]) -> None:
-    request = requested(folder, environ)
-    if request is None or is_allowed(request, environ):
-        return
-    key = f" with the key in {request.key_env}" if request.key_env else ""
-    reason = f"the files of {request.folder} name the writer {_host(request.url)}{key}"
-    raise Denied(f"{reason}, and you did not allow it", hint="if you want it: refold allow")
-
-
 def _check_key_domain(url: str, key_env: str) -> None:
-    """Refuses to send a provider's key, named apart from the address, to somebody else."""
+    """Raises Denied if a provider's key would go to another provider's address."""
     domains = KEY_DOMAINS.get(key_env)
     host = _host(url)
     if domains is None or any(f".{host}".endswith(f".{domain}") for domain in domains):
@@ -444,22 +388,18 @@ def _check_key_domain(url: str, key_env: str) -> None:
 
 
 def _host(url: str) -> str:
-    """The host of an address, which may be no address at all."""
+    """The host of an address, which may be invalid."""
     try:
         return urlsplit(url).hostname or "at no address"
     except ValueError:
         return "at no address"
 
 
-def _from_files(folder: Path | None) -> Table:
+def _writer_from_files(folder: Path | None) -> Table:
     values: Table = {}
     for name, table in from_files(folder):
         values.update(inner(table, (WRITER,), name))
     return values
-
-
-def _writer_from_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    return named(environ, WRITER_FIELDS, WRITER_PREFIX)
 
 
 def _checked(values: Table) -> WriterSettings:
@@ -469,9 +409,9 @@ def _checked(values: Table) -> WriterSettings:
         raise Invalid(f"the table {WRITER}: {error}", hint=WRITER_HINT) from error
 
 
-KEEPER = "proxy"  # in the metadata: what a proxy says of a conversation
+KEEPER = "proxy"  # metadata key of a proxy's notes on a conversation
 LIMITS = "limits"
-# What says when a compaction comes, and how far it goes.
+# Settings that decide when a compaction is due, and its target.
 NAMES = frozenset(
     {
         "reserve_tokens",
@@ -487,27 +427,27 @@ NAMES = frozenset(
 
 
 def are_said(config: Config, origins: Iterable[str]) -> bool:
-    """Whether somebody says when a compaction comes, for all models or for some."""
+    """Whether limits are set by the user, for all models or for some."""
     return any(name in NAMES for name in chain(origins, *config.models.values()))
 
 
 def limits_of(config: Config) -> dict[str, Any]:
-    """The limits of a configuration that are not the default ones."""
-    plain, names = Config(), sorted(NAMES)
-    values = {name: getattr(config, name) for name in names}
-    return {name: value for name, value in values.items() if value != getattr(plain, name)}
+    """The limits of a configuration that differ from the defaults."""
+    default = Config()
+    values = {name: getattr(config, name) for name in sorted(NAMES)}
+    return {name: value for name, value in values.items() if value != getattr(default, name)}
 
 
 def noted(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The limits that were noted; none where nothing was, or nothing that is known."""
-    about = metadata.get(KEEPER)
-    limits = about.get(LIMITS) if isinstance(about, Mapping) else None
-    given = limits if isinstance(limits, Mapping) else {}
-    return {name: value for name, value in given.items() if name in NAMES}
+    """The limits that a proxy noted in a conversation's metadata; empty if there are none."""
+    notes = metadata.get(KEEPER)
+    limits = notes.get(LIMITS) if isinstance(notes, Mapping) else None
+    limits = limits if isinstance(limits, Mapping) else {}
+    return {name: value for name, value in limits.items() if name in NAMES}
 
 
 def loaded_for(metadata: Mapping[str, Any]) -> Config:
-    """The settings of this project for a conversation that says this of itself."""
+    """The settings of this project for a conversation with this metadata."""
     config, origins = loaded()
     limits = noted(metadata)
     if not limits or are_said(config, origins):
@@ -515,4 +455,4 @@ def loaded_for(metadata: Mapping[str, Any]) -> Config:
     try:
         return loaded(limits)[0]
     except Invalid:
-        return config  # anybody can write metadata, and no conversation must be shut by it
+        return config  # foreign metadata must not lock anyone out of a conversation
