@@ -1,15 +1,9 @@
 """The artifacts of a conversation, as `context.artifacts` offers them: put, list, select, read,
 grep, clean up.
 
-Artifacts are named by id only, never by a path. No lock is held while a content is read.
-Neighbours: `reader` finds what a handle names, `select` ranks, `grep` finds lines, `cleanup`
-removes.
-
-What a handle names, and how its content is read: the reading side of a conversation's artifacts.
-
-A handle is an artifact's id, or `#41` or `#41-58` for messages. Contents are streamed, with no lock
-held. Neighbours: `listing` knows what there is, `log.unfold` gives originals, `artifacts` is what
-callers see of this.
+Artifacts are named by id only, never by a path. A handle is an artifact's id, or `#41` or `#41-58`
+for messages. Contents are streamed, with no lock held. Neighbours: `listing` knows the artifacts of
+a log, `log.unfold` gives originals, `select` ranks, `grep` finds lines, `cleanup` removes.
 """
 
 from __future__ import annotations
@@ -46,10 +40,11 @@ from refold.search.embedders import Embedder
 from refold.stores.protocol import Store
 
 DAY_S = 24 * 60 * 60
+PREFIX = "artifact://"
 
 
 class Matches(Struct, frozen=True, kw_only=True):
-    """What grep found in one artifact."""
+    """The matches of grep in one artifact."""
 
     handle: str
     grepped: Grepped
@@ -72,8 +67,8 @@ class Artifacts:
         origin: Origin | None = None,
     ) -> Artifact:
         """Keeps text, bytes, or data (as JSON) with the conversation; `artifact://ID` in any text
-        refers to it. Without a `type` it is a `file` if the name is that of one, else `custom`;
-        without a `mime` it follows from the bytes and the ending of the name."""
+        refers to it. The default `type` is `file` for a file name, else `custom`; the default
+        `mime` follows from the bytes and the ending of the name."""
         with self._open.guard:
             self._open.check_open()
             artifact = keep(
@@ -91,10 +86,9 @@ class Artifacts:
     def list(
         self, *, task: str | int | None = None, query: str | None = None, tool: str | None = None
     ) -> Sequence[StoredArtifact]:
-        """The artifacts in the order in which they were kept: all, or those of a task, a query
-        (its text or its `hash_query`), a tool. Cleaned-up ones are among them, and small outputs
-        that were given a task or a query (their id is the handle of their message). Of very many,
-        each is read when it is looked at."""
+        """The artifacts in log order: all, or only for one task, query (its text or its
+        `hash_query`) or tool. Includes cleaned-up ones, and small outputs with a task or a query
+        (their id is the handle of their message). A very long list reads each on access."""
         return self._reader.list(task, query, tool)
 
     @checked
@@ -109,10 +103,10 @@ class Artifacts:
         judge: select.Judge | None = None,
         embedder: Embedder | str | bool | None = None,
     ) -> Sequence[Selected]:
-        """The artifacts that a query needs, best first, each with its score and why. Where none
-        matches, the newest that fit. `judge` may be a model: it is given the best candidates and
-        says which are relevant. `embedder`, as for `search`, also finds what says the same in
-        other words."""
+        """The artifacts that a query needs, best first, each with its score and the reason. If none
+        matches, the newest that fit. `judge` may be a model: it gets the best candidates and
+        returns the relevant ones. `embedder`, as for `search`, also finds artifacts of similar
+        meaning."""
         bounds = select.Bounds(limit=limit, score_min=score_min, tokens_max=tokens_max)
         candidates = self.list() if among is None else among
         contents = self._reader.sources
@@ -122,32 +116,29 @@ class Artifacts:
 
     @checked
     def value(self, handle: str) -> Any:
-        """What `append_result` was given: data as data, None as None, text as text, bytes as
-        bytes. The handle is that of an artifact, or `#41` for the message that answers the
-        call."""
+        """The output given to `append_result`: data as data, None as None, text as text, bytes as
+        bytes. The handle names an artifact, or the message that answers the call (`#41`)."""
         found = self._reader.original(handle)
         if found.artifact is not None:
-            return self._value(found.artifact)
+            # An artifact of JSON, or of bytes that are text, says so by its type.
+            mime = found.artifact.mime
+            mime_kept = mime if mime in (JSON, BYTES) else None
+            return value_of(self._text(found.artifact), mime_kept, fetch=self._bytes)
         with self._open.guard:
             slots = self._open.log.originals(span_of(found.handle))
         match [slot.message for slot in slots]:
-            case [Message(blocks=[ToolResult(artifact=id)]) as message]:
-                return self._result_value(message, id)
+            case [Message(blocks=[ToolResult(artifact=id) as result]) as message]:
+                artifact = self._reader.original(id).artifact if id else None
+                if artifact:
+                    content = self._text(artifact)
+                else:
+                    texts = tuple(part for part in result.content if not isinstance(part, Media))
+                    content = body_text(replace(message, blocks=texts))
+                metadata = message.metadata
+                return value_of(content, metadata.get("mime"), metadata.get(FORM), self._bytes)
         raise Invalid(
             f"{found.handle} is not the result of one tool", hint="unfold gives any message"
         )
-
-    def _result_value(self, message: Message, id: str) -> Any:
-        about = message.metadata
-        artifact = self._reader.original(id).artifact if id else None
-        content = self._text(artifact) if artifact else _text_in(message)
-        return value_of(content, about.get("mime"), about.get(FORM), self._bytes)
-
-    def _value(self, artifact: Artifact) -> Any:
-        """The value that an artifact was kept for: of JSON and of bytes that are text, its type
-        says so."""
-        mime = artifact.mime if artifact.mime in (JSON, BYTES) else None
-        return value_of(self._text(artifact), mime, fetch=self._bytes)
 
     def _text(self, artifact: Artifact) -> str | bytes:
         content = b"".join(self._reader.content(artifact))
@@ -165,8 +156,8 @@ class Artifacts:
     def lines(
         self, handle: str, first: int, last: int | None = None, *, chars_max: int = MOST
     ) -> Part:
-        """Some lines of what a handle names, counted from 1, read as a stream: no more is held
-        than what is given."""
+        """Some lines of the content of a handle, counted from 1, read as a stream: only the
+        returned lines are held."""
         return lines_between(self._reader.original(handle).texts, first, last, most=chars_max)
 
     @checked
@@ -180,9 +171,9 @@ class Artifacts:
         limit: int = 50,
         wait_s: float = WAIT_S,
     ) -> Sequence[Matches]:
-        """The lines that match, of one artifact (or message, or span), or of all, newest first.
-        `limit` and `wait_s` hold for all of it together; a regular expression that takes longer
-        is stopped."""
+        """The matching lines of one artifact (or message, or span), or of all, newest first.
+        `limit` and `wait_s` apply to the whole search; a regular expression that takes longer is
+        stopped."""
         check(pattern, regex=regex, most=limit, wait_s=wait_s)
         found: list[Matches] = []
         deadline = time.monotonic() + wait_s
@@ -216,9 +207,9 @@ class Artifacts:
         keep_count: int | None = None,
         dry_run: bool = False,
     ) -> cleanup.Cleanup:
-        """Removes the oldest artifacts of this conversation until it is within these bounds;
-        never one that the page or another conversation names, that the user stored, or that is
-        new. Says what went and what stayed, and why."""
+        """Removes the oldest artifacts of this conversation until it is within these bounds; never
+        one on a page, of another conversation, stored by the user, or new. Returns the removed and
+        the kept ones, with the reasons."""
         quota = cleanup.Quota(
             older_than_s=older_than_s, keep_bytes=keep_bytes, keep_count=keep_count
         )
@@ -231,7 +222,7 @@ class Artifacts:
                 dry_run=dry_run,
             )
         except NotFound:
-            # A conversation that nothing was appended to is not in the store yet.
+            # An empty conversation is not in the store yet.
             return cleanup.Cleanup()
         with self._open.reading():
             return done
@@ -239,7 +230,8 @@ class Artifacts:
     @checked
     def remove(self, handle: str) -> cleanup.CleanupItem:
         """Removes one artifact from this conversation, and its bytes unless another conversation
-        has it. The log keeps what it was. NotFound if there is none, or none any more."""
+        has it. The log keeps its description. NotFound if it does not exist or was removed
+        before."""
         with self._open.guard:
             self._open.check_open()
         now_ms = self._open.log.clock()
@@ -248,22 +240,12 @@ class Artifacts:
             return done
 
 
-def _text_in(message: Message) -> str:
-    """The text of a result, without its media."""
-    blocks = (block for block in message.blocks if isinstance(block, ToolResult))
-    parts = (part for block in blocks for part in block.content)
-    return body_text(replace(message, blocks=tuple(p for p in parts if not isinstance(p, Media))))
-
-
 def clean_configured(artifacts: Artifacts, log: OpenLog) -> None:
-    """Removes old artifacts, if the configuration says how many may stay. A failure is said and
-    stops nothing."""
+    """Removes old artifacts, if the configuration has limits. A failure is reported and stops
+    nothing."""
     config = log.config
-    days, keep_bytes, keep_count = (
-        config.artifacts_days,
-        config.artifacts_bytes,
-        config.artifacts_count,
-    )
+    days, keep_bytes = config.artifacts_days, config.artifacts_bytes
+    keep_count = config.artifacts_count
     if days is None and keep_bytes is None and keep_count is None:
         return
     age_s = None if days is None else days * DAY_S
@@ -279,9 +261,6 @@ def artifacts_of(store: Store, conversation: str) -> Artifacts:
     store.conversation(conversation)
     log = OpenLog(store, conversation, Config())
     return Artifacts(log, ArtifactReader(log))
-
-
-PREFIX = "artifact://"
 
 
 class Sources(Struct, frozen=True):
@@ -305,36 +284,37 @@ class ArtifactReader:
         self._index = ArtifactIndex(log.log)
 
     def move(self) -> None:
-        """The log is another one now."""
+        """Switches to another log."""
         self._index = ArtifactIndex(self._open.log)
 
     def list(
         self, task: str | int | None, query: str | None, tool: str | None
     ) -> Sequence[StoredArtifact]:
-        """In the order in which they were kept, cleaned-up ones among them."""
+        """The artifacts in log order, including cleaned-up ones."""
         query = query_id(query) if query is not None else None
-        given = {"task": task, "query": query, "tool": tool}
-        wanted = {name: str(value) for name, value in given.items() if value is not None}
+        filters = {"task": task, "query": query, "tool": tool}
+        wanted = {name: str(value) for name, value in filters.items() if value is not None}
         with self._open.reading():
             self._index.refresh()
             listing = self._index.grouped(**wanted) if wanted else self._index.listing()
             return listing.held()
 
     def count(self) -> int:
-        """How many still have their bytes."""
+        """The number of artifacts that still have their bytes."""
         with self._open.reading():
             self._index.refresh()
             return self._index.count()
 
     def named(self, handle: str) -> Sequence[Artifact]:
-        """The artifact that a handle names; for an unknown one, the newest others."""
+        """The artifact of a handle; for an unknown one, the newest others."""
         id = id_of(handle)
         with self._open.reading():
             self._index.refresh()
             return self._index.named(id) if id.startswith("art-") else []
 
     def original(self, handle: str, *, level: str = "full") -> Original:
-        """What a handle names, as a stream; NotFound or Invalid if it names nothing here."""
+        """The original behind a handle, as a stream; NotFound or Invalid if it names nothing
+        here."""
         with self._open.guard:
             return original(self._open.log, self.named(handle), handle, level=level)
 
@@ -349,26 +329,23 @@ class ArtifactReader:
 
     @property
     def sources(self) -> Sources:
-        """Where the contents of listed outputs are read from."""
+        """The source of the contents of listed outputs."""
         return Sources(self._open.store, self._message_bytes)
 
     def contents(self, handle: str) -> Iterator[tuple[str, Iterable[bytes]]]:
-        """The content that a handle names; without one, of every artifact, newest first."""
-        if not handle:
-            yield from self._all_contents()
+        """The content behind a handle; without one, of every artifact, newest first."""
+        if handle:
+            found = self.original(handle)
+            if found.artifact is not None:
+                yield found.handle, self.content(found.artifact)
+            else:
+                yield found.handle, (text.encode("utf-8", "replace") for text in found.texts)
             return
-        found = self.original(handle)
-        if found.artifact is not None:
-            yield found.handle, self.content(found.artifact)
-        else:
-            yield found.handle, (text.encode("utf-8", "replace") for text in found.texts)
-
-    def _all_contents(self) -> Iterator[tuple[str, Iterable[bytes]]]:
         seen: set[str] = set()
-        for one in reversed(self.list(None, None, None)):
-            if not one.cleaned_ms and one.id not in seen:
-                seen.add(one.id)
-                yield one.id, self.content(one.artifact)
+        for stored in reversed(self.list(None, None, None)):
+            if not stored.cleaned_ms and stored.id not in seen:
+                seen.add(stored.id)
+                yield stored.id, self.content(stored.artifact)
 
 
 def id_of(handle: str) -> str:

@@ -1,8 +1,8 @@
-"""Lines of a content that match, within limits of time, memory and number, whatever the pattern is.
+"""The matching lines of a content, within limits of time, memory and number, for any pattern.
 
-A plain text is looked for here, block by block. A regular expression is anybody's and may take
-forever, so it runs in a process of its own (`grep_process`), which is killed when its time is over;
-what it found until then is kept. Neighbours: `artifacts` brings the contents.
+A plain text is searched here, block by block. A regular expression may take forever, so it runs in
+a process of its own (`grep_process`), which is killed after the time limit; lines found until then
+are kept. Neighbour: `artifacts` provides the contents.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ WAIT_S, WAIT_S_MAX = 5.0, 60.0
 
 
 class Line(Struct, frozen=True):
-    """One line that matches: its number, counted from 1, and what it says around the match."""
+    """One matching line: its number, counted from 1, and its text around the match."""
 
     number: int
     text: str
 
 
 class Grepped(Struct, frozen=True, kw_only=True):
-    """The lines that were found, in order. `ended` says why there may be more; empty if all was
-    looked at."""
+    """The matching lines, in order. `ended` says why there may be more; empty if everything was
+    searched."""
 
     lines: tuple[Line, ...] = ()
     ended: str = ""
@@ -54,7 +54,7 @@ def grepped(
     most: int = 50,
     wait_s: float = WAIT_S,
 ) -> Grepped:
-    """The lines of a content that hold a text, or that a regular expression matches."""
+    """The lines of a content with a text in them, or that a regular expression matches."""
     check(pattern, regex=regex, most=most, wait_s=wait_s)
     if regex:
         request = {
@@ -66,12 +66,11 @@ def grepped(
         return _in_process(chunks, request, wait_s)
     clock = _Clock(wait_s)
     hits = grep_process.literal_hits(clock.through(chunks), pattern, ignore_case=ignore_case)
-    found = list(islice(hits, most))
-    return _grepped(found, most, wait_s if clock.is_over else 0.0)
+    return _grepped(list(islice(hits, most)), most, wait_s if clock.is_over else 0.0)
 
 
 def check(pattern: str, *, regex: bool, most: int, wait_s: float) -> None:
-    """Raises Invalid for what cannot be looked for."""
+    """Raises Invalid for an unusable search."""
     if not isinstance(pattern, str) or not pattern:
         raise Invalid("an empty pattern matches everything", hint="say what to look for")
     if len(pattern) > PATTERN_CHARS_MAX:
@@ -106,7 +105,7 @@ class _Clock:
 
 
 def _grepped(hits: Sequence[grep_process.Hit], most: int, stopped_s: float) -> Grepped:
-    """What was found; `stopped_s` is the time after which the search was stopped, 0 if it was
+    """The result of a search; `stopped_s` is the time after which it was stopped, 0 if it was
     not."""
     ended = f"stopped after {stopped_s:.1f} s" if stopped_s else ""
     if len(hits) >= most:
@@ -134,52 +133,9 @@ def _in_process(chunks: Iterable[bytes], request: dict[str, Any], wait_s: float)
             child.kill()
             child.wait()
         answer.seek(0)
-        return _answer_of(answer.read(), request["most"], time.monotonic() - start)
-
-
-def _start(answer: IO[bytes]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-I", "-S", grep_process.__file__]
-    try:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=answer,
-            stderr=subprocess.DEVNULL,
-            env=_child_environment(),
-        )
-    except OSError as error:
-        reason = f"a regular expression needs a process of its own: {error.strerror or error}"
-        raise Unavailable(reason, hint="look for a plain text instead") from error
-
-
-def _child_environment() -> dict[str, str]:
-    """Nothing of our environment is the child's business, but Windows starts no process without
-    this variable."""
-    return {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}
-
-
-def _feed(child: subprocess.Popen[bytes], request: dict[str, Any], chunks: Iterable[bytes]) -> None:
-    """Gives the child the request and the content, until it has enough or is killed."""
-    assert child.stdin is not None
-    try:
-        _write(child.stdin, request, chunks)
-    except BrokenPipeError:
-        return
-    finally:
-        with contextlib.suppress(BrokenPipeError):
-            child.stdin.close()
-
-
-def _write(file: IO[bytes], request: dict[str, Any], chunks: Iterable[bytes]) -> None:
-    file.write(json.dumps(request).encode() + b"\n")
-    for chunk in chunks:
-        file.write(chunk)
-    file.flush()
-
-
-def _answer_of(answer: bytes, most: int, took_s: float) -> Grepped:
-    # A child that was killed may have left half a line, and did not say that it came to the end.
-    values = [json.loads(line) for line in answer.split(b"\n")[:-1]]
+        # A killed child may have left an incomplete line, and no end mark.
+        values = [json.loads(line) for line in answer.read().split(b"\n")[:-1]]
+    took_s = time.monotonic() - start
     last = values[-1] if values else None
     if isinstance(last, dict):
         raise Invalid(
@@ -187,4 +143,36 @@ def _answer_of(answer: bytes, most: int, took_s: float) -> Grepped:
             hint="fix it, or look for a plain text",
         )
     hits = [(value[0], value[1]) for value in values if isinstance(value, list)]
-    return _grepped(hits, most, 0.0 if last == "end" else took_s)
+    return _grepped(hits, request["most"], 0.0 if last == "end" else took_s)
+
+
+def _start(answer: IO[bytes]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-I", "-S", grep_process.__file__]
+    # The child gets nothing of our environment, except for a variable that Windows needs.
+    environment = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=answer,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
+    except OSError as error:
+        reason = f"a regular expression needs a process of its own: {error.strerror or error}"
+        raise Unavailable(reason, hint="look for a plain text instead") from error
+
+
+def _feed(child: subprocess.Popen[bytes], request: dict[str, Any], chunks: Iterable[bytes]) -> None:
+    """Writes the request and the content to the child, until it has enough or is killed."""
+    assert child.stdin is not None
+    try:
+        child.stdin.write(json.dumps(request).encode() + b"\n")
+        for chunk in chunks:
+            child.stdin.write(chunk)
+        child.stdin.flush()
+    except BrokenPipeError:
+        return
+    finally:
+        with contextlib.suppress(BrokenPipeError):
+            child.stdin.close()

@@ -1,10 +1,10 @@
 """The lines of a stream that match a pattern, one block at a time: memory stays flat however long
 the stream is.
 
-A line longer than `LINE_CHARS_MAX` is looked at in pieces that overlap. This file is also a
-program: Python's `re` can neither be interrupted nor bounded, so a pattern that somebody else wrote
-runs in a process that can be killed. It needs nothing but the standard library, and starts without
-site packages. Neighbour: `grep` starts and feeds it.
+A line longer than `LINE_CHARS_MAX` is searched in overlapping pieces. This file is also a program:
+Python's `re` can neither be interrupted nor bounded, so a foreign pattern runs in a process that
+can be killed. It needs nothing but the standard library, and starts without site packages.
+Neighbour: `grep` starts and feeds it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ OVERLAP_CHARS = 1 << 12
 EXCERPT_CHARS = 300
 MEMORY_BYTES_MAX = 1 << 29
 
-Hit = tuple[int, str]  # the number of a line, counted from 1, and what it says around the match
+Hit = tuple[int, str]  # the number of a line, counted from 1, and its text around the match
 Search = Callable[[str], "re.Match[str] | None"]
 
 
 def blocks(chunks: Iterable[bytes]) -> Iterator[Hit]:
-    """Runs of whole lines, each with the number of its first."""
+    """Runs of whole lines, each with the number of its first line."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     number, rest = 1, ""
     for chunk in chunks:
@@ -60,8 +60,7 @@ def literal_hits(chunks: Iterable[bytes], text: str, *, ignore_case: bool = Fals
 
 
 def pattern_hits(chunks: Iterable[bytes], search: Search) -> Iterator[Hit]:
-    """Every line in which `search` finds something. Lines are looked at one by one, as grep
-    does."""
+    """Every line in which `search` finds something. Lines are searched one by one, as in grep."""
     seen = 0
     for first, block in blocks(chunks):
         for number, line in enumerate(block.split("\n"), first):
@@ -72,7 +71,7 @@ def pattern_hits(chunks: Iterable[bytes], search: Search) -> Iterator[Hit]:
 
 
 def _excerpt(text: str, first: int, last: int) -> str:
-    """The line around a match, cut on both sides where it is long."""
+    """The line around a match, cut on both sides if it is long."""
     start = text.rfind("\n", 0, first) + 1
     stop = text.find("\n", last)
     stop = len(text) if stop < 0 else stop
@@ -113,8 +112,7 @@ def _write(value: object) -> None:
 
 
 def _limit_memory_and_time(cpu_s: int) -> None:
-    """Limits memory, and processor time in case whoever should end this process is gone before
-    it."""
+    """Limits memory, and processor time in case the parent process dies first."""
     try:
         import resource
     except ImportError:  # a system without such limits

@@ -1,12 +1,11 @@
-"""Any value that a tool can give, as JSON that leads back to it.
+"""Any output value of a tool as JSON, and back.
 
-What JSON has no word for is written as an object with one tag: a set as `{"$set": [1, 2]}`, a time
-as `{"$datetime": "2026-11-16T03:14:15"}`, not-a-number as `{"$float": "nan"}`, a mapping whose keys
-are not texts as `{"$dict": [[1, "one"]]}`; a model reads it as it stands, `decoded` turns it back
-into the value. Data that happens to look like a tag is also written as `$dict`. What has no such
-form (an open file, a list that holds itself) is refused, and the error says where it is.
-Dataclasses and enums become what they hold; tuples become lists. Neighbour: `offload` keeps the
-text.
+Values without a JSON form are written as an object with one tag: a set as `{"$set": [1, 2]}`, a
+time as `{"$datetime": "2026-11-16T03:14:15"}`, not-a-number as `{"$float": "nan"}`, a mapping with
+keys that are not texts as `{"$dict": [[1, "one"]]}`; a model reads it as it is, `decoded` restores
+the value. Data that happens to look like a tag is also written as `$dict`. A value without any form
+(an open file, a list that contains itself) is refused, and the error has its place. Dataclasses and
+enums become their content; tuples become lists. Neighbour: `intake` keeps the text.
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ _Text = Callable[[str], Any]
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Stands in a value for what is kept elsewhere, and is written as `{tag: held}`."""
+    """A placeholder in a value for content kept elsewhere, written as `{tag: held}`."""
 
     tag: str
     held: Any
 
 
 class _Unfit(Exception):
-    """Something that cannot be written, and the way to it, innermost key first."""
+    """A value that cannot be written, and the path to it, innermost key first."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -60,15 +59,14 @@ class _Unfit(Exception):
 
 
 def encoded(value: Any) -> bytes:
-    """The value as JSON; Invalid, with the key of the part, if a part of it has no form."""
+    """The value as JSON; Invalid, with its place, if a part of it has no form."""
     written = Written(value)
     return b"".join(written) if written.whole is None else written.whole
 
 
 class Written:
-    """A value as JSON, in pieces, encoded again each time it is iterated: a large one is never
-    held twice. `whole` has all of one that is not large. Invalid, with the key of the part, if a
-    part of it has no form."""
+    """A value as JSON, in pieces, encoded again for each iteration: a large one is never held
+    twice. `whole` has all of a small one. Invalid, with its place, if a part of it has no form."""
 
     def __init__(self, value: Any) -> None:
         self._value = _plain_value(value)
@@ -96,28 +94,22 @@ class Written:
 
 
 def _plain_value(value: Any, text: _Text = str) -> Any:
-    """The value as plain data; Invalid with the place of what has no form."""
+    """The value as plain data; Invalid, with its place, if a part of it has no form."""
     try:
         return _written(value, set(), text=text)
     except _Unfit as error:
+        place = ""  # the outer keys of the path: `at .rows[3].file: `
+        if keys := error.way[::-1]:
+            more = "…" if len(keys) > KEYS_SHOWN else ""
+            place = f"at {''.join(keys[:KEYS_SHOWN])}{more}: "
         raise Invalid(
-            f"a tool output of type {type(value).__name__} cannot be kept: "
-            f"{_place_of(error)}{error}",
+            f"a tool output of type {type(value).__name__} cannot be kept: {place}{error}",
             hint="pass text or plain data, or keep its repr with on_error='degrade'",
         ) from error
 
 
-def _place_of(error: _Unfit) -> str:
-    """The outer keys of the way to what has no form: `at .rows[3].file: `."""
-    keys = error.way[::-1]
-    if not keys:
-        return ""
-    more = "…" if len(keys) > KEYS_SHOWN else ""
-    return f"at {''.join(keys[:KEYS_SHOWN])}{more}: "
-
-
 def _pieces(value: Any) -> Iterator[bytes]:
-    """The JSON of plain data, no piece of it large."""
+    """The JSON of plain data in small pieces."""
     if _is_small(value):
         yield msgspec.json.encode(value)
     elif isinstance(value, str):
@@ -135,7 +127,7 @@ def _pieces(value: Any) -> Iterator[bytes]:
 
 
 def _list_pieces(values: Sequence[Any]) -> Iterator[bytes]:
-    """The items one by one, small ones together: there may be millions of them."""
+    """The items one by one, small ones together: there may be millions."""
     comma, batch = b"[", list[Any]()
     for value in values:
         is_small = _is_small(value)
@@ -155,7 +147,7 @@ def _list_pieces(values: Sequence[Any]) -> Iterator[bytes]:
 
 
 def _is_small(value: Any) -> bool:
-    """Whether a value is encoded at once: a number, a short text, or a few of them."""
+    """Whether a value is encoded at once: a number, a short text, or a few of these."""
     if type(value) is str:
         return len(value) <= SMALL_CHARS
     if type(value) not in _CONTAINERS:
@@ -167,7 +159,7 @@ def _is_small(value: Any) -> bool:
 
 
 def degraded(value: Any) -> str:
-    """The `repr` of a value, whatever it is: for callers who prefer that to an error."""
+    """The `repr` of any value, for callers who prefer that to an error."""
     try:
         return repr(value)
     except Exception as error:  # noqa: BLE001 - `repr` is the caller's code and may raise anything
@@ -178,7 +170,7 @@ def degraded(value: Any) -> str:
 
 
 def _written(value: Any, above: set[int], *, text: _Text = str) -> Any:
-    """The value as JSON can have it; the very same object where nothing had to be changed."""
+    """The value in a form that JSON has; the very same object if nothing had to be changed."""
     kind = type(value)
     if kind in _PLAIN:
         return text(value) if kind is str else value
@@ -197,7 +189,7 @@ def _written(value: Any, above: set[int], *, text: _Text = str) -> Any:
 
 
 def _written_scalar(value: Any, text: _Text) -> Any:
-    """A value that holds no others, as JSON can have it; None if it does, or has no such form."""
+    """A value without others in it, in a form that JSON has; None for any other value."""
     match value:
         case Enum():
             return None
@@ -220,9 +212,9 @@ def _written_scalar(value: Any, text: _Text) -> Any:
 
 
 def _written_container(value: Any, above: set[int], text: _Text) -> Any:
-    """A value that holds others."""
+    """A value with others in it."""
     if isinstance(value, dict):
-        # Of a subclass the entries themselves: its own way to give them may raise anything.
+        # A subclass may override access to its entries with code that raises anything.
         held = value if type(value) is dict else dict(dict.items(value))
         return _mapping(held, above, text)
     if isinstance(value, list | tuple):
@@ -258,7 +250,10 @@ def _items(
 
 
 def _mapping(values: dict[Any, Any], above: set[int], text: _Text) -> dict[str, Any]:
-    if not _can_be_object(values, text):
+    """A JSON object, if all keys are texts and it does not look like a tag."""
+    is_tag = len(values) == 1 and next(iter(values)) in _TAGS
+    is_object = not is_tag and not set(map(type, values)) - _TEXT
+    if not is_object or (text is not str and any(text(key) is not key for key in values)):
         return {"$dict": _items([[key, value] for key, value in values.items()], above, text)}
     changed: dict[str, Any] | None = None
     plain = _PLAIN if text is str else _PLAIN - {str}
@@ -270,16 +265,6 @@ def _mapping(values: dict[Any, Any], above: set[int], text: _Text) -> dict[str, 
             changed = dict(values) if changed is None else changed
             changed[key] = written
     return values if changed is None else changed
-
-
-def _can_be_object(values: dict[Any, Any], text: _Text) -> bool:
-    """Whether a mapping can be a JSON object: its keys are texts, and it does not look like a
-    tag."""
-    if len(values) == 1 and next(iter(values)) in _TAGS:
-        return False
-    if set(map(type, values)) - _TEXT:
-        return False
-    return text is str or all(text(key) is key for key in values)
 
 
 def _written_item(key: str | int, value: Any, above: set[int], text: _Text) -> Any:
@@ -310,7 +295,7 @@ def decoded(text: str | bytes) -> Any:
 
 
 def json_of(text: str | bytes) -> Any:
-    """What the text says as JSON; Invalid if it is none."""
+    """The value of a JSON text; Invalid if it is not JSON."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
@@ -318,7 +303,7 @@ def json_of(text: str | bytes) -> Any:
 
 
 def restored(value: Any) -> Any:
-    """The value of which a JSON value was written."""
+    """The value that was written as this JSON value."""
     try:
         return _restored(value)
     except (msgspec.MsgspecError, RecursionError, TypeError, ValueError) as error:
@@ -360,6 +345,6 @@ _TAGS: dict[str, Callable[[Any], Any]] = {
     "$escaped": lambda held: held.encode().decode("unicode_escape"),
     "$path": Path,
     **{tag: _converter(kind) for tag, kind in _TAGGED},
-    # Gaps: whoever kept what belongs there fills them first.
+    # Gaps: filled before, with the content kept elsewhere.
     **dict.fromkeys(("$media", "$base64", "$data_url", "$text"), lambda held: held),
 }

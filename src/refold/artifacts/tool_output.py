@@ -1,17 +1,11 @@
-"""What a tool gave, taken apart for the page: its text, its media, and what makes it whole again.
+"""The output of a tool in parts for the page: its text, its media, and the form to restore it.
 
-Text is text. Bytes are text where they are UTF-8, a picture or a document where they are one. A
-list of a provider's parts is its texts and media in order. Anything else is data, written as JSON,
-with its media beside it. `value_of` gives back what the tool gave. Neighbours: `media` finds
-pictures, `values` writes data, `intake` decides what the page shows of it.
-
-Images and documents in what a tool gave: found, and taken out of the value around them.
-
-Bytes that are a picture or a PDF, and the parts by which providers and MCP servers hand media over,
-become `Media` blocks; a gap that names the artifact stays in their place, so that the value can be
-made whole again. Text stays text, whatever it encodes. What no provider takes (too large, too many
-pixels, unreadable) is not shown as media. Neighbours: `output` asks, `dialects` read the parts,
-`values` writes the gaps.
+Text is text. Bytes are text if they are UTF-8, media if they are a picture or a PDF. A list of a
+provider's or an MCP server's parts is its texts and media in order. Anything else is data, written
+as JSON, with its media beside it. A gap that names the artifact replaces media in a value;
+`value_of` restores it. Media that no provider accepts (too large, too many pixels, unreadable) are
+not shown as media. Neighbours: `json_values` writes data and gaps, `dialects` read the parts,
+`intake` decides what the page shows.
 """
 
 from __future__ import annotations
@@ -34,9 +28,9 @@ from refold.errors import Invalid
 from refold.tokens.media import image_size
 
 PDF = "application/pdf"
-# What every provider takes that takes images at all.
+# Accepted by every provider with images.
 IMAGE_BYTES_MAX, IMAGE_SIDE_MAX, DOCUMENT_BYTES_MAX = 3_750_000, 8_000, 8_000_000
-INLINE_CHARS_MAX = 12_000_000  # of base64 in one result: an event must hold it
+INLINE_CHARS_MAX = 12_000_000  # of base64 in one result, which must fit into an event
 NODES_MAX, DEPTH_MAX = 2_000, 8
 _MAGIC = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"),
           (b"GIF8", "image/gif"), (b"%PDF-", PDF))  # fmt: skip
@@ -45,11 +39,21 @@ _PART_TYPES = frozenset({
     "resource",
 })  # fmt: skip
 _PART_KEYS = frozenset({"inlineData", "inline_data", "fileData", "file_data"})
+TEXT, JSON, BYTES = "text/plain", "application/json", "application/octet-stream"
+ON_ERROR = ("raise", "degrade")
+PARTS_MAX = 100
+FORM = "$form"  # in the metadata of a result: the structure of its value
+
+Content = str | bytes | Written
+Fetch = Callable[[str], bytes]
+"""Returns the bytes of an artifact by its id."""
+
+
+# --- media ---
 
 
 class Found(Struct, frozen=True, kw_only=True):
-    """Media in an output. `content` has its bytes, if they came with it; `id` is the artifact that
-    keeps them."""
+    """Media in an output. `content` has its bytes, if the output did; `id` is their artifact."""
 
     media: Media
     content: bytes = b""
@@ -57,7 +61,7 @@ class Found(Struct, frozen=True, kw_only=True):
 
 
 def mime_of(content: bytes) -> str:
-    """The type of a picture or document that can be shown, by its bytes; empty if it is neither."""
+    """The type of a picture or document, by its bytes; empty if it cannot be shown."""
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         mime = "image/webp"
     else:
@@ -85,43 +89,36 @@ def _media_in(media: Media, content: bytes) -> Found:
 
 
 class Search:
-    """Walks through a value. `found` is the media in it, in order."""
+    """A walk through a value. `found` is the media in it, in order."""
 
     def __init__(self) -> None:
         self.found: list[Found] = []
         self._left, self._room = NODES_MAX, INLINE_CHARS_MAX
 
     def carved(self, value: Any, depth: int = 0) -> Any:
-        """The value with gaps for media; the very same object where there are none."""
+        """The value with gaps for media; the very same object if there are none."""
         self._left -= 1
         if self._left < 0 or depth > DEPTH_MAX:
             return value
         match value:
             case bytes() | bytearray() | memoryview():
-                return self._bytes(bytes(value), value)
+                content = bytes(value)
+                mime = mime_of(content)
+                found = media_of(content, mime) if mime else None
+                return Gap("$media", found.id) if found and self.takes(found) else value
             case dict():
                 found = part_media(value)
                 if found is not None and self.takes(found):
                     return gapped(value, found)
-                return self._mapping(value, depth)
+                entries = {key: self.carved(item, depth + 1) for key, item in value.items()}
+                is_changed = any(entries[key] is not item for key, item in value.items())
+                return entries if is_changed else value
             case list() | tuple():
                 items = [self.carved(item, depth + 1) for item in value]
                 is_changed = any(one is not other for one, other in zip(items, value, strict=True))
                 return items if is_changed else value
             case _:
                 return value
-
-    def _bytes(self, content: bytes, value: Any) -> Any:
-        mime = mime_of(content)
-        if not mime:
-            return value
-        found = media_of(content, mime)
-        return Gap("$media", found.id) if self.takes(found) else value
-
-    def _mapping(self, value: dict[Any, Any], depth: int) -> dict[Any, Any]:
-        items = {key: self.carved(item, depth + 1) for key, item in value.items()}
-        is_changed = any(items[key] is not item for key, item in value.items())
-        return items if is_changed else value
 
     def takes(self, found: Found) -> bool:
         """Takes media in, if there is room for it."""
@@ -136,10 +133,10 @@ class Search:
 
 
 def part_media(part: Mapping[Any, Any]) -> Found | None:
-    """The media that a part of a provider's content holds; None if it holds none."""
-    if not _may_be_media(part):
-        return None
-    media = _read(part)
+    """The media in a part of a provider's content; None if there is none."""
+    kind = part.get("type")
+    may_be_media = kind in _PART_TYPES if isinstance(kind, str) else not _PART_KEYS.isdisjoint(part)
+    media = _read_part(part) if may_be_media else None
     if media is None:
         return None
     try:
@@ -149,14 +146,7 @@ def part_media(part: Mapping[Any, Any]) -> Found | None:
     return _media_in(media, content) if content else Found(media=media)
 
 
-def _may_be_media(part: Mapping[Any, Any]) -> bool:
-    kind = part.get("type")
-    if isinstance(kind, str):
-        return kind in _PART_TYPES
-    return not _PART_KEYS.isdisjoint(part)
-
-
-def _read(part: Mapping[Any, Any]) -> Media | None:
+def _read_part(part: Mapping[Any, Any]) -> Media | None:
     match part:
         case {"type": "image" | "audio" as kind, "data": str(data), "mimeType": str(mime)}:
             return Media(kind, mime=mime, data=data)
@@ -176,7 +166,7 @@ def _read(part: Mapping[Any, Any]) -> Media | None:
 
 
 def gapped(value: Any, found: Found) -> Any:
-    """A part with a gap in place of its base64."""
+    """A part with a gap instead of its base64."""
     data = found.media.data
     match value:
         case dict():
@@ -189,20 +179,13 @@ def gapped(value: Any, found: Found) -> Any:
             return value
 
 
-TEXT, JSON, BYTES = "text/plain", "application/json", "application/octet-stream"
-ON_ERROR = ("raise", "degrade")
-PARTS_MAX = 100
-FORM = "$form"  # in the metadata of a result: what its value is made of
-
-Content = str | bytes | Written
-Fetch = Callable[[str], bytes]
-"""Gives the bytes of an artifact by its id."""
+# --- outputs ---
 
 
 class Output(Struct, frozen=True, kw_only=True):
-    """An output taken apart. `content` is its text, bytes or data; `mime` says what it was, where
-    it was not text; `blocks` are texts and media in order, where it came in parts; `form` is what
-    the value is made of, where the content alone does not say it."""
+    """An output in parts. `content` is its text, bytes or data; `mime` its type, unless it was
+    text; `blocks` are texts and media in order, if it came in parts; `form` is the structure of
+    the value, if the content alone does not show it."""
 
     content: Content
     mime: str | None = None
@@ -212,11 +195,11 @@ class Output(Struct, frozen=True, kw_only=True):
 
     @property
     def media(self) -> tuple[Media, ...]:
-        return tuple(one.media for one in self.found)
+        return tuple(found.media for found in self.found)
 
     @property
     def text(self) -> str | None:
-        """The text that a page can show; None if it is too large for an event, or not text."""
+        """The text for a page; None if it is too large for an event, or not text."""
         if isinstance(self.content, str):
             return self.content
         whole = self.content.whole if isinstance(self.content, Written) else None
@@ -224,16 +207,28 @@ class Output(Struct, frozen=True, kw_only=True):
 
 
 def read(output: Any, *, mime: str = "", on_error: str = "raise") -> Output:
-    """What is kept and shown of a tool's output. `mime` says what bytes are. Raises Invalid for
-    values that cannot be written, unless `on_error` is "degrade": then their `repr` is kept."""
+    """A tool's output in parts. `mime` is the type of bytes. Raises Invalid for values that cannot
+    be written, unless `on_error` is "degrade": then their `repr` is kept."""
     if on_error not in ON_ERROR:
         raise Invalid(f"on_error={quoted(on_error, 80)}", hint="one of: " + ", ".join(ON_ERROR))
     if isinstance(output, str):
         return Output(content=output)
     if isinstance(output, bytes | bytearray | memoryview):
-        return _read_bytes(bytes(output), mime)
+        content = bytes(output)
+        media_type = mime_of(content)
+        if media_type and mime in ("", media_type):
+            found = media_of(content, media_type)
+            form = {"$media": found.id}
+            return Output(content="", mime=JSON, found=(found,), blocks=(found.media,), form=form)
+        return Output(content=text_or_bytes(content), mime=mime or BYTES)
     try:
-        return _read_data(output)
+        parts = _parts(output)
+        in_parts = _read_parts(output, parts) if parts else None
+        if in_parts is not None:
+            return in_parts
+        search = Search()
+        carved = search.carved(output)
+        return Output(content=Written(carved), mime=JSON, found=tuple(search.found))
     except Invalid:
         if on_error == "degrade":
             return Output(content=degraded(output))
@@ -247,18 +242,9 @@ def kept(content: Any) -> Content:
     return content if isinstance(content, str | bytes) else Written(content)
 
 
-def _read_bytes(content: bytes, mime: str) -> Output:
-    seen = mime_of(content)
-    if seen and mime in ("", seen):
-        found = media_of(content, seen)
-        form = {"$media": found.id}
-        return Output(content="", mime=JSON, found=(found,), blocks=(found.media,), form=form)
-    return Output(content=text_or_bytes(content), mime=mime or BYTES)
-
-
 def text_or_bytes(content: bytes) -> str | bytes:
-    """Bytes as text where they are UTF-8. What no event could hold stays bytes, even if it is text:
-    it goes to the store in pieces, and is not held twice."""
+    """Bytes as text if they are UTF-8. Content too large for an event stays bytes, even if it is
+    text: it goes to the store in pieces, and is not held twice."""
     if len(content) > EVENT_BYTES_MAX:
         return content
     try:
@@ -267,19 +253,8 @@ def text_or_bytes(content: bytes) -> str | bytes:
         return content
 
 
-def _read_data(output: Any) -> Output:
-    """Data, with its media beside it; parts of a provider's content in their order."""
-    parts = _parts(output)
-    whole = _read_parts(output, parts) if parts else None
-    if whole is not None:
-        return whole
-    search = Search()
-    carved = search.carved(output)
-    return Output(content=Written(carved), mime=JSON, found=tuple(search.found))
-
-
 def _parts(output: Any) -> list[dict[Any, Any]]:
-    """The parts of a provider's content: a list of them, one alone, or the result of an MCP
+    """The parts of a provider's content: a list of them, a single one, or the result of an MCP
     tool."""
     match output:
         case {"content": [*parts]} | [*parts]:
@@ -293,7 +268,7 @@ def _parts(output: Any) -> list[dict[Any, Any]]:
 
 
 def _read_parts(output: Any, parts: list[dict[Any, Any]]) -> Output | None:
-    """Parts as texts and media in their order; None if there are no media among them."""
+    """Parts as texts and media in order; None if there are no media among them."""
     reading = _Reading()
     forms = [reading.form(part) for part in parts]
     if not reading.search.found:
@@ -311,13 +286,13 @@ def _read_parts(output: Any, parts: list[dict[Any, Any]]) -> Output | None:
 
 
 class _Reading:
-    """Parts on their way to blocks. A text in the form is its place in the joined text."""
+    """The conversion of parts to blocks. A text in the form is its range in the joined text."""
 
     def __init__(self) -> None:
         self.search, self.blocks, self._at = Search(), list[Text | Media](), 0
 
     def form(self, part: dict[Any, Any]) -> Any:
-        """What is kept of a part besides its text and media."""
+        """The form of a part, without its text and media."""
         media = part_media(part)
         if media is not None and self.search.takes(media):
             self.blocks.append(media.media)
@@ -334,11 +309,11 @@ class _Reading:
         return form
 
 
-# --- the way back ---
+# --- restoring ---
 
 
 def value_of(content: str | bytes, mime: Any, form: Any = None, fetch: Fetch | None = None) -> Any:
-    """The output that was read as this content. `fetch` gives the bytes of its media."""
+    """The output that was read as this content. `fetch` returns the bytes of its media."""
     if form is not None:
         return json_values.restored(_filled(form, content, fetch))
     if mime == JSON:
@@ -349,7 +324,7 @@ def value_of(content: str | bytes, mime: Any, form: Any = None, fetch: Fetch | N
 
 
 def _filled(value: Any, content: str | bytes, fetch: Fetch | None) -> Any:
-    """A form with what belongs in its gaps."""
+    """A form with its gaps filled."""
     if isinstance(value, list):
         return [_filled(item, content, fetch) for item in value]
     if not isinstance(value, Mapping):
