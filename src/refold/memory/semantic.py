@@ -299,7 +299,7 @@ class SemanticMemory:
 
     @checked
     def history(self, id: str) -> builtins.list[MemoryEntry]:
-        """The earlier states of an entry and of others about the same thing, oldest first, each
+        """The earlier states of an entry and of entries about the same thing, oldest first, each
         with its time of validity."""
         with self._lock:
             journal, run = self._scopes.named(id)
