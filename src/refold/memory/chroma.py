@@ -1,8 +1,8 @@
 """Vectors of memories in Chroma, a database for vectors (the package `chromadb`).
 
-Chroma is given ids and numbers only: it embeds nothing, so it downloads nothing, and its telemetry
-is off. It works in a folder of its own beside the store. Neighbour: `vector_store` says what is
-asked of it.
+Chroma gets only ids and numbers: it embeds nothing, so it downloads nothing, and its telemetry is
+off. It works in a folder of its own beside the store. Neighbour: `external_vectors` has the
+protocol.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Chroma:
             if folder
             else chromadb.EphemeralClient(settings=settings)
         )
-        # Whatever is in memory is shared by all clients of a process: there a name is used once.
+        # In memory, all clients of a process share their collections, so the name must be unique.
         self._name = NAME if folder else f"{NAME}-{secrets.token_hex(8)}"
-        self._collection = self._made()
+        self._collection = self._created_collection()
 
-    def _made(self) -> Any:
+    def _created_collection(self) -> Any:
         return self._client.get_or_create_collection(
             self._name, embedding_function=None, configuration={"hnsw": {"space": "cosine"}}
         )
@@ -66,7 +66,7 @@ class Chroma:
 
     def clear(self) -> None:
         self._client.delete_collection(self._name)
-        self._collection = self._made()
+        self._collection = self._created_collection()
 
     def close(self) -> None:
         self._client.close()

@@ -1,21 +1,11 @@
-"""What a sentence claims, as far as code can tell: about what, which value, and what it ends.
+"""The claim of a sentence, as far as code can tell: its topic, its value, and what it ends.
 
-Two sentences that say the same in other spelling are equal here (`said`). Two that give the same
-thing different values ("the port is 5432", "the port is 6432") have the same `about`, and where
-only one of them can be true (`is_single`) the later one ends the earlier one. A sentence that
-denies another ends it, and is ended by it. Nothing is guessed: a sentence without a known verb
-claims only itself. Neighbours: `wording` spells sentences one way, `fold` decides what is true
-when.
-
-The words by which `claim` reads a sentence. English; a sentence in another language claims only
-itself, unless it has one of these signs: `=`, `:` and a number.
-
-A sentence in one wording, however it was put: spelling, short forms, and ways to say that
-something is so or has become so.
-
-"The database now listens on port 6432", "database port: 6432" and "the database port was changed to
-6432" are one sentence here. Only English is known; any other text keeps its words. Neighbours:
-`vocabulary` has the words, `claim` reads what the sentence claims.
+A sentence is first reduced to one wording: "The database now listens on port 6432", "database port:
+6432" and "the database port was changed to 6432" become equal (`said`). Two sentences with
+different values for the same thing have the same `about`, and where only one value can be true
+(`is_single`) the later ends the earlier. A denial ends the denied sentence, and the reverse.
+Nothing is guessed: a sentence without a known verb claims only itself, and so does any other
+language, except around `=`, `:` and a number. Neighbour: `merging` decides what is true when.
 """
 
 from __future__ import annotations
@@ -30,18 +20,18 @@ a an the that please note remember also just now currently today very really fyi
 """
 _SELF = "i we me us my our you"
 _IS = "is are was were equals"
-# Verbs of which one thing at a time is true: with a preposition, or after `is`.
+# Verbs with one true value at a time: with a preposition, or after `is`.
 _SINGLE = """
 live work run listen reside sit stay cost weigh report belong base locate host deploy name call own
 maintain manage schedule plan
 """
-# Verbs that say where something is, if a path or an address follows.
-_VOCABULARY_PLACED = "go point write read store save mount lie"
-# Verbs of what one person usually does; another may do it as well.
-_VOCABULARY_AGENTS = "own lead maintain manage handle approve review"
+# Verbs of location, if a path or an address follows.
+_LOCATION_VERBS = "go point write read store save mount lie"
+# Verbs for tasks that usually one person does, but several may.
+_AGENT_VERBS = "own lead maintain manage handle approve review"
 _MANY = "use have prefer like want need require support contain keep set"
 _PREPOSITIONS = "in at for on to by as from with"
-# What has one value at a time: a subject that ends in one of these, or has one of those below.
+# Attributes with one value at a time: the subject ends in one of these, or contains `_ONE_OF`.
 _ATTRIBUTES = """
 address age backend birthday branch budget capital city code color colour country currency database
 date deadline default domain editor email employer endpoint extension folder format framework goal
@@ -51,7 +41,7 @@ price priority pronouns provider purpose rate region release repo repository rol
 shell size stage state status street style theme threshold timeout timezone title url username value
 vendor venue version wage website weight zone
 """
-# What one person at a time is, if it is said of the one: "the lead", "our manager".
+# Roles of one person at a time, with a definite article: "the lead", "our manager".
 _ROLES = """
 lead leader manager owner maintainer boss director president chair head admin contact reviewer
 captain coach editor designer architect founder chief secretary treasurer ceo cto cfo coo
@@ -61,7 +51,7 @@ _DAYS_AND_MONTHS = """
 monday tuesday wednesday thursday friday saturday sunday january february march april may june july
 august september october november december
 """
-# Words that stand for a value like a number does, besides those.
+# Other words that are values, like numbers.
 _STATES = """
 true false on off yes no enabled disabled active inactive open closed public private allowed
 forbidden optional mandatory green red up down online offline available unavailable
@@ -72,7 +62,7 @@ one two three four five six seven eight nine ten eleven twelve fifteen twenty th
 sixty seventy eighty ninety hundred thousand million
 """
 
-# Words that tell of a change, and words of the phrases that do.
+# Words that announce a change, and words of such phrases.
 _CHANGE_WORDS = """
 now nowadays anymore instead since again back today new newly off gone away replaced replaces
 replacing switched switching swapped moved moving changed changes upgraded downgraded migrated
@@ -81,7 +71,7 @@ slipped postponed pushed rescheduled raised lowered reduced increased extended s
 promoted became become renamed lost broke traded abandoned discontinued resigned divorced
 """
 _CHANGE_PHRASE_WORDS = "no any these as from starting beginning up down over"
-# Words that say little of what a sentence is about.
+# Words that say little about the topic of a sentence.
 _LITTLE = """
 day time thing way kind sort lot bit get go take make give come put keep know tell think want look
 find mean currently usually often again still right long exactly use have like need buy work do year
@@ -98,7 +88,7 @@ PREPOSITIONS, SHAPED = (
     frozenset(_PREPOSITIONS.split()),
     frozenset((_DAYS_AND_MONTHS + _STATES).split()),
 )
-PLACED, AGENTS = frozenset(_VOCABULARY_PLACED.split()), frozenset(_VOCABULARY_AGENTS.split())
+PLACED, AGENTS = frozenset(_LOCATION_VERBS.split()), frozenset(_AGENT_VERBS.split())
 ROLES, LITTLE = frozenset(_ROLES.split()), frozenset(_LITTLE.split())
 ATTRIBUTES, ONE_OF = frozenset(_ATTRIBUTES.split()), frozenset(_ONE_OF.split())
 IRREGULAR = {
@@ -116,7 +106,7 @@ IRREGULAR = {
 
 
 _WORD = re.compile(r"[^\W_]+(?:[.:/@_+\\'’-]+[^\W_]+)*")
-# `port: 6432` gives a value; `Caroline: I moved to …` is somebody who speaks.
+# `port: 6432` gives a value; `Caroline: I moved to …` names a speaker.
 _ASSIGNED = re.compile(
     r"(?<=\w)\s*(?:=|:(?=\s)(?!\s+(?:i|we|he|she|they|you|it|my|our)\b)(?!\s+(?:\S+\s+){6}))\s*"
 )
@@ -143,8 +133,8 @@ NUMBER = re.compile(r"[vV]?\d[\w.:/,%-]*")
 
 
 def plain(content: str) -> str:
-    """A text in small letters, with short forms and changes spelt out. Each look is taken only at
-    a text that may need it."""
+    """A text in lower case, with short forms and changes spelled out. Each pattern is tried only
+    where it can match."""
     text = content.casefold()
     if "=" in text or ":" in text:
         text = _ASSIGNED.sub(" is ", text)
@@ -155,30 +145,27 @@ def plain(content: str) -> str:
         text = text.replace(" is back to ", " is ").replace(" are back to ", " are ")
     if "port " in text:
         text = _ON_PORT.sub("port is ", text)
-    # What is being done is done: "we are using" says "we use".
+    # "we are using" means "we use".
     text = _BEING_DONE.sub("", text) if "ing" in text else text
     return _with_changes(text) if " to " in text and " from " not in text else text
 
 
 def _with_changes(text: str) -> str:
-    """What became something is that now."""
+    """Turns a change into its result: "was changed to" becomes "is"."""
     found = _BECAME.search(text)
     if found is None or not found.start():
         return text
-    return f"{text[: found.start()]}{_verb_now(text, found)} {text[found.end() :]}"
-
-
-def _verb_now(text: str, found: re.Match[str]) -> str:
-    """By which verb that is so which became so: by what changed, and into what."""
     subject = _WORD.findall(text[: found.start()])
     value = (_WORD.findall(text[found.end() :]) or [""])[0]
     is_shaped = bool(NUMBER.fullmatch(value)) or value in SHAPED
     is_thing = bool(found["passive"]) or subject[0] in ("the", "our", "this")
     if found["verb"] in _TOOK_UP and not is_thing:
-        return "use"
-    if is_shaped or found["verb"] not in _WENT or subject[-1] in ATTRIBUTES - {"office"}:
-        return "is"
-    return "is in" if is_thing else "live in"
+        verb = "use"
+    elif is_shaped or found["verb"] not in _WENT or subject[-1] in ATTRIBUTES - {"office"}:
+        verb = "is"
+    else:
+        verb = "is in" if is_thing else "live in"
+    return f"{text[: found.start()]}{verb} {text[found.end() :]}"
 
 
 def split(text: str) -> list[str]:
@@ -193,7 +180,7 @@ def stems(raw: list[str]) -> list[str]:
 
 @lru_cache(maxsize=16_384)
 def stem(word: str) -> str:
-    """A word without the endings of English verbs and plurals; a value as it is."""
+    """A word without English verb and plural endings; a value unchanged."""
     word = word.removesuffix("'s").removesuffix("’s")
     if word in IRREGULAR:
         return IRREGULAR[word]
@@ -218,7 +205,7 @@ OWN = SELF | {"new"}
 
 _VALUE = r"[^.;]{1,80}?"
 _CHANGES = r"moved?|switch(?:ed)?|changed?|migrated?|upgraded?|renamed?|went|relocated?"
-# What was left for something else, in the ways in which that is said.
+# Ways to say that something was left for something else.
 _MOVES = (
     re.compile(
         rf"\b(?:{_CHANGES})\b(?P<what>[^.;]{{0,80}}?)\bfrom\s+(?P<old>{_VALUE})\s+to\s+"
@@ -241,42 +228,43 @@ _ANY_MORE = re.compile(r"\bany ?(?:more|longer)\b")
 _LEFT_WORK = re.compile(r"^(?P<who>\w+(?: \w+)?) (?:has )?(?:left|quit) (?P<what>\w+(?: \w+)?)\W*$")
 _SENTENCES = re.compile(r"[.;!?。]\s+\S|\n\s*\S")
 _DETERMINERS = frozenset({"the", "our", "my", "all"})
-SUBJECT_WORDS_MAX, WORDS_MAX = 8, 40  # what is longer says more than one thing
+SUBJECT_WORDS_MAX, WORDS_MAX = 8, 40  # a longer sentence says more than one thing
 
 
 class Claim(Struct, frozen=True, gc=False):
-    """`said` is the whole sentence, spelt one way. `about` is what it gives a value to, empty where
-    that is not known. `left` is the value that something moved away from, and `left_words` what
-    was moved; `ended` is a sentence that is true no longer."""
+    """`said` is the sentence in its one wording. `about` is the thing that gets a value, empty if
+    unknown. `left` is the value that something moved away from, and `left_words` the moved thing;
+    `ended` is a sentence that is no longer true."""
 
     said: str
     about: str = ""
     value: str = ""
     is_single: bool = False
-    is_rival: bool = False  # whether another value is worth a remark, where both can be true
+    is_rival: bool = False  # whether another value is worth a remark although both can be true
     left: str = ""
     left_words: frozenset[str] = frozenset()
     ended: str = ""
 
 
 def claim_of(content: str) -> Claim:
-    """What a sentence claims."""
+    """The claim of a sentence."""
     text = plain(content)
     raw = split(text)
-    # What has no word at all says itself: two signs are not the same.
+    # A text without words claims itself: two different symbols are not equal.
     said = " ".join(stems(raw)) or text.strip()
     if len(raw) > WORDS_MAX or _SENTENCES.search(text):
         return Claim(said)
     if ended := _denied(text):
         return Claim(said, ended=" ".join(stems(split(ended))))
-    for pattern in _MOVES if _may_move(text) else ():
+    may_move = " from " in text or "replace" in text or "instead of" in text
+    for pattern in _MOVES if may_move else ():
         if found := pattern.search(text):
             return _move(said, text, found)
     return _statement(said, raw)
 
 
 def _denied(text: str) -> str:
-    """The sentence that a text says is not so, or no longer; empty if it denies nothing."""
+    """The sentence that a text denies or ends; empty if it denies nothing."""
     if found := _ENDED.search(text):
         return f"{text[: found.start()]} {text[found.end() :]}"
     if "not" in text or "never" in text:
@@ -286,10 +274,6 @@ def _denied(text: str) -> str:
         found = _LEFT_WORK.match(text)
         return f"{found['who']} work at {found['what']}" if found else ""
     return ""
-
-
-def _may_move(text: str) -> bool:
-    return " from " in text or "replace" in text or "instead of" in text
 
 
 def _move(said: str, text: str, left: re.Match[str]) -> Claim:
@@ -309,13 +293,15 @@ def _statement(said: str, raw: list[str]) -> Claim:
     if at < 0 or at + 1 >= len(words):
         return Claim(said)
     if "of" in words[:at]:
-        words = [*_turned(words[:at]), *words[at:]]
+        # The email of Anna is Anna's email.
+        of = words.index("of")
+        words = [*words[of + 1 : at], *words[:of], *words[at:]]
         at = _verb_at(words)
     return _by_person(said, raw, words, at) or _by_value(said, words, at)
 
 
 def _verb_at(words: list[str]) -> int:
-    """Where the verb is: the first word that is one, and no noun before `is`."""
+    """The position of the first verb that is not a noun before `is`; -1 without one."""
     for at, word in enumerate(words[:SUBJECT_WORDS_MAX]):
         if word in _VERBS and not _is_noun(words, at):
             return at
@@ -323,21 +309,15 @@ def _verb_at(words: list[str]) -> int:
 
 
 def _is_noun(words: list[str], at: int) -> bool:
-    """Whether a word that could be a verb is a noun here: "the host is", "the work address is"."""
+    """Whether a possible verb is a noun here: "the host is", "the work address is"."""
     if words[at] in IS:
         return False
     after = words[at + 1 : at + 3]
     return bool(after) and (after[0] in IS or (after[0] in ATTRIBUTE_STEMS and after[-1] in IS))
 
 
-def _turned(subject: list[str]) -> list[str]:
-    """A subject in one order: the email of Anna is Anna's email."""
-    at = subject.index("of")
-    return [*subject[at + 1 :], *subject[:at]]
-
-
 def _by_person(said: str, raw: list[str], words: list[str], at: int) -> Claim | None:
-    """A claim that says who has a role or does something: there the person is the value."""
+    """A claim about who has a role or does something: the person is the value."""
     subject, rest = words[:at], words[at + 1 :]
     if not subject or len(subject) > 3 or subject[-1] in ATTRIBUTE_STEMS:
         return None
@@ -354,13 +334,13 @@ def _by_person(said: str, raw: list[str], words: list[str], at: int) -> Claim | 
 
 
 def _is_the(raw: list[str]) -> bool:
-    """Whether a determiner follows the verb, as it was written: `the lead`, not `a lead`."""
+    """Whether a definite determiner follows the verb: `the lead`, not `a lead`."""
     at = next((at for at, word in enumerate(raw) if stem(word) in _VERBS), len(raw))
     return not _DETERMINERS.isdisjoint(raw[at + 1 : at + 3])
 
 
 def _agent(said: str, raw: list[str], subject: list[str], done: list[str]) -> Claim:
-    """Who does something: another does it as well, or instead if that is so now."""
+    """A claim about who does something; with "now", the person does it instead of another."""
     return Claim(
         said,
         about=f"who {' '.join(done)}",
@@ -399,7 +379,7 @@ _NEEDED = frozenset(map(stem, ("required", "needed", "recommended", "mandatory")
 
 
 def _frame(words: list[str], at: int, after: int) -> list[str]:
-    """What comes before the value; one works for somebody or at somebody's."""
+    """The words before the value; "work for" and "work at" are the same."""
     subject = words[:at]
     if subject[-1:] and subject[-1] in ROLE_STEMS:
         subject = [word for word in subject if word != "our"]
@@ -408,8 +388,8 @@ def _frame(words: list[str], at: int, after: int) -> list[str]:
 
 
 def _is_single(words: list[str], at: int, after: int) -> bool:
-    """Whether only one value at a time can be true: by the verb with its preposition, or by what
-    the subject is."""
+    """Whether only one value at a time can be true, by the verb with its preposition or by the
+    subject."""
     verbs = _ONE_VALUE & set(words[at:after])
     if verbs and (words[at] in IS or words[after - 1] in PREPOSITIONS):
         return True
@@ -420,7 +400,7 @@ def _is_single(words: list[str], at: int, after: int) -> bool:
 
 
 def _after_verb(words: list[str], at: int) -> int:
-    """Where the value begins: after the verb, a verb of state after `is`, and a preposition."""
+    """The start of the value: after the verb, a verb of state after `is`, and a preposition."""
     after = at + 1
     if words[at] in IS and after < len(words) - 1 and words[after] in _ONE_VALUE:
         after += 1
@@ -438,20 +418,20 @@ def _is_number(word: str) -> bool:
 
 
 def telling_words(said: str) -> str:
-    """The telling words of a sentence in no order: the same for one that says it another way."""
+    """The distinctive words of a sentence, sorted, so that word order does not matter."""
     return " ".join(sorted(set(said.split()) - _UNTELLING))
 
 
 def ends(move: Claim, claim: Claim) -> bool:
-    """Whether what was moved away from is what this claims: its value holds the words, and it is
-    of the same thing where the move names one."""
+    """Whether a move leaves the value of this claim: the value contains the words, and the thing is
+    the same if the move names one."""
     left = f" {move.left} "
     subject = set(claim.about.split()) - {"#"}
     if "use" in subject and left in f" {claim.about} {claim.value} ":
         return (
             not move.left_words or not SELF.isdisjoint(subject) or bool(move.left_words & subject)
         )
-    # Of "1,020 euros" only the number is the value; what it counts stands in the frame.
+    # Of "1,020 euros" only the number is the value; the unit is part of the topic.
     number = " ".join(word for word in move.left.split() if _is_shaped(word))
     is_value = left in f" {claim.value} " or (number and f" {number} " == f" {claim.value} ")
     if not claim.is_single or not is_value:

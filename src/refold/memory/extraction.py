@@ -1,17 +1,10 @@
-"""What messages say that is worth remembering, read by rules: decisions, constraints, preferences,
-roles, places, values, what is to be done, and what happened to somebody.
+"""Facts in messages, found by rules for English: decisions, constraints, preferences, roles,
+places, values, to-dos, and events in somebody's life.
 
-Only what people and models say themselves is looked at, never what a tool gave. A sentence that
-holds a secret is left out. Of what happened, only as much is taken as fits into a share of the
-talk, the most telling first. Neighbours: `worth` has the rules, `semantic` keeps what is taken.
-
-Which sentences are worth remembering, by rules for English: what kind each is, and how much it
-tells.
-
-A user's sentence may be a constraint, a decision, a preference, somebody's role, a place, a value,
-something to be done, or something that happened to somebody (`event`). The assistant's own words
-count only where they bind. A question or a greeting is worth nothing. Neighbours:
-`ledger.sentences` knows what binds, `claim` what has a value, `extraction` chooses.
+Only the words of people and models are read, never a tool's; the assistant's own count only where
+they bind. Sentences with a secret, questions and greetings are left out. Events may fill only a
+share of the talk, the most informative first. Neighbours: `ledger.sentences` knows what binds,
+`claim` what has a value, `semantic` stores the facts.
 """
 
 from __future__ import annotations
@@ -27,13 +20,15 @@ from refold.memory.claim import claim_of
 from refold.redaction import redacted
 
 SENTENCE_CHARS_MIN, SENTENCE_CHARS_MAX = 8, 240
-MESSAGE_MAX = 12  # sentences of one message: beyond that it is a document
+MESSAGE_MAX = 12  # sentences of one message; a longer one is a document
 EVENTS_SHARE = 0.2  # of the characters of the talk
+EVENT = "event"
+EVENT_MIN = 1.5  # least worth of a sentence of no other kind
+WORDS_MIN = 5
 
 
 class Taken(Struct, frozen=True):
-    """A sentence that is worth remembering, and where it was said; `replaces` are ids of entries
-    that are true no longer since it is."""
+    """A sentence worth remembering, and its seq; `replaces` are the ids of entries that it ends."""
 
     content: str
     seq: int
@@ -43,8 +38,8 @@ class Taken(Struct, frozen=True):
 
 
 def taken_from(messages: Iterable[tuple[int, Message]], share: float = EVENTS_SHARE) -> list[Taken]:
-    """What these messages say that is worth remembering, each sentence once, in order. What
-    happened may have this share of what was said."""
+    """The sentences of these messages worth remembering, without duplicates, in order. Events get
+    at most this share of the text."""
     found: dict[str, Taken] = {}
     said = 0
     for seq, message in messages:
@@ -67,13 +62,13 @@ def _taken(seq: int, by_user: bool, text: str) -> Iterator[Taken]:
 
 
 def may_be_kept(sentence: str) -> bool:
-    """Whether a sentence is of bearable length and holds no secret."""
+    """Whether a sentence has an acceptable length and contains no secret."""
     size = len(sentence.strip())
     return SENTENCE_CHARS_MIN <= size <= SENTENCE_CHARS_MAX and redacted(sentence) == sentence
 
 
 def _within(taken: list[Taken], room: int) -> list[Taken]:
-    """All but those events that do not fit into the room, the most telling first."""
+    """The facts, without the least informative events that do not fit into the room."""
     room -= sum(len(one.content) for one in taken if one.kind != EVENT)
     events = [one for one in taken if one.kind == EVENT]
     kept: set[int] = set()
@@ -83,9 +78,6 @@ def _within(taken: list[Taken], room: int) -> list[Taken]:
             kept.add(id(one))
     return [one for one in taken if one.kind != EVENT or id(one) in kept]
 
-
-EVENT = "event"
-EVENT_MIN = 1.5  # what a sentence of no other kind must be worth
 
 _PREFERENCE = re.compile(
     r"\b(?:i|we)(?:['’]d| would)?(?: really| also| usually| always| do| don['’]t| do not){0,2} "
@@ -119,7 +111,7 @@ _TODO = re.compile(
 )
 _ASKS = re.compile(r"^(?:can|could|would|will|please|how|what|why|where|when|who|which)\b", re.I)
 
-# --- what happened to somebody ---
+# --- events ---
 
 _ABOUT_SELF = re.compile(
     r"\b(?:i|i['’](?:m|ve|d|ll)|my|we|we['’](?:re|ve|d|ll)|our|me|us)\b", re.IGNORECASE
@@ -154,23 +146,18 @@ _SMALL_TALK = re.compile(
     re.IGNORECASE,
 )
 _YOU = re.compile(r"\byou(?:r|['’](?:re|ve|ll|d))?\b", re.IGNORECASE)
-WORDS_MIN = 5
 
 
 def kind_of(sentence: str, binding: str, *, by_user: bool) -> str:
-    """What kind of fact a sentence is, empty if it is none. `binding` is what the ledger takes it
-    for."""
+    """The kind of fact in a sentence, empty if there is none. `binding` is the ledger's kind."""
     if sentence.rstrip().endswith("?"):
         return ""
     if not by_user or binding == "constraint":
         return binding
     if _PREFERENCE.search(sentence):
         return "preference"
-    return "" if _ASKS.match(sentence) else _fact_kind(sentence, binding)
-
-
-def _fact_kind(sentence: str, binding: str) -> str:
-    """What kind of fact a sentence is that asks for nothing."""
+    if _ASKS.match(sentence):
+        return ""
     if _TODO.search(sentence):
         return "todo"
     if _ROLE.search(sentence):
@@ -185,14 +172,14 @@ def _fact_kind(sentence: str, binding: str) -> str:
 
 
 def worth(sentence: str) -> float:
-    """How much a sentence tells of somebody: who, when, what, with which names."""
+    """The information in a sentence about a person: who, when, what, with which names."""
     if not _ABOUT_SELF.search(sentence) or len(sentence.split()) < WORDS_MIN:
         return 0.0
-    told = (
+    gain = (
         0.8 * min(2, len(_TIME.findall(sentence)))
         + 0.6 * bool(_PEOPLE.search(sentence))
         + 0.6 * min(2, len(_ACTS.findall(sentence)))
         + 0.9 * min(2, len(_NAMED.findall(sentence)))
     )
-    lost = bool(_SMALL_TALK.match(sentence)) + 0.8 * bool(_YOU.search(sentence))
-    return max(0.0, told - lost)
+    loss = bool(_SMALL_TALK.match(sentence)) + 0.8 * bool(_YOU.search(sentence))
+    return max(0.0, gain - loss)

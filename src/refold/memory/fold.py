@@ -142,7 +142,7 @@ class Entries:
         return self._versions[entry][-1]
 
     def history(self, entry: str) -> list[Run]:
-        """The runs of an entry, of others about the same topic, and of its predecessors and
+        """The runs of an entry, of entries about the same topic, and of its predecessors and
         successors, oldest first."""
         found: dict[int, Run] = {}
         left, looked = [entry], set[str]()
@@ -156,7 +156,7 @@ class Entries:
         return sorted(found.values(), key=lambda run: by_time(run.first))
 
     def _about(self, entry: str) -> Iterator[Run]:
-        """The runs of an entry, and of others about the same topic."""
+        """The runs of an entry, and of entries about the same topic."""
         for version in self._versions.get(entry, ()):
             group = self._groups.group_of(version.seq)
             for run in self._groups.runs(group) if group else ():

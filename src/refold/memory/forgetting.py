@@ -1,19 +1,13 @@
 """Forgetting for good: every version of an entry, and every message that showed it.
 
-First it is written that the entries are forgotten, with a keyed hash of their words: from then on
-nobody sees them, and no rule brings them back. Then the words go: from conversations, the index,
-and last from the log of memories itself. That all is gone is written at the end; where this is
-missing, whoever opens the memory next goes on with it. Neighbours: `pages` erases in conversations,
-`fold` knows what is unfinished, `semantic` offers `forget`.
-
-Where conversations show what is forgotten: found and erased, message by message.
-
-A message shows an entry if it was put on the page for it (`engine.shown_memories`), if a tool's
-answer recalled it, if a call told the memory to keep it, or if it is the source and that is to go
-as well. Such a message is erased whole; its shape stays. A summary that may say something of an
-erased message goes with it: the page is folded without it, and made again at the next request.
-That a message is gone is written to every log that reads it before its bytes go, so no page shows
-it from then on, however this ends. What else says the same words is told. Neighbour: `forgetting`.
+First the log of memories gets a marker with a keyed hash of the words: from then on nobody sees the
+entries, and no rule brings them back. Then every log that shows them gets an `erase` event, so no
+page shows them any more; then the words go from conversations, the index and the log of memories.
+Completion is recorded last; without this record, the next process to open the memory continues. A
+message shows an entry if it was put on the page for it (`engine.memory`), is a tool's result or a
+call with it, or is its source and `source` is given. It is erased whole, with the summaries that
+may quote it. Other messages with the same words are reported. Neighbours: `fold` knows what is
+unfinished, `semantic` offers `forget`.
 """
 
 from __future__ import annotations
@@ -21,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
@@ -59,14 +54,17 @@ from refold.search.upkeep import SEARCH_EVENTS, Upkeep, index_path
 from refold.stores import erase_events, is_same_place, is_there, open_store
 from refold.stores.protocol import Store
 
-STORES = "stores"  # in the metadata of a marker: the other stores that were named
+STORES = "stores"  # metadata key of a marker: the other stores to erase in
 MENTIONS_TOLD = 20
+BY = "memory"
+REMEMBER = "remember"
+_WORD = re.compile(r"\w+")
 OUT_OF_REACH = ("earlier exports", "backups of the files")
 OTHER_STORES = "conversations in stores that were not named"
 
 
 class Which(Struct, frozen=True, kw_only=True):
-    """Which entries: all that fit everything that is given."""
+    """A selection of entries: those that match all given conditions."""
 
     tag: str | None = None
     before_ms: int | None = None
@@ -76,7 +74,7 @@ class Which(Struct, frozen=True, kw_only=True):
         return self.tag is None and self.before_ms is None and self.said_in is None
 
     def fits(self, versions: Sequence[Version]) -> bool:
-        """Whether an entry with these versions is meant."""
+        """Whether an entry with these versions matches."""
         bodies = [version.body for version in versions]
         sources = [body.source[0] for body in bodies if body.source]
         return (
@@ -87,15 +85,15 @@ class Which(Struct, frozen=True, kw_only=True):
 
 
 class Forgetter(Struct, frozen=True):
-    """What forgetting needs: the journal, its index, and the stores whose conversations may show
-    its entries."""
+    """Forgets entries of a journal, in its index and in the stores whose conversations may show
+    them."""
 
     journal: Journal
     finder: Finder
     stores: tuple[Store, ...]
 
     def forget(self, ids: Sequence[str], *, source: bool, others: Sequence[str]) -> Forgotten:
-        """Forgets these entries, and whatever was merged with them."""
+        """Forgets these entries, and all entries merged with them."""
         known = self.journal.entries()
         versions = known.versions_of(ids)
         entries = list(dict.fromkeys(version.body.entry for version in versions))
@@ -105,7 +103,7 @@ class Forgetter(Struct, frozen=True):
         return self._erase(entries, versions)
 
     def finish(self, tell: Callable[[str, str], None]) -> None:
-        """Goes on with what was interrupted, if anything was."""
+        """Continues an interrupted forgetting, if there is one."""
         left = dict(self.journal.entries().unfinished)
         if not left:
             return
@@ -115,15 +113,22 @@ class Forgetter(Struct, frozen=True):
             tell("memory-failed", f"what was forgotten is not erased yet: {sentence(error)}")
 
     def _erase(self, entries: Sequence[str], versions: Sequence[Version]) -> Forgotten:
-        """Erases the words of entries that are marked as forgotten, and notes that it is done."""
-        sources, others = _asked(self.journal, entries)
+        """Erases the words of entries marked as forgotten, and records completion."""
+        markers = self.journal.markers(set(entries))
+        sources = frozenset(one.source for one in markers if one.source)
+        urls = [str(url) for one in markers for url in one.metadata.get(STORES, ())]
         contents = tuple(dict.fromkeys(one.body.content for one in versions if one.body.content))
         sought = Sought(ids=frozenset(entries), contents=contents, sources=sources)
-        with _opened(others, self.stores) as more:
+        with _opened(list(dict.fromkeys(urls)), self.stores) as more:
             erased = [erase_shown(store, sought) for store in (*self.stores, *more)]
         seqs = [version.seq for version in versions]
         self.finder.erase(self.journal.id, seqs, entries)
-        going = seqs or list(_any_erased(self.journal))
+        going = seqs
+        if not going:
+            # All words are gone, but erasing one event again cleans the file, which a killed
+            # process may not have done.
+            erased_seqs = (event.seq for event in self.journal.events() if event.erased)
+            going = list(islice(erased_seqs, 1))
         erase_events(self.journal.store, self.journal.id, going)
         done = [Memory(entry=entry, state="forgotten", closed=True) for entry in entries]
         self.journal.append(done)
@@ -135,8 +140,8 @@ class Forgetter(Struct, frozen=True):
 def _ended_by(
     known: Entries, versions: Sequence[Version], entries: Sequence[str]
 ) -> Iterator[Memory]:
-    """Last versions of what the forgotten entries had ended: it does not become true again because
-    nobody knows any more what came after it."""
+    """Closing versions of the entries that the forgotten ones had ended, which must not become true
+    again."""
     gone = {version.seq for version in versions}
     for run in known.runs():
         if run.heir in gone and run.entry not in entries:
@@ -149,8 +154,8 @@ def _ended_by(
 def _markers(
     versions: Sequence[Version], entries: Sequence[str], *, source: bool, others: Sequence[str]
 ) -> list[Memory]:
-    """What is written first: that the entries are forgotten, what else is to go, and how their
-    words are known again."""
+    """The first events to write: the forgotten entries, the sources and stores to erase as well,
+    and the seals of the words."""
     said = dict.fromkeys(telling_words(one.claim.said) or one.claim.said for one in versions)
     seals = [sealed(words) for words in said]
     sources = dict.fromkeys(one.body.source for one in versions if one.body.source and source)
@@ -163,28 +168,9 @@ def _markers(
     ]
 
 
-def _asked(
-    journal: Journal, entries: Sequence[str]
-) -> tuple[frozenset[tuple[str, int]], list[str]]:
-    """What else is to go by the markers of entries: sources, and the stores to look in."""
-    markers = journal.markers(set(entries))
-    sources = frozenset(one.source for one in markers if one.source)
-    others = [url for one in markers for url in one.metadata.get(STORES, ())]
-    return sources, list(dict.fromkeys(map(str, others)))
-
-
-def _any_erased(journal: Journal) -> Iterator[int]:
-    """An event whose words are gone already: erasing it again cleans the file, which a process
-    that was killed may not have done."""
-    for event in journal.events():
-        if event.erased:
-            yield event.seq
-            return
-
-
 @contextmanager
 def _opened(urls: Sequence[str], known: Sequence[Store]) -> Iterator[list[Store]]:
-    """Other stores, for as long as they are needed; one that is open already is not opened."""
+    """Opens other stores for a block, without those that are open already."""
     opened: list[Store] = []
     try:
         for url in urls:
@@ -199,22 +185,22 @@ def _receipt(
     entries: Sequence[str], events: int, erased: Sequence[Erased], *, is_users: bool
 ) -> Forgotten:
     mentions = tuple(place for one in erased for place in one.mentions)
-    told = [f"#{seq} of {id}, which says it too" for id, seq in mentions[:MENTIONS_TOLD]]
-    told += [f"artifact {name}" for one in erased for name in one.artifacts]
+    reported = [f"#{seq} of {id}, which says it too" for id, seq in mentions[:MENTIONS_TOLD]]
+    reported += [f"artifact {name}" for one in erased for name in one.artifacts]
     if is_users:
-        told.append(OTHER_STORES)
+        reported.append(OTHER_STORES)
     return Forgotten(
         entries=tuple(entries),
         events=events,
         messages=sum(one.messages for one in erased),
         summaries=sum(one.summaries for one in erased),
         mentions=mentions,
-        out_of_reach=(*told, *OUT_OF_REACH),
+        out_of_reach=(*reported, *OUT_OF_REACH),
     )
 
 
 def stores_checked(urls: Sequence[str]) -> list[str]:
-    """The URLs of stores that are there; NotFound before anything is written if one is not."""
+    """The URLs of existing stores; NotFound, before anything is written, if one does not exist."""
     with _opened(urls, ()) as opened:
         for store in opened:
             if not is_there(store):
@@ -223,19 +209,14 @@ def stores_checked(urls: Sequence[str]) -> list[str]:
 
 
 def which_checked(id: str | None, which: Which) -> None:
-    """Invalid unless it is said what is to be forgotten, and in one way."""
+    """Invalid unless exactly one of an id and a selection is given."""
     if (id is None) == which.is_empty():
         hint = "give an id, or at least one of tag, before, said_in"
-        raise Invalid("it is not clear what is to be forgotten", hint=hint)
-
-
-BY = "memory"
-REMEMBER = "remember"
-_WORD = re.compile(r"\w+")
+        raise Invalid("the entries to forget are not clear", hint=hint)
 
 
 class Sought(Struct, frozen=True, kw_only=True):
-    """What is to go: entries by their ids, what they said, and the messages that said it first."""
+    """The target of an erasure: entries by id, their contents, and their source messages."""
 
     ids: frozenset[str]
     contents: tuple[str, ...] = ()
@@ -243,8 +224,8 @@ class Sought(Struct, frozen=True, kw_only=True):
 
 
 class Erased(Struct, frozen=True, kw_only=True):
-    """How many messages and summaries went, the messages that say the same words and stay, and
-    the artifacts that erased messages named."""
+    """The numbers of erased messages and summaries, the remaining messages with the same words, and
+    the artifacts of erased messages."""
 
     messages: int = 0
     summaries: int = 0
@@ -253,7 +234,7 @@ class Erased(Struct, frozen=True, kw_only=True):
 
 
 class _ConversationMatches(Struct):
-    """What was found in one conversation."""
+    """The matches in one conversation."""
 
     about: Conversation
     erasures: dict[int, Erase]
@@ -263,7 +244,7 @@ class _ConversationMatches(Struct):
 
 
 def erase_shown(store: Store, sought: Sought) -> Erased:
-    """Erases what is sought from all conversations of a store, and from its index."""
+    """Erases the target from all conversations of a store, and from its index."""
     spoken = [words for words in map(_spelt, sought.contents) if words]
     about_all = list(conversations(store))
     places = [place for about in about_all if (place := _place(store, about, sought, spoken))]
@@ -275,19 +256,21 @@ def erase_shown(store: Store, sought: Sought) -> Erased:
     if going:
         _erase_from_index(store)
     return Erased(
-        messages=len({_own(place.about, seq) for place in going for seq in _messages(place)}),
+        messages=len(
+            {
+                _own(place.about, seq)
+                for place in going
+                for seq in place.erasures.keys() - set(place.summaries)
+            }
+        ),
         summaries=len({_own(place.about, seq) for place in going for seq in place.summaries}),
         mentions=tuple((place.about.id, seq) for place in places for seq in place.mentions),
         artifacts=tuple(dict.fromkeys(name for place in going for name in place.artifacts)),
     )
 
 
-def _messages(place: _ConversationMatches) -> set[int]:
-    return place.erasures.keys() - set(place.summaries)
-
-
 def _own(about: Conversation, seq: int) -> tuple[str, int]:
-    """An event by the log that has it: a fork reads those of its parent."""
+    """An event by the log that owns it: a fork shares events with its parent."""
     return (about.id if seq > about.parent_seq else about.parent or about.id), seq
 
 
@@ -297,7 +280,7 @@ def _own(about: Conversation, seq: int) -> tuple[str, int]:
 def _place(
     store: Store, about: Conversation, sought: Sought, spoken: Sequence[str]
 ) -> _ConversationMatches | None:
-    """What one conversation has of it; None if it has nothing."""
+    """The matches in one conversation; None if there are none."""
     place = _ConversationMatches(about, {}, [], [], [])
     edits: list[tuple[int, Edit]] = []
     for event, body in _bodies(store, about):
@@ -313,7 +296,7 @@ def _place(
 
 
 def _bodies(store: Store, about: Conversation) -> Iterator[tuple[Event, Body]]:
-    """The messages and edits of a log, as far as it can be read."""
+    """The messages and edits of a log, up to the first unreadable event."""
     with suppress(Corrupt):
         for events in pages_of(store, about.id, last=about.head):
             for event in events:
@@ -338,18 +321,15 @@ def _look_at(
             results=tuple(results_of(message)),
             ids=message.ids,
         )
-        place.artifacts += [name for block in message.blocks if (name := _artifact(block))]
+        results = [block for block in message.blocks if isinstance(block, ToolResult)]
+        place.artifacts += [block.artifact for block in results if block.artifact]
     elif _says("\n".join(map(_block_text, message.blocks)), spoken):
         place.mentions.append(event.seq)
 
 
-def _artifact(block: Block) -> str:
-    return block.artifact if isinstance(block, ToolResult) else ""
-
-
 def _shows(message: Message, ids: frozenset[str], spoken: Sequence[str]) -> bool:
-    """Whether a message shows an entry: as memories on the page, as an answer that recalls it, or
-    as the call that had it remembered."""
+    """Whether a message shows an entry: as a memory on the page, as a result that recalls it, or as
+    the call that stored it."""
     if not ids.isdisjoint(message.metadata.get(MEMORIES, ())):
         return True
     for block in message.blocks:
@@ -362,7 +342,7 @@ def _shows(message: Message, ids: frozenset[str], spoken: Sequence[str]) -> bool
 
 
 def _block_text(block: Block) -> str:
-    """The text of a block; of a call, its arguments as they mean it, without the escapes."""
+    """The text of a block; of a call, its arguments without JSON escapes."""
     if not isinstance(block, ToolCall):
         return text_of(block)
     given = arguments_object(block)
@@ -370,7 +350,7 @@ def _block_text(block: Block) -> str:
 
 
 def _tells_of(edit: Edit, erased: set[int], spoken: Sequence[str]) -> bool:
-    """Whether an edit may hold words of a message that is erased."""
+    """Whether an edit may contain words of an erased message."""
     match edit:
         case Hide():
             return False
@@ -380,14 +360,15 @@ def _tells_of(edit: Edit, erased: set[int], spoken: Sequence[str]) -> bool:
             if not any(seq in edit.span for seq in erased):
                 return False
             seqs = {one.seq for one in edit.quotes} | {one.seq for one in edit.facts}
-            told = "\n".join([summary_text(edit), edit.line, *(one.text for one in edit.facts)])
-            return edit.prose is not None or bool(seqs & erased) or _says(told, spoken)
+            text = "\n".join([summary_text(edit), edit.line, *(one.text for one in edit.facts)])
+            return edit.prose is not None or bool(seqs & erased) or _says(text, spoken)
 
 
 def _says(text: str, spoken: Sequence[str]) -> bool:
-    """Whether a text has one of these sentences, however it is spelt and broken."""
+    """Whether a text contains one of these sentences, ignoring case, punctuation and line
+    breaks."""
     folded = text.casefold()
-    # Few texts have the longest word: the others need no further look.
+    # Most texts lack the longest word, and need no further check.
     likely = [words for words in spoken if max(words.split(), key=len) in folded]
     spelt = f" {_spelt(text)} " if likely else ""
     return any(f" {words} " in spelt for words in likely)
@@ -401,7 +382,7 @@ def _spelt(text: str) -> str:
 
 
 def _announce(store: Store, place: _ConversationMatches) -> None:
-    """Writes to a log what is gone, unless it says so already."""
+    """Records the erasures in a log, unless they are recorded already."""
     log = Log(store, place.about.id)
     new = [one for seq, one in sorted(place.erasures.items()) if seq not in log.state.erased]
     if new:
@@ -409,14 +390,14 @@ def _announce(store: Store, place: _ConversationMatches) -> None:
 
 
 def _erase_bytes(store: Store, place: _ConversationMatches) -> None:
-    """Erases the events, but for those that another log's turn erased: forks share them."""
+    """Erases the events, except those already erased through another log: forks share events."""
     id = place.about.id
     events = [store.read(id, after=seq - 1, last=seq, limit=1)[0] for seq in sorted(place.erasures)]
     erase_events(store, id, [event.seq for event in events if not event.erased])
 
 
 def _erase_from_index(store: Store) -> None:
-    """Lets the index of search read that the messages are gone, if there is one."""
+    """Removes the messages from the search index, if there is one."""
     upkeep = Upkeep(store, index_path(store), tell=lambda name, reason: None)
     try:
         if upkeep.has_file():

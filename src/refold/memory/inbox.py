@@ -1,5 +1,7 @@
-"""What waits for a person to accept or reject it, and what rules bring. Neighbours: `fold` knows
-what waits, `semantic` writes what was decided."""
+"""The inbox: entries that wait for a person to accept or reject them, and facts found by rules.
+
+Neighbours: `fold` knows the pending entries, `semantic` writes the decisions.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from refold.memory.journal import Journal
 
 
 def waiting_entry(version: Version, scope: str) -> MemoryEntry:
-    """What waits in the inbox, as a caller sees it."""
+    """A pending entry as a caller sees it."""
     body = version.body
     return MemoryEntry(
         id=body.entry,
@@ -38,7 +40,7 @@ def waiting_entry(version: Version, scope: str) -> MemoryEntry:
 
 
 def undecided(journal: Journal) -> Iterator[MemoryEntry]:
-    """What waits, and what tools or imports said and nobody accepted; oldest first."""
+    """The pending entries, and unaccepted facts from tools and imports; oldest first."""
     entries = journal.entries()
     found = [waiting_entry(version, journal.scope) for version in entries.waiting.values()]
     if entries.head:
@@ -48,7 +50,7 @@ def undecided(journal: Journal) -> Iterator[MemoryEntry]:
 
 
 def undecided_body(journals: Iterable[Journal], id: str) -> tuple[Journal, Memory]:
-    """The newest version of an entry that waits for a person, and its journal."""
+    """The newest version of a pending entry, and its journal."""
     for journal in journals:
         entries = journal.entries()
         waiting, run = entries.waiting.get(id), entries.run_of(id)
@@ -62,7 +64,7 @@ def undecided_body(journals: Iterable[Journal], id: str) -> tuple[Journal, Memor
 
 
 def decided(waiting: Memory, content: str, *, state: Literal["", "rejected"]) -> Memory:
-    """The next version of an entry that a person looked at."""
+    """The next version of an entry, after a person's decision."""
     return replace(
         waiting,
         version=waiting.version + 1,
@@ -74,8 +76,8 @@ def decided(waiting: Memory, content: str, *, state: Literal["", "rejected"]) ->
 
 
 def repeated(own: Journal, journals: Iterable[Journal], body: Memory) -> Memory:
-    """What a model said, as it is written. What says the same and waits for a person waits on,
-    said once more: words do not get past the inbox because a model repeats them."""
+    """A model's statement as it is written. If the same words are pending, they stay pending: a
+    model cannot get them past the inbox by repeating them."""
     if own.entries().has_accepted(body.content):
         return body
     waiting = own.entries().undecided(body.content)
@@ -83,13 +85,9 @@ def repeated(own: Journal, journals: Iterable[Journal], body: Memory) -> Memory:
         others = (one for one in journals if one.id != own.id)
         is_elsewhere = any(one.entries().undecided(body.content) for one in others)
         return replace(body, state="waiting") if is_elsewhere else body
-    if waiting.body.state:
-        return _said_once_more(waiting.body, body)
-    return replace(body, trust=waiting.body.trust)
-
-
-def _said_once_more(before: Memory, body: Memory) -> Memory:
-    """The next version of what waits or was rejected, with what is new."""
+    before = waiting.body
+    if not before.state:
+        return replace(body, trust=before.trust)
     return replace(
         body,
         entry=before.entry,
@@ -111,8 +109,8 @@ def taken_bodies(
     waits: bool,
     new_id: Callable[[], str],
 ) -> list[Memory]:
-    """First versions of what was taken and is neither known, rejected nor forgotten. What only a
-    tool said waits in any case, and what would replace an entry of higher trust."""
+    """First versions of the facts that are neither known, rejected nor forgotten. Facts from tools,
+    and facts that would replace an entry of higher trust, always wait."""
     return [
         Memory(
             entry=new_id(),
@@ -129,7 +127,7 @@ def taken_bodies(
 
 
 def _is_new(entries: Entries, taken: Taken) -> bool:
-    """Whether nobody knows this yet, or that it replaces something that is true so far."""
+    """Whether a fact is unknown, or is known but newly replaces a true entry."""
     if not entries.knows(taken.content):
         return True
     replaced = (entries.run_of(id) for id in taken.replaces)
@@ -138,7 +136,7 @@ def _is_new(entries: Entries, taken: Taken) -> bool:
 
 
 def _needs_a_person(entries: Entries, taken: Taken) -> bool:
-    """Whether only a person may decide on what was taken."""
+    """Whether only a person may accept a fact."""
     runs = (entries.run_of(id) for id in taken.replaces)
     trusts = (run.trust for run in runs if run is not None)
     own = TRUSTED.index(taken.trust)
@@ -146,14 +144,14 @@ def _needs_a_person(entries: Entries, taken: Taken) -> bool:
 
 
 def too_many(entries: Entries, new: Sequence[Memory], entries_max: int | None) -> int:
-    """How many new entries are more than a memory may have."""
+    """The number of new entries beyond the limit of a memory."""
     if entries_max is None:
         return 0
     return min(len(new), max(0, len(new) + entries.size() - entries_max))
 
 
 def ended_bodies(entries: Entries, contents: Sequence[str], at_ms: int) -> list[Memory]:
-    """Last versions of the entries that say this and are true no longer, waiting ones too."""
+    """Closing versions of the entries with these contents, including pending ones."""
     wanted = set(contents)
     current = [run.versions[-1].body for run in entries.runs(at_ms)] if wanted else []
     current += [version.body for version in entries.waiting.values()]

@@ -4,10 +4,9 @@
     entry = context.memory.store("The database listens on port 6432", tags=["infra"])
     [found] = context.memory.retrieve("which port does the database use?")
 
-To store is one append to the log of a scope. Merging, closing and ranking follow from that log
-whenever somebody looks. Neighbours: `journal` has the logs, `recall` finds, `fold` decides.
-
-`refold.open_memory`: a memory without a conversation.
+Storing is one append to the log of a scope. Merging, ending and ranking follow from that log on
+demand. `refold.open_memory` opens a memory without a conversation. Neighbours: `scopes` has the
+journals, `recall` finds, `fold` decides.
 """
 
 from __future__ import annotations
@@ -62,10 +61,9 @@ HITS_MAX, LISTED_MAX = 300, 100_000
 
 
 class SemanticMemory:
-    """Entries of the scopes `project` and `agent.NAME`, which are in the store that is given, and
-    `user`, which is in the user's own. `conversation` is what new entries name as their source;
-    `vectors` the vector store, if it is not refold's own index; `threshold` the least score of what
-    is retrieved where none is given."""
+    """Entries of the scopes `project` and `agent.NAME` in the given store, and `user` in the user's
+    own. `conversation` is the source of new entries, `vectors` the external vector store, if any,
+    and `threshold` the default least score of retrieved entries."""
 
     def __init__(
         self,
@@ -106,10 +104,10 @@ class SemanticMemory:
         until: Moment | None = None,
         replaces: str | Sequence[str] = (),
     ) -> MemoryEntry:
-        """Remembers something, and gives the entry with its id. What is remembered already is
-        merged, and counted. `at` and `until` say from when to when it is true; `source` is where
-        it was said: a seq of this conversation, or a conversation and a seq. The entries that it
-        `replaces` are history from then on; it is kept in their scope."""
+        """Remembers something, and returns the entry with its id. A duplicate is merged, and
+        counted. `at` and `until` limit its validity; `source` is a seq of this conversation, or a
+        conversation and a seq. The entries it `replaces` become history; it is kept in their
+        scope."""
         body = Memory(
             entry=new_id(),
             content=content_checked(content),
@@ -137,10 +135,10 @@ class SemanticMemory:
         as_of: Moment | None = None,
         accepted: bool = False,
     ) -> builtins.list[MemoryEntry]:
-        """The entries that answer best, with a score from 0 to 1 and why: what is true now, or what
-        was at `as_of`. `threshold` is the least score; without one it depends on the embedder.
-        Looks in this memory's own scope and the user's, unless one is named. With `accepted`,
-        nothing that waits for a person: give a model no more than that."""
+        """The best entries that are true now, or were at `as_of`, with a score from 0 to 1 and a
+        reason. `threshold` is the least score; by default it depends on the embedder. Searches the
+        memory's own scope and the user's, unless one is named. With `accepted`, pending entries are
+        left out: show a model no others."""
         if not query.strip():
             raise Invalid("there is nothing to look for", hint="give a word or a few")
         least = self._threshold if threshold is None else threshold
@@ -175,8 +173,8 @@ class SemanticMemory:
         at: Moment | None = None,
         until: Moment | None = None,
     ) -> MemoryEntry:
-        """Gives an entry other words, metadata or tags, from now or `at` on; `until` ends it. What
-        it said before stays in its history."""
+        """Changes the words, metadata or tags of an entry from now or `at` on; `until` ends it. The
+        earlier version stays in its history."""
         with self._lock:
             journal, run = self._scopes.named(id)
             before = self._scopes.by_key(journal).newest(run.entry).body
@@ -205,11 +203,11 @@ class SemanticMemory:
         source: bool = False,
         stores: Sequence[str] = (),
     ) -> Forgotten:
-        """Erases an entry with everything that it ever said, for good: from the log, the index,
-        and the conversations that showed it, in this store and in `stores`. Or all entries with a
-        tag, last said `before` a time, or said in a conversation: of every scope, agents' too,
-        unless one is named. With `source`, also the messages that said it. No rule brings it back.
-        `out_of_reach` names entries that stay and say the same. NotFound if there is no such
+        """Erases an entry with all its versions for good: from the log, the index, and the
+        conversations that showed it, in this store and in `stores`. Or all entries with a tag, last
+        said `before` a time, or said in a conversation: of every scope, including agents, unless
+        one is named. With `source`, also the messages that said it. No rule brings it back.
+        `out_of_reach` names remaining entries that say the same. NotFound if there is no such
         entry."""
         which = Which(tag=tag, before_ms=happened_ms(before), said_in=said_in)
         which_checked(id, which)
@@ -218,7 +216,7 @@ class SemanticMemory:
             meant = self._scopes.meant(id, which, scope)
             return self._scopes.forget(meant, source=source, others=others)
 
-    # --- what was taken from messages ---
+    # --- facts from messages ---
 
     @checked
     def take(
@@ -229,11 +227,10 @@ class SemanticMemory:
         ended: Sequence[str] = (),
         entries_max: int | None = None,
     ) -> int:
-        """Remembers what was taken from messages of this conversation, or lets it wait in the
-        inbox; gives how many entries are new. What is known, rejected or forgotten is left out.
-        What only a tool said waits in any case, and so does what would replace an entry of higher
-        trust. What is `ended` is true no longer. Beyond `entries_max`, nothing is taken; that is
-        told."""
+        """Remembers facts from messages of this conversation, or with `waits` puts them in the
+        inbox; returns the number of new entries. Known, rejected and forgotten facts are left out.
+        Facts from tools, and facts that would replace an entry of higher trust, always wait. The
+        `ended` facts are no longer true. Facts beyond `entries_max` are dropped, and reported."""
         with self._lock:
             journal = self._scopes.journal()
             entries, said_in = journal.entries(), self.conversation
@@ -248,8 +245,8 @@ class SemanticMemory:
 
     @checked
     def known_of(self, sentences: Sequence[str], limit: int = 20) -> builtins.list[MemoryEntry]:
-        """The entries of this memory's own scope that are true and may be about what these
-        sentences say: what a model is shown that takes facts from them."""
+        """The true entries of this memory's own scope that may be about these sentences: shown to a
+        model that extracts facts from them."""
         with self._lock:
             journal = self._scopes.journal()
             if journal.is_empty():
@@ -265,8 +262,8 @@ class SemanticMemory:
 
     @checked
     def accept(self, id: str, content: str | None = None) -> MemoryEntry:
-        """Remembers what waits in the inbox, in other words if some are given. From now on it has
-        the trust of a user."""
+        """Accepts an entry of the inbox, with other words if given. It has the trust of a user from
+        now on."""
         with self._lock:
             journal, waiting = undecided_body(self._scopes.all(), id)
             text = waiting.content if content is None else content_checked(content)
@@ -274,12 +271,12 @@ class SemanticMemory:
 
     @checked
     def reject(self, id: str) -> None:
-        """Takes an entry out of the inbox. No rule brings it back."""
+        """Removes an entry from the inbox. No rule brings it back."""
         with self._lock:
             journal, waiting = undecided_body(self._scopes.all(), id)
             journal.append([decided(waiting, waiting.content, state="rejected")])
 
-    # --- looking ---
+    # --- reading ---
 
     @checked
     def list(
@@ -292,8 +289,8 @@ class SemanticMemory:
         ended: bool = False,
         limit: int = 100,
     ) -> builtins.list[MemoryEntry]:
-        """The entries that are true now, or were at `as_of`, the one that changed last first;
-        with `ended`, also those that are true no longer."""
+        """The entries that are true now, or were at `as_of`, the last changed first; with `ended`,
+        also entries that are no longer true."""
         limit_checked(limit, LISTED_MAX)
         with self._lock:
             at_ms = happened_ms(as_of)
@@ -303,13 +300,13 @@ class SemanticMemory:
 
     @checked
     def history(self, id: str) -> builtins.list[MemoryEntry]:
-        """What an entry said before, and what others said about the same, oldest first, each with
-        the time for which it was true."""
+        """The earlier states of an entry and of entries about the same thing, oldest first, each
+        with its time of validity."""
         with self._lock:
             journal, run = self._scopes.named(id)
             entries = self._scopes.by_key(journal)
             runs = entries.history(run.entry)
-            if any(one.first.claim.left for one in runs):  # what moved away is known by no key
+            if any(one.first.claim.left for one in runs):  # a move cannot be looked up by key
                 entries = journal.entries()
                 runs = entries.history(run.entry)
             return [entries.entry(one, journal.scope) for one in runs]
@@ -318,35 +315,35 @@ class SemanticMemory:
     def near(
         self, id: str, limit: int = 3, *, accepted: bool = False
     ) -> builtins.list[MemoryEntry]:
-        """The entries that are true and may be about the same as this one, the nearest first: if it
-        has changed, `store` it again with `replaces`. `score` says by how much it is nearer than
-        what counts as near. With `accepted`, nothing that waits for a person."""
+        """The true entries that may be about the same thing as this one, the nearest first: if one
+        of them has changed, `store` it again with `replaces`. `score` is the nearness above the
+        threshold. With `accepted`, pending entries are left out."""
         limit_checked(limit)
         with self._lock:
             journal, run = self._scopes.named(id)
             try:
                 return near(journal, self._scopes.finder(journal), run, limit, accepted=accepted)
-            except RefoldError as error:  # whoever stored something has stored it
+            except RefoldError as error:  # the entry itself is stored already
                 self._tell("memory-failed", sentence(error))
                 return []
 
     @checked
     def ids(self, beginning: str = "") -> builtins.list[str]:
-        """The ids that begin so, of whatever was not forgotten: for who has only part of one."""
+        """The ids with this beginning, of all entries that were not forgotten."""
         with self._lock:
             return self._scopes.ids(beginning)
 
     @checked
     def log(self, scope: str | None = None, limit: int = 50) -> builtins.list[MemoryChange]:
-        """What was written into the memory of a scope, the newest change first."""
+        """The changes of a scope's memory, the newest first."""
         limit_checked(limit)
         with self._lock:
             return [*changes(self._scopes.journal(scope), limit)]
 
     @checked
     def revert(self, seq: int, scope: str | None = None) -> MemoryChange:
-        """Takes back the change at a seq of a scope's log, and gives it. It can be taken back in
-        turn: a revert is a change as well. What was forgotten stays forgotten."""
+        """Reverts the change at a seq of a scope's log, and returns it. A revert is a change too,
+        and can be reverted. Forgotten entries stay forgotten."""
         with self._lock:
             return revert(self._scopes.journal(scope), seq)
 
@@ -365,8 +362,8 @@ class SemanticMemory:
         accepted: bool = False,
         name: str = "the import",
     ) -> ImportedMemories:
-        """Takes in what `export` gave. All lines are checked first. What comes in waits in the
-        inbox and is shown to no model before it is accepted, unless it is `accepted` here."""
+        """Imports the lines of `export`. All lines are checked first. Imported entries wait in the
+        inbox, and are shown to no model before that, unless they are `accepted` here."""
         read = read_lines(lines, name)
         with self._lock:
             journal = self._scopes.journal(scope)
@@ -374,22 +371,22 @@ class SemanticMemory:
 
     @checked
     def reindex(self, progress: Progress | None = None) -> None:
-        """Makes the index again, with all vectors: for another embedder, or after damage.
+        """Rebuilds the index with all vectors: for another embedder, or after damage.
         `progress(done, all)` is called between batches."""
         with self._lock:
             self._scopes.rebuild(progress or (lambda done, total: None))
 
     def is_empty(self) -> bool:
-        """Whether nothing was ever stored in the scopes that are looked at."""
+        """Whether nothing was ever stored in the visible scopes."""
         with self._lock:
             if not self._journals:
                 self._journals = [(one.store, one.id) for one in self._scopes.visible_journals()]
             return not any(store.head(id) for store, id in self._journals)
 
-    # --- the end ---
+    # --- closing ---
 
     def close(self) -> None:
-        """Lets go of the index and the stores. Closing twice is fine."""
+        """Closes the index and the stores. Closing twice is fine."""
         with self._lock:
             self._scopes.close()
             if self._owns_store:
@@ -420,9 +417,9 @@ def open_memory(
     embedder: Embedder | str | bool | None = None,
     config: Config | Mapping[str, Any] | None = None,
 ) -> SemanticMemory:
-    """Opens the memory of a scope: `user`, `project` or `agent.NAME`. `store` is a URL or a store;
-    without one, the user's own or that of this project. `config` overrides the settings of this
-    project. Nothing is written before something is stored. Close it, or use it in a `with` block.
+    """Opens the memory of a scope: `user`, `project` or `agent.NAME`. `store` is a URL or a store,
+    by default the user's own or this project's. `config` overrides the settings of this project.
+    Nothing is written before the first entry is stored. Close it, or use it in a `with` block.
     """
     settings = settings_of(loaded(config)[0], embedder)
     is_users = scope_checked(scope) == "user"
@@ -441,7 +438,7 @@ def open_memory(
 
 
 class MemorySettings(Struct, frozen=True, kw_only=True):
-    """What a memory is told by the settings of a project."""
+    """The settings of a memory in a project."""
 
     embedder: Embedder | str | bool | None
     vectors: str
@@ -449,8 +446,8 @@ class MemorySettings(Struct, frozen=True, kw_only=True):
 
 
 def settings_of(config: Config, embedder: Embedder | str | bool | None = None) -> MemorySettings:
-    """The settings of a memory. An embedder that is given wins over the one that is named. Invalid
-    for names that are not known, Unavailable for an embedder that is not installed."""
+    """The settings of a memory. A given embedder wins over the configured one. Invalid for unknown
+    names, Unavailable for an embedder that is not installed."""
     check_name(config.memory_vectors)
     return MemorySettings(
         embedder=by_name(config.memory_embedder) if embedder is None else embedder,

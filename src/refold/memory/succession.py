@@ -28,7 +28,7 @@ SUCCESSORS_MAX = 8
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
-    """The weight of each sign; the sum must reach 1."""
+    """The weight of each piece of evidence; the sum must reach 1."""
 
     near: float = 0.0  # nearness of the two by their vectors
     nearer: float = 0.0  # by how much the later one is nearer to the question
@@ -97,7 +97,7 @@ class Likeness:
 
     @cached_property
     def worth(self) -> Evidence:
-        """The weights of the signs with vectors."""
+        """The weights to use with vectors."""
         return BY_WORD_VECTORS if self._finder.adds_words else BY_SENTENCES
 
     @cached_property

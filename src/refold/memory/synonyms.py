@@ -1,9 +1,9 @@
-"""Words of everyday life that stand for each other in what is asked and what is remembered.
+"""Everyday words that mean the same in a question and in a memory.
 
-Who asks "who is my boss?" looks for "my manager is Helena". Vectors often know, but not always, and
-not everybody has them. A group is looked for as a whole, at half the worth of the word itself. In a
-small memory every word is rare, also one that says little (`day`): those count half as well.
-English; stems are compared, so a word stands for all its forms. Neighbour: `finder` asks.
+"Who is my boss?" should find "my manager is Helena". Vectors often know that, but not always, and
+not every user has them. A whole group of synonyms is searched, at half the weight of the word
+itself. In a small memory every word is rare, even one that says little (`day`): those count half as
+well. English; stems are compared, so a word includes all its forms. Neighbour: `finder` asks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from refold.search.words import STOP, Query, Stems, Term
 
 SYNONYM_WEIGHT = LITTLE_WEIGHT = 0.5
 INITIALS = (2, 3, 4)  # words
-# What is said in several words, and means one.
+# Phrases that mean one word.
 _PHRASES = {
     "for a living": "job",
     "get up": "wake up",
@@ -122,8 +122,8 @@ photo picture image
 begin open
 mortgage debt owe
 """
-# What something may be, by what it is: who asks for the car is answered by the Volvo. Not the other
-# way round, and a Volvo is no Fiat.
+# Kinds and their members: a question about the car is answered by the Volvo, but not the reverse,
+# and a Volvo does not answer for a Fiat.
 _KINDS = """
 dog: beagle labrador retriever poodle collie terrier dachshund spaniel shepherd husky pug corgi
  bulldog hound whippet dalmatian
@@ -166,12 +166,12 @@ school: preschool kindergarten teacher class
 
 
 def reworded(query: str) -> str:
-    """A query with one word for what it says in several."""
+    """A query with its phrases replaced by single words."""
     return _PHRASE.sub(lambda found: _PHRASES[found[0].lower()], query)
 
 
 def _alike() -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Each word with what may stand for it."""
+    """Each word with its synonyms."""
     for line in _GROUPS.split("\n"):
         group = tuple(line.split())
         yield from ((word, group) for word in group)
@@ -181,7 +181,7 @@ def _alike() -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 class Synonyms:
-    """The groups, by the stems that an index makes of words."""
+    """The groups, by the stems of the index."""
 
     def __init__(self, stems: Stems) -> None:
         self._stems = stems
@@ -193,18 +193,19 @@ class Synonyms:
             self._others.setdefault(own, {}).update(others)
 
     def weighed(self, query: Query) -> Query:
-        """The query, in which words that say little count less, if others say more."""
-        terms = [self._weighed(term) for term in query.terms]
+        """The query with a lower weight for words that say little, unless all do."""
+        terms = [
+            replace(term, weight=LITTLE_WEIGHT)
+            if " ".join(self._stems(term.text)) in self._little
+            else term
+            for term in query.terms
+        ]
         if all(term.weight == LITTLE_WEIGHT for term in terms):
             return query
         return replace(query, terms=tuple(terms))
 
-    def _weighed(self, term: Term) -> Term:
-        says_little = " ".join(self._stems(term.text)) in self._little
-        return replace(term, weight=LITTLE_WEIGHT) if says_little else term
-
     def of(self, query: Query) -> dict[str, Term]:
-        """What to look for besides the single words of a query, by word."""
+        """Additional terms for the single words of a query, by word."""
         asked = {" ".join(self._stems(term.text)): term.text for term in query.terms}
         found: dict[str, Term] = {}
         short = _initials(query.text)
@@ -218,8 +219,8 @@ class Synonyms:
 
 
 def _initials(text: str) -> dict[str, list[str]]:
-    """What words that stand beside each other are called for short, by word: CI for continuous
-    integration. What is a word itself stands for nothing."""
+    """Abbreviations of adjacent words, by word: CI for continuous integration; none that is a
+    common word itself."""
     short: dict[str, list[str]] = {}
     words = _WORD.findall(text.lower())
     for size in INITIALS:

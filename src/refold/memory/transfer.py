@@ -1,9 +1,9 @@
-"""A memory as a file: one JSON line that says what it is, then a line for each version.
+"""A memory as a file: one JSON line with the format, then a line for each version.
 
-What was forgotten, rejected or taken back is not in it. Reading checks every line before anything
-is written. What comes in has the trust `import`: it is found, but shown to no model before a person
-accepted it. Lines that are known, or were forgotten here, are left out. Neighbours: `semantic`
-offers `export` and `import_lines`, `journal` writes.
+Forgotten, rejected and reverted versions are not exported. An import checks every line before it
+writes anything. Imported entries have the trust `import`: they are found, but shown to no model
+before a person accepts them. Lines that are known, or were forgotten here, are left out.
+Neighbours: `semantic` offers `export` and `import_lines`, `journal` writes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Head(Struct, frozen=True, kw_only=True):
 
 
 class Line(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One version of an entry. Times are milliseconds; 0 for an end that is not known."""
+    """One version of an entry. Times are milliseconds; 0 for an unknown end."""
 
     entry: str
     version: int = 1
@@ -59,8 +59,8 @@ class Line(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown
 
 
 class ImportedMemories(Struct, frozen=True, kw_only=True):
-    """What an import did: how many entries are new, were known, and were forgotten here before.
-    Of the new ones, `ended` are true no longer: later ones replaced them."""
+    """The result of an import: the numbers of new entries, known ones, and ones forgotten here
+    before. Of the new ones, `ended` are no longer true, because later ones replaced them."""
 
     entries: int = 0
     known: int = 0
@@ -68,7 +68,7 @@ class ImportedMemories(Struct, frozen=True, kw_only=True):
     ended: int = 0
 
 
-# --- out ---
+# --- export ---
 
 
 def exported(journal: Journal) -> Iterator[bytes]:
@@ -102,12 +102,11 @@ def _encoded(value: Struct) -> bytes:
     return msgspec.json.encode(value) + b"\n"
 
 
-# --- in ---
+# --- import ---
 
 
 def read_lines(lines: Iterable[bytes], name: str) -> list[Line]:
-    """The lines of a file, all of them checked; Invalid with the place of the first that is not as
-    it should be."""
+    """The lines of a file, all checked; Invalid with the position of the first bad line."""
     numbered = enumerate(lines, 1)
     _check_head(next(numbered, (1, b""))[1], name)
     found = []
@@ -127,8 +126,8 @@ def _check_head(raw: bytes, name: str) -> None:
     if head.format != FORMAT:
         raise Invalid(f"{name} is {quoted(head.format, 50)}, not {FORMAT}", hint=AGAIN)
     if head.version != FORMAT_VERSION:
-        said = f"{name} has version {head.version}, known is {FORMAT_VERSION}"
-        raise Invalid(said, hint="use the refold that wrote it, or a newer one")
+        problem = f"{name} has version {head.version}, known is {FORMAT_VERSION}"
+        raise Invalid(problem, hint="use the refold that wrote it, or a newer one")
 
 
 def _checked_line(raw: bytes, place: str) -> Line:
@@ -148,7 +147,7 @@ def _checked_line(raw: bytes, place: str) -> Line:
 
 
 def _fault(line: Line) -> str:
-    """What of a line no memory could have written."""
+    """The reason why no memory could have written a line; empty if there is none."""
     names = (line.entry, line.source[0] if line.source else "-", *line.replaces)
     if not all(name and len(name) <= NAME_CHARS_MAX and name.isprintable() for name in names):
         return "a name is empty, too long, or cannot be shown"
@@ -167,14 +166,16 @@ def _fault(line: Line) -> str:
 def import_lines(
     journal: Journal, lines: Iterable[Line], *, accepted: bool, new_id: Callable[[], str]
 ) -> ImportedMemories:
-    """Writes what is neither known nor forgotten, all at once. What is `accepted` keeps the trust
-    of a user or a model; everything else waits for a person."""
+    """Writes the entries that are neither known nor forgotten, all at once. With `accepted`, they
+    keep the trust of a user or a model; all others wait for a person."""
     entries = journal.entries()
     by_entry: dict[str, list[Line]] = {}
     for line in lines:
         by_entry.setdefault(line.entry, []).append(line)
     known = {
-        id for id, of_one in by_entry.items() if all(_is_known(journal, one) for one in of_one)
+        id
+        for id, of_one in by_entry.items()
+        if all(one.closed or entries.knows(one.content) for one in of_one)
     }
     left = {id: of_one for id, of_one in by_entry.items() if id not in known}
     gone = {
@@ -183,7 +184,7 @@ def import_lines(
         if any(entries.is_forgotten(one.content) for one in of_one)
     }
     ids = {id: new_id() if entries.has(id) or not is_whole(id) else id for id in left}
-    # What is known here is replaced by what the file says of it; ids of nobody in the file are not.
+    # A known entry is replaced by the file's successor; ids that are not in the file are dropped.
     meant = ids | {id: entries.saying(by_entry[id][-1].content) for id in known}
     bodies = [
         _body(line, ids[line.entry], accepted=accepted, meant=meant)
@@ -201,16 +202,12 @@ def import_lines(
 
 
 def _ended(journal: Journal, ids: set[str]) -> int:
-    """How many of these entries are true no longer."""
+    """The number of these entries that are no longer true."""
     if not ids:
         return 0
     entries, now_ms = journal.entries(), journal.now_ms()
     runs = (entries.run_of(id) for id in ids)
     return sum(run is not None and run.until_ms <= now_ms for run in runs)
-
-
-def _is_known(journal: Journal, line: Line) -> bool:
-    return line.closed or journal.entries().knows(line.content)
 
 
 def _body(line: Line, entry: str, *, accepted: bool, meant: Mapping[str, str]) -> Memory:

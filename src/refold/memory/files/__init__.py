@@ -1,6 +1,5 @@
 """The memory tool: text files under a virtual `/memories`, for a model that must not leave it.
 
-`files` is the tool. A path is parsed by `path`, walked by `descriptors`, changed by `tree` in a
-`place`; `history` keeps every change and `versions` goes back to them. `command` has the arguments
-and the definition, `text` the words.
+`files` is the tool. `commands` has arguments, definition, paths and texts; `descriptors` walks a
+path on the disk, `tree` makes changes and keeps their history, `versions` goes back in it.
 """

@@ -1,9 +1,8 @@
 """The memory tool as a class that the tool runner of the Anthropic SDK takes.
 
-The SDK is imported when the tool is asked for, so refold does not need it. Its base class would
-build a command from whatever the model gave and dispatch it; here the input goes to `MemoryFiles`
-as it came, which checks it. An error becomes the SDK's `ToolError`, and so a result that is marked
-as one. Neighbour: `files`.
+The SDK is imported on demand, so refold does not need it. Its base class would build a command from
+unchecked input and dispatch it; here the input goes unchanged to `MemoryFiles`, which checks it. An
+error becomes the SDK's `ToolError`, and so a result marked as an error. Neighbour: `files`.
 """
 
 from __future__ import annotations

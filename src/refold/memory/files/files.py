@@ -1,9 +1,9 @@
 """`MemoryFiles`: the memory tool. Six commands in, a text for the model out, never an exception.
 
-A call goes one way: arguments become a command, paths become names, the first name says whether it
-is a mount, and the tree of that folder does the rest. What a person asks (`undo`, `history`,
-`version`, `blame`) is a method of its own and raises errors of the family. Neighbours: `command`,
-`path`, `tree`, `text`, `versions`; `anthropic_sdk` gives it to the runner of that SDK.
+Arguments become a command, paths become names, the first name may be a mount, and the tree of that
+folder does the rest. The methods for people (`undo`, `history`, `version`, `blame`) raise our
+errors. Neighbours: `commands`, `tree`, `versions`; `anthropic_sdk` adapts it to the runner of that
+SDK.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ LIMITS = FileLimits()
 class MemoryFiles:
     """The files under `/memories` of one scope, as a tool for a model.
 
-    `scope` is `user`, `project` or `agent.NAME`; `folder` names another place. `by` is written
-    beside every change. `mounts` shows other folders below the root, each by a name, for reading
-    only where they were opened so. With `refuse_secrets` nothing is stored that looks like a key or
-    a password; with `as_data` what is read back stands between marks.
+    `scope` is `user`, `project` or `agent.NAME`; `folder` names another place. `by` is recorded
+    with every change. `mounts` shows other folders below the root, each by a name, with their own
+    `read_only`. With `refuse_secrets`, text that looks like a key or a password is not stored; with
+    `as_data`, stored text is shown between marks.
     """
 
     @checked
@@ -71,7 +71,9 @@ class MemoryFiles:
         as_data: bool = False,
     ) -> None:
         if not by or not is_text(by):
-            raise Invalid(f"by={quoted(by)} is not a name", hint="who writes: model, reviewer")
+            raise Invalid(
+                f"by={quoted(by)} is not a name", hint="a writer, such as model or reviewer"
+            )
         place = place_of(scope) if folder is None else Place(folder)
         self._limits = _limits_checked(limits or LIMITS)
         self._tree = Tree(place, self._limits, by=by, read_only=read_only)
@@ -87,26 +89,26 @@ class MemoryFiles:
         as_data: bool | None = None,
         chars_max: int | None = None,
     ) -> FileAnswer:
-        """Carries out a call of the model. Whatever is given, the answer is a text. `as_data` and
-        `chars_max` are for this answer in the place of what was set for all."""
+        """Executes a call of the model, and always returns a text. `as_data` and `chars_max`
+        override the settings for this answer."""
         page = commands.Page(
             self._as_data if as_data is None else as_data, chars_max or self._limits.view_chars
         )
         try:
-            said, is_error = self._carried_out(command_of(arguments), page), False
+            text, is_error = self._execute(command_of(arguments), page), False
         except RefoldError as error:
-            said, is_error = error.message, True
+            text, is_error = error.message, True
         except OSError as error:
-            said, is_error = f"Error: {os_failure(error, ROOT).message}", True
+            text, is_error = f"Error: {os_failure(error, ROOT).message}", True
         except Exception as error:  # noqa: BLE001 - arguments may be any objects
-            said, is_error = f"Error: the tool failed ({type(error).__name__})", True
-        return FileAnswer(said.encode("utf-8", "replace").decode(), is_error)
+            text, is_error = f"Error: the tool failed ({type(error).__name__})", True
+        return FileAnswer(text.encode("utf-8", "replace").decode(), is_error)
 
     @checked
     def tool(self, dialect: str = "anthropic") -> dict[str, Any]:
-        """The definition of the tool in the shape that a provider takes: `anthropic` (its own
-        `memory_20250818`), `openai_chat`, `openai_responses`, `gemini`; `json` for name,
-        description and JSON schema."""
+        """The definition of the tool for a provider: `anthropic` (its own `memory_20250818`),
+        `openai_chat`, `openai_responses`, `gemini`; `json` for name, description and JSON
+        schema."""
         return plain_definition() if dialect == "json" else definition(dialect)
 
     @checked
@@ -116,7 +118,7 @@ class MemoryFiles:
 
         return sdk_tool(self, is_async=is_async)
 
-    def _carried_out(self, command: Command, page: commands.Page) -> str:
+    def _execute(self, command: Command, page: commands.Page) -> str:
         match command:
             case View():
                 return self._view(command, page)
@@ -148,8 +150,8 @@ class MemoryFiles:
         if kind != "folder":
             raise not_followed(kind, path)
         if command.view_range is not None:
-            said = "The `view_range` parameter is not allowed when `path` points to a directory."
-            raise Invalid(said)
+            problem = "The `view_range` parameter is not allowed when `path` points to a directory."
+            raise Invalid(problem)
         return self._listing(tree, path, absent, page)
 
     def _listing(self, tree: Tree, path: MemoryPath, absent: str, page: commands.Page) -> str:
@@ -169,7 +171,7 @@ class MemoryFiles:
         return page.answer(head, *commands.rows_of(rows, page.chars_max))
 
     def _with_mounts(self, entries: list[Entry]) -> list[Entry]:
-        """The entries of the root, with those of the mounts in the places of their names."""
+        """The entries of the root, with the entries of the mounts under their names."""
         own = [one for one in entries if one.names[0] not in self._mounts]
         for name, tree in self._mounts.items():
             own.append(Entry((name,), 0, True))
@@ -237,14 +239,14 @@ class MemoryFiles:
     # --- paths and contents ---
 
     def _at(self, given: str) -> tuple[Tree, MemoryPath]:
-        """The folder that a path is in: this one, or a mount."""
+        """The tree of a path: this one, or a mount."""
         path = parsed(given)
         if path.names and path.names[0] in self._mounts:
             return self._mounts[path.names[0]], MemoryPath(path.names, 1)
         return self._tree, path
 
     def _stored(self, content: str, path: MemoryPath, before: str = "") -> bytes:
-        """The bytes of a text that may be stored."""
+        """The bytes of a text; Denied for a new secret, Invalid if it cannot be encoded."""
         if self._refuse_secrets:
             known = {before[one.start : one.end] for one in found(before)}
             new = [one for one in found(content) if content[one.start : one.end] not in known]
@@ -267,15 +269,15 @@ class MemoryFiles:
 
     @checked
     def undo(self, path: str = "") -> FileChange:
-        """Takes back the newest change, of one path or of all, step by step. Gives the change
-        that did it; NotFound if there is none, Conflict if the file was changed since."""
+        """Undoes the newest change of one path or of all, one step per call. Returns the undo as a
+        change; NotFound if there is none, Conflict if the file was changed since."""
         tree, at = self._tree_of(path)
         return versions.undo(tree, at)
 
     @checked
     def forget(self, path: str) -> int:
-        """Removes a file or folder with every content that it ever had, for good: this cannot be
-        taken back. Gives how many contents went."""
+        """Removes a file or folder with all its earlier contents for good: this cannot be undone.
+        Returns the number of removed contents."""
         tree, at = self._at(path)
         if not at.inner:
             raise Denied(f"{at} is not forgotten as a whole", hint="remove its folder on the disk")
@@ -296,7 +298,7 @@ class MemoryFiles:
 
     @checked
     def blame(self, path: str) -> list[BlamedLine]:
-        """The lines of a file, each with who wrote it, when, and by which change."""
+        """The lines of a file, each with its author, time and change."""
         tree, at = self._at(path)
         data = tree.read(at, _gone(at))
         return versions.blame(tree, MemoryPath(at.inner), data)
@@ -308,7 +310,7 @@ class MemoryFiles:
         return tree, MemoryPath(at.inner)
 
     def close(self) -> None:
-        """Lets go of the history. A call after this opens it again."""
+        """Closes the history. A later call opens it again."""
         self._tree.close()
 
 
@@ -320,7 +322,7 @@ def _limits_checked(limits: FileLimits) -> FileLimits:
 
 
 def _mounted(name: str, files: MemoryFiles) -> Tree:
-    """The folder to show under a name."""
+    """The tree of a mount, with its name checked."""
     if fault(name) or "/" in name:
         raise Invalid(f"mounts: {quoted(name)} is not a name", hint="one plain name, such as team")
     if files._mounts:
@@ -337,7 +339,7 @@ def _gone(path: MemoryPath) -> str:
 
 
 def _sizes(entries: list[Entry]) -> Tally[tuple[str, ...]]:
-    """The bytes of everything that is listed: of a folder, those of all files below it."""
+    """The sizes of the listed entries; the size of a folder is the sum of the files below it."""
     sizes: Tally[tuple[str, ...]] = Tally()
     for entry in entries:
         for level in range(LEVELS + 1):
@@ -347,7 +349,7 @@ def _sizes(entries: list[Entry]) -> Tally[tuple[str, ...]]:
 
 
 def _is_listed(entry: Entry) -> bool:
-    """False for what is hidden, and for names that no path could have."""
+    """False for hidden entries, and for names that no path could have."""
     return not any(
         name.startswith(".") or name == "node_modules" or fault(name) for name in entry.names
     )

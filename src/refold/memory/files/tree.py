@@ -1,16 +1,11 @@
-"""One folder of memories on a disk: what the commands do there, within its limits.
+"""One folder of memories on disk, with its limits and its history.
 
-Every change holds the lock of the place, reads, checks, is written to the history, and then made
-by one system call. So of two who edit one file, the second edits what the first left. Reading needs
-no lock: a file is replaced whole. Neighbours: `descriptors` touches the disk, `history` keeps what
-was before, `files` knows the commands and their words.
-
-Every change of a folder of memories, as a note in a log of its own; the contents before and
-after are kept by digest.
-
-A change is written here first and to the tree then. So nothing that the tool overwrites or deletes
-is lost, and a change that was killed in between shows: its files are still as they were before.
-Neighbours: `tree` writes changes, `versions` reads them.
+A change takes the lock of the place, reads, checks, is written to the history, and is then made by
+one system call. So of two edits to one file, the second starts from the result of the first, and
+nothing that the tool overwrites or deletes is lost; a change that was killed in between shows by
+its files, which are still as before. Reading needs no lock: a file is replaced whole. The history
+is a log of notes, with the contents by digest. Neighbours: `descriptors` touches the disk, `files`
+knows the commands, `versions` goes back in the history.
 """
 
 from __future__ import annotations
@@ -36,11 +31,13 @@ from refold.memory.files.descriptors import Content, Entry, Kind, Place
 from refold.stores import open_store
 
 READ_BYTES_MAX = 1 << 26
+LOG = "memory.files"
+KIND = "memory-file"
+DROP_EVERY = 100  # changes
 
 
-class _Taken(NamedTuple):
-    """The contents of every file that a deletion takes away, and the folders with nothing in
-    them."""
+class _Deleted(NamedTuple):
+    """The contents of all files in a deletion, and its empty folders."""
 
     files: list[FileVersion]
     folders: tuple[str, ...] = ()
@@ -58,8 +55,8 @@ class Tree:
     # --- reading ---
 
     def entries(self, path: MemoryPath, absent: str) -> list[Entry]:
-        """The files and folders below a folder, the first ones of very many. A root that nobody
-        wrote to yet is empty."""
+        """The files and folders below a folder, up to a maximum. A root without any change is
+        empty."""
         try:
             with self._folder(path, absent) as fd:
                 return list(islice(descriptors.entries(fd), descriptors.ENTRIES_MAX))
@@ -69,7 +66,7 @@ class Tree:
             return []
 
     def _all_entries(self, path: MemoryPath, absent: str) -> list[Entry]:
-        """All files and folders below a folder. Invalid if they are more than this tool writes."""
+        """All files and folders below a folder; Invalid if there are too many for this tool."""
         found = self.entries(path, absent)
         levels = max((len(one.names) for one in found), default=0)
         if len(found) >= descriptors.ENTRIES_MAX or levels >= descriptors.LEVELS_MAX:
@@ -77,7 +74,7 @@ class Tree:
         return found
 
     def kind(self, path: MemoryPath, absent: str) -> Kind:
-        """What is at the path; the root is always a folder."""
+        """The kind of the entry at a path; the root is always a folder."""
         if not path.inner:
             return "folder"
         with self._folder(path.parent, absent) as fd:
@@ -103,12 +100,10 @@ class Tree:
     # --- changing ---
 
     def create(self, path: MemoryPath, data: bytes) -> None:
-        """Writes a new file; never over another."""
+        """Writes a new file; never overwrites one."""
         taken = f"Error: File {path} already exists"
         with self.changing() as staging:
-            if not path.inner:
-                raise Conflict(taken)
-            if self.kind_or_absent(path) != "absent":
+            if not path.inner or self.kind_or_absent(path) != "absent":
                 raise Conflict(taken)
             self._check_depth(path, len(path.inner))
             self._check_room(path, added=1, data=data, before=b"")
@@ -123,8 +118,7 @@ class Tree:
     def edit(
         self, command: str, path: MemoryPath, change: Callable[[bytes], bytes], *, absent: str
     ) -> None:
-        """Puts what `change` makes of a file in its place. Nothing is written if it stays the
-        same."""
+        """Replaces a file by the result of `change`, unless that is the same."""
         with self.changing() as staging:
             if not path.inner:
                 raise Invalid(f"Error: The path {path} is not a file.")
@@ -134,7 +128,9 @@ class Tree:
                 if data == seen.data:
                     return
                 self._check_room(path, added=0, data=data, before=seen.data)
-                self.record(command, path, self._version(path, seen.data, data))
+                keep = self.history.keep
+                version = FileVersion(path=_inner(path), before=keep(seen.data), after=keep(data))
+                self.record(command, path, version)
                 descriptors.replace(staging, data, fd, path.names[-1], seen=seen)
 
     def delete(self, path: MemoryPath, absent: str) -> None:
@@ -145,19 +141,21 @@ class Tree:
                 raise NotFound(absent)
             if kind not in ("file", "folder"):
                 raise descriptors.not_followed(kind, path)
-            taken = self._taken(path, kind, absent)
-            self.record("delete", path, *taken.files, folders=taken.folders)
+            deleted = self._deleted(path, kind, absent)
+            self.record("delete", path, *deleted.files, folders=deleted.folders)
             descriptors.remove(staging, fd, path.names[-1])
 
     def rename(self, old: MemoryPath, new: MemoryPath, *, absent: str, taken: str) -> None:
-        """Gives a file or folder another path; never over something else."""
+        """Renames a file or folder; never overwrites anything."""
         with self.changing():
             kind = self.kind_or_absent(old)
             if kind == "absent":
                 raise NotFound(absent)
             if kind not in ("file", "folder"):
                 raise descriptors.not_followed(kind, old)
-            self._check_depth(new, len(new.inner) + self._levels(old, kind, absent))
+            found = self._all_entries(old, absent) if kind == "folder" else []
+            levels = max((len(one.names) for one in found), default=0)
+            self._check_depth(new, len(new.inner) + levels)
             if self.kind_or_absent(new) != "absent":
                 raise Conflict(taken)
             self.record("rename", old, new=new)
@@ -165,21 +163,21 @@ class Tree:
 
     @contextmanager
     def changing(self) -> Iterator[int]:
-        """A descriptor of the staging folder, while nobody else changes anything."""
+        """A descriptor of the staging folder, under the lock of the place."""
         if self.read_only:
             raise Denied(f"Error: This part of {ROOT} is read-only")
         with self._guard, self._place.locked() as staging:
             yield staging
 
     def kind_or_absent(self, path: MemoryPath) -> Kind:
-        """What is at the path; absent as well if a folder on the way is."""
+        """The kind of the entry at a path; also absent if a parent folder is."""
         try:
             return self.kind(path, "")
         except NotFound:
             return "absent"
 
-    def put(self, staging: int, path: MemoryPath, data: bytes | None) -> None:
-        """Makes a file have these bytes, or not be there, whatever was before."""
+    def write_file(self, staging: int, path: MemoryPath, data: bytes | None) -> None:
+        """Writes these bytes to a file, or deletes it for None, whatever it was before."""
         name, absent = path.names[-1], f"The path {path} does not exist"
         with self._folder(path.parent, absent, make=data is not None) as fd:
             if data is None:
@@ -191,12 +189,12 @@ class Tree:
                 descriptors.replace(staging, data, fd, name, seen=seen)
 
     def make_folder(self, path: MemoryPath) -> None:
-        """Makes a folder and those above it, where they are missing."""
+        """Creates a folder and its missing parents."""
         with self._folder(path, f"The path {path} does not exist", make=True):
             return
 
     def move(self, old: MemoryPath, new: MemoryPath) -> None:
-        """Gives a file or folder another path."""
+        """Moves a file or folder to another path."""
         with (
             self._folder(old.parent, f"The path {old} does not exist") as source,
             self._folder(new.parent, f"The path {new} does not exist", make=True) as target,
@@ -207,19 +205,16 @@ class Tree:
 
     @property
     def history(self) -> History:
-        """The history of this folder, opened when it is first needed."""
+        """The history of this folder, opened at first use."""
         self._place.check()
         with self._guard:
-            return self._opened_history()
-
-    def _opened_history(self) -> History:
-        if self._history is None:
-            self._history = History(
-                self._place.history,
-                versions_max=self._limits.versions,
-                read_only=self.read_only,
-            )
-        return self._history
+            if self._history is None:
+                self._history = History(
+                    self._place.history,
+                    versions_max=self._limits.versions,
+                    read_only=self.read_only,
+                )
+            return self._history
 
     def record(
         self,
@@ -241,19 +236,15 @@ class Tree:
         )
         return self.history.append(record, self._by)
 
-    def _version(self, path: MemoryPath, before: bytes, after: bytes) -> FileVersion:
-        keep = self.history.keep
-        return FileVersion(path=_inner(path), before=keep(before), after=keep(after))
-
-    def _taken(self, path: MemoryPath, kind: Kind, absent: str) -> _Taken:
-        """What a deletion takes away."""
+    def _deleted(self, path: MemoryPath, kind: Kind, absent: str) -> _Deleted:
+        """The content of a deletion, for the history."""
         if kind == "file":
-            return _Taken([self._removed(path, absent)])
+            return _Deleted([self._removed(path, absent)])
         found = self._all_entries(path, absent)
         files = [path.below(*one.names) for one in found if not one.is_folder]
         above = {one.names[:-1] for one in found}
         folders = {(), *(one.names for one in found if one.is_folder)} - above
-        return _Taken(
+        return _Deleted(
             [self._removed(file, absent) for file in files],
             tuple(sorted(_inner(path.below(*names)) for names in folders)),
         )
@@ -268,13 +259,8 @@ class Tree:
         if depth > self._limits.depth:
             raise Invalid(f"Error: {path} is more than {self._limits.depth} levels deep")
 
-    def _levels(self, path: MemoryPath, kind: Kind, absent: str) -> int:
-        """How many levels there are below a path."""
-        found = self._all_entries(path, absent) if kind == "folder" else []
-        return max((len(one.names) for one in found), default=0)
-
     def _check_room(self, path: MemoryPath, *, added: int, data: bytes, before: bytes) -> None:
-        """Invalid if a file, or all of them, would become too large or too many."""
+        """Invalid if a change exceeds the limits for a file or for the folder."""
         limits = self._limits
         if len(data) > max(limits.file_bytes, len(before) - 1):
             raise Invalid(
@@ -297,22 +283,17 @@ class Tree:
 
 
 def _inner(path: MemoryPath) -> str:
-    """The path as the history of its own folder has it, wherever that is mounted."""
+    """The path in the history of its own folder, without mounts."""
     return str(MemoryPath(path.inner))
 
 
 def _root_of(path: MemoryPath) -> MemoryPath:
-    """The folder that a path is in: the root, or a mount."""
+    """The root of a path: `/memories`, or a mount."""
     return MemoryPath(path.names[: path.mounted], path.mounted)
 
 
-LOG = "memory.files"
-KIND = "memory-file"
-DROP_EVERY = 100  # changes
-
-
 class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is written about a change."""
+    """A change in stored form."""
 
     command: str
     path: str
@@ -323,16 +304,16 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class History:
-    """The history of one folder. Whoever writes holds the lock of the folder."""
+    """The history of one folder. A writer holds the lock of the folder."""
 
     def __init__(self, url: str, *, versions_max: int, read_only: bool) -> None:
         self._store = open_store(url, read_only=read_only)
         self._versions_max = versions_max
         self._log: Log | None = None
-        self._guard = threading.RLock()  # a log is not for several threads
+        self._guard = threading.RLock()  # a log is not thread-safe
 
     def keep(self, data: bytes) -> str:
-        """Keeps a content; gives its digest."""
+        """Stores a content, and returns its digest."""
         try:
             return self._store.put([data], suffix=".txt")
         except RefoldError as error:
@@ -364,7 +345,7 @@ class History:
         ]
 
     def content(self, digest: str) -> bytes:
-        """The bytes of a version. NotFound if they are no longer kept."""
+        """The bytes of a version; NotFound if they are no longer kept."""
         return b"".join(self._store.get(digest)) if digest else b""
 
     def drop(self, digests: Iterable[str]) -> None:
@@ -373,15 +354,15 @@ class History:
             self._store.drop(digest, before_ms=now_ms() + 1)
 
     def _drop_old(self) -> None:
-        """Removes the contents that only changes before the newest ones have: those of an agent
-        that never stops writing would fill the disk."""
+        """Removes the contents of old changes that no newer change has, so that an agent cannot
+        fill the disk by endless writing."""
         changes = self.changes()
         newer = [file for change in changes[-self._versions_max :] for file in change.files]
         older = [file for change in changes[: -self._versions_max] for file in change.files]
         self.drop(digests_of(older) - digests_of(newer))
 
     def _read_log(self) -> Log:
-        """The log with everything that other processes wrote."""
+        """The log, including events of other processes."""
         if self._log is None:
             self._log = Log(self._store, LOG)
         else:
@@ -393,7 +374,7 @@ class History:
 
 
 def digests_of(files: Iterable[FileVersion]) -> set[str]:
-    """The digests of the contents before and after changes of files."""
+    """The digests of contents before and after changes of files."""
     return {digest for file in files for digest in (file.before, file.after) if digest}
 
 
@@ -403,6 +384,6 @@ def _change(event: Event, record: Record) -> FileChange:
 
 
 def _unwritable(error: RefoldError) -> Unavailable:
-    """The error without the path of the history: a model knows virtual paths only."""
-    said = f"Error: The history of {ROOT} cannot be written ({error.code}); nothing was changed"
-    return Unavailable(said)
+    """The error without the path of the history: a model knows only virtual paths."""
+    problem = f"Error: The history of {ROOT} cannot be written ({error.code}); nothing was changed"
+    return Unavailable(problem)

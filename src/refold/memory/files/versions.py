@@ -1,8 +1,8 @@
-"""Earlier versions of files: taken back, listed, read, and blamed line by line.
+"""Earlier versions of files: undone, listed, read, and blamed line by line.
 
-Taking a change back is a change as well, so it stands in the history and loses nothing. A file that
-is no longer as the change left it is refused: somebody wrote to it since. A change that was killed
-before it reached the tree is passed over. Neighbours: `history` has the changes, `tree` makes them.
+Undoing is a change as well, so it is in the history and loses nothing. A file that was changed
+since is refused. A change that was killed before it reached the tree is skipped. Neighbour: `tree`
+makes changes and has their history.
 """
 
 from __future__ import annotations
@@ -23,34 +23,31 @@ from refold.memory.files.commands import (
 )
 from refold.memory.files.tree import Tree, digests_of
 
-# A line and the change that it came with; None: it was written by other means.
+# A line and the change that wrote it; None if it was written by other means.
 _Line = tuple[str, FileChange | None]
 
 
-# --- taking back ---
+# --- undoing ---
 
 
 def undo(tree: Tree, path: MemoryPath | None) -> FileChange:
-    """Takes back the newest change, of one path or of all, that was not taken back before."""
+    """Undoes the newest change, of one path or of all, that is not undone yet."""
     with tree.changing() as staging:
         changes = tree.history.changes()
         undone = {change.undoes for change in changes}
         for change in reversed(changes):
+            touched = {change.path, change.new_path, *(file.path for file in change.files)}
+            is_meant = path is None or str(path) in touched
             is_open = not change.undoes and change.seq not in undone
-            if is_open and _concerns(change, path) and _has_happened(tree, change):
+            if is_open and is_meant and _has_happened(tree, change):
                 return _reverse(tree, staging, change)
     raise NotFound("there is no change to take back", hint="history() lists the changes")
 
 
-def _concerns(change: FileChange, path: MemoryPath | None) -> bool:
-    touched = {change.path, change.new_path, *(file.path for file in change.files)}
-    return path is None or str(path) in touched
-
-
 def _has_happened(tree: Tree, change: FileChange) -> bool:
-    """False for a change that was killed before it reached the tree, and for what cannot be taken
-    back. That only empty folders went away cannot be told from one that somebody made again: it
-    is a step of its own, which may find them there."""
+    """False for a change that was killed before it reached the tree, and for one that cannot be
+    undone. A deletion of empty folders always counts as done, because they may have been created
+    again since; undoing it may find them there."""
     if change.new_path:
         return tree.kind_or_absent(parsed(change.new_path)) != "absent"
     if change.command == "delete" and not change.files:
@@ -70,20 +67,20 @@ def _reverse(tree: Tree, staging: int, change: FileChange) -> FileChange:
     ]
     for file in back:
         if _digest_now(tree, file.path) != file.before:
-            said = f"{file.path} was changed since"
-            raise Conflict(said, hint="version(path, seq) gives an earlier text of it")
-    kept = {file.path: _kept(tree, file.after) for file in back if file.after}
+            problem = f"{file.path} was changed since"
+            raise Conflict(problem, hint="version(path, seq) gives an earlier text of it")
+    contents = {file.path: _content(tree, file.after) for file in back if file.after}
     undone = tree.record("undo", path, *back, undoes=change.seq)
     for file in back:
-        tree.put(staging, parsed(file.path), kept.get(file.path))
+        tree.write_file(staging, parsed(file.path), contents.get(file.path))
     for folder in _folders_of(change):
         tree.make_folder(parsed(folder))
     return undone
 
 
 def _folders_of(change: FileChange) -> tuple[str, ...]:
-    """The empty folders that a deletion took away. One of an older refold without a file was of
-    such a folder."""
+    """The empty folders removed by a deletion. Older versions of refold recorded an empty folder as
+    a deletion without files."""
     is_bare = change.command == "delete" and not change.files
     return change.folders or ((change.path,) if is_bare else ())
 
@@ -97,7 +94,7 @@ def _rename_back(tree: Tree, change: FileChange, old: MemoryPath, new: MemoryPat
 
 
 def _digest_now(tree: Tree, path: str) -> str:
-    """The digest of a file as it is; empty if there is none."""
+    """The current digest of a file; empty if there is no such file."""
     try:
         return hashlib.sha256(tree.read(parsed(path), "")).hexdigest()
     except (NotFound, Invalid):
@@ -105,8 +102,8 @@ def _digest_now(tree: Tree, path: str) -> str:
 
 
 def forget(tree: Tree, path: MemoryPath) -> int:
-    """Removes a file or folder and every content that it ever had, for good. Gives how many
-    contents went, also from the versions of other files that had them."""
+    """Removes a file or folder and all its earlier contents for good. Returns the number of removed
+    contents, which also vanish from versions of other files."""
     with tree.changing() as staging:
         changes = tree.history.changes()
         known = {file.path for change in changes for file in change.files}
@@ -114,13 +111,13 @@ def forget(tree: Tree, path: MemoryPath) -> int:
         contents = digests_of(file for name in names for _, file in _chain(changes, name))
         tree.record("forget", path)
         if tree.kind_or_absent(path) != "absent":
-            tree.put(staging, path, None)
+            tree.write_file(staging, path, None)
         tree.history.drop(contents)
         return len(contents)
 
 
 def _files_at(tree: Tree, path: MemoryPath) -> set[str]:
-    """The files that are at a path or below it now."""
+    """The current files at a path or below it."""
     kind = tree.kind_or_absent(path)
     found = tree.entries(path, "") if kind == "folder" else []
     below = {str(path.below(*one.names)) for one in found if not one.is_folder}
@@ -131,23 +128,23 @@ def _files_at(tree: Tree, path: MemoryPath) -> set[str]:
 
 
 def version(tree: Tree, path: MemoryPath, seq: int) -> bytes:
-    """A file as the change of this seq left it, or as it was found after it."""
+    """A file after the change of this seq, or as it was found later."""
     chain = list(_chain(tree.history.changes(), str(path)))
     for change, file in reversed(chain):
         if change.seq <= seq:
             if file.after:
-                return _kept(tree, file.after)
-            said = f"{path} was not there at that time"
-            raise NotFound(said, hint="history(path) lists its changes")
+                return _content(tree, file.after)
+            problem = f"{path} was not there at that time"
+            raise NotFound(problem, hint="history(path) lists its changes")
     raise NotFound(f"{path} has no version {seq}", hint="history(path) lists them")
 
 
-def _kept(tree: Tree, digest: str) -> bytes:
+def _content(tree: Tree, digest: str) -> bytes:
     try:
         return tree.history.content(digest)
     except NotFound as error:
-        said = "the content of that version is no longer kept"
-        raise NotFound(said, hint="FileLimits.versions says how many are") from error
+        problem = "the content of that version is no longer kept"
+        raise NotFound(problem, hint="FileLimits.versions says how many are") from error
 
 
 def changes(tree: Tree, path: MemoryPath | None) -> list[FileChange]:
@@ -167,35 +164,34 @@ def changes(tree: Tree, path: MemoryPath | None) -> list[FileChange]:
 
 
 def blame(tree: Tree, path: MemoryPath, data: bytes) -> list[BlamedLine]:
-    """The lines of a file as it is now, each with the change it came with."""
+    """The current lines of a file, each with the change that wrote it."""
     lines: list[_Line] = []
     known = ""
     for change, file in _chain(tree.history.changes(), str(path)):
         try:
             before, after = (_lines(tree, one, path) for one in (file.before, file.after))
         except (NotFound, Invalid):
-            continue  # no longer kept, or no text
+            continue  # no longer kept, or not text
         if file.before != known:
             lines = _carried(lines, before, None)
         lines, known = _carried(lines, after, change), file.after
     lines = _carried(lines, lines_of(document(data, path).text), None)
-    return [_blamed(line, change) for line, change in lines]
-
-
-def _blamed(line: str, change: FileChange | None) -> BlamedLine:
-    if change is None:
-        return BlamedLine(line=line)
-    return BlamedLine(line=line, seq=change.seq, by=change.by, at_ms=change.at_ms)
+    return [
+        BlamedLine(line=line, seq=change.seq, by=change.by, at_ms=change.at_ms)
+        if change
+        else BlamedLine(line=line)
+        for line, change in lines
+    ]
 
 
 def _chain(changes: Sequence[FileChange], name: str) -> Iterator[tuple[FileChange, FileVersion]]:
-    """The versions of a file, oldest first, under whatever name it had."""
+    """The versions of a file, oldest first, followed through renames."""
     found = []
     for change in reversed(changes):
         found += [(change, file) for file in change.files if file.path == name]
         before = _name_before(change, name)
         if change.new_path and before == name and _is_below(name, change.path):
-            break  # What had this name before went elsewhere: it is another file.
+            break  # the earlier file of this name was moved away: it is another file
         name = before
     return reversed(found)
 
@@ -205,7 +201,7 @@ def _is_below(name: str, folder: str) -> bool:
 
 
 def _name_before(change: FileChange, name: str) -> str:
-    """What a path was called before a change."""
+    """The name of a path before a change."""
     new = change.new_path
     if new and _is_below(name, new):
         return change.path + name[len(new) :]
@@ -217,7 +213,7 @@ def _lines(tree: Tree, digest: str, path: MemoryPath) -> list[str]:
 
 
 def _carried(before: list[_Line], after: list[str], change: FileChange | None) -> list[_Line]:
-    """The lines after a change: what was there before keeps its origin."""
+    """The lines after a change; unchanged lines keep their origin."""
     matcher = SequenceMatcher(None, [line for line, _ in before], after, autojunk=False)
     lines: list[_Line] = []
     for tag, first, last, start, end in matcher.get_opcodes():
