@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.compaction.trigger import cause
+from refold.core.budget import Load
 from refold.errors import Invalid
 from refold.stores import open_store
 from refold.testing import fixed_clock
@@ -129,7 +130,8 @@ def test_any_condition_of_which_all_parts_hold_makes_a_compaction_due(
         expected = any(all(has[name] >= least for name, least in one.items()) for one in conditions)
         assert (context.stats().due == "compact") == expected
         moment = context._model.moment()
-        why = cause(context._open.state, context.budget, context.config, moment)
+        load = Load(context.budget, context.stats().current)
+        why = cause(context._open.state, load, context.config, moment)
         assert why == ("when" if expected else "")
 
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec.structs import replace
 
 from refold import dialects
 from refold.compaction.limits import factor, limits
 from refold.compaction.trigger import Moment
-from refold.core.budget import Budget, current_tokens
+from refold.core.budget import Budget, Load, current_tokens
 from refold.core.fold import Fold, is_plausible, is_possible
 from refold.core.model import Lesson, Message, Meta, Native, Usage, View
 from refold.dialects import DIALECTS
@@ -37,13 +37,6 @@ OUTPUT_DEFAULT = 8_192
 SLACK_TOKENS, SLACK_RATIO = 64, 0.02
 # Longest documented life of a page in a provider's cache.
 CACHE_LIFE_S, CACHE_LIFE_DEFAULT_S = {"anthropic": 300.0}, 3_600.0
-
-
-class Load(NamedTuple):
-    """How much of its budget a page takes."""
-
-    budget: Budget
-    tokens: int
 
 
 class ActiveModel:
@@ -105,7 +98,7 @@ class ActiveModel:
             self._resize()
         if not self._log.pending:
             self._given.pop(self.info.name, None)
-        if self.window != self._window:
+        if (self._given or state.meta.windows or self._window) and self.window != self._window:
             self._resize()
         self.watch()
 
@@ -193,7 +186,7 @@ class ActiveModel:
     @property
     def load(self) -> Load:
         """The budget and the size of the page, computed once for each head of the log."""
-        state = self._log.sums
+        state = self._log.log.state
         kept = self._load
         if kept and kept[0] is state and kept[1] == state.head and kept[2] is self._limits:
             return kept[3]

@@ -381,10 +381,10 @@ class Compactor:
         self._jobs.move()
 
     def _due(self) -> trigger.Due:
-        state, budget = self._log.state, self._model.budget
-        if not self._config.auto or self._settled_at == (state.head, budget):
+        state, config, load = self._log.state, self._log.config, self._model.load
+        if not config.auto or self._settled_at == (state.head, load.budget):
             return "no"
-        return trigger.due(state, budget, self._config, self._model.moment())
+        return trigger.due(state, load, config, self._model.moment())
 
     def _next_job(self) -> Job | None:
         """The job that is due now, announced; None, and a notice with the reason, if none is."""

@@ -24,7 +24,7 @@ from refold.compaction import trigger
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.trigger import instructions_of
 from refold.config import Config
-from refold.core.budget import Budget, current_tokens, page_tokens
+from refold.core.budget import Budget, Load, current_tokens, page_tokens
 from refold.core.fold import Fold
 from refold.core.laws import calls_of, results_of, seams
 from refold.core.model import (
@@ -439,11 +439,12 @@ class Jobs:
         """The job for the cause that is due: the ladder, except for a strategy past its own trigger
         and for a crowded page."""
         state, config = self._log.state, self._log.config
-        why = trigger.cause(state, budget, config, self._model.moment())
+        load = Load(budget, current_tokens(state, budget.factor))
+        why = trigger.cause(state, load, config, self._model.moment())
         if why == "asked" and self._has_writer():
             return self.job(instructions=instructions_of(state))
         if why == "early":
-            return self.job(trigger.early_strategies(state, budget, config))
+            return self.job(trigger.early_strategies(state, load, config))
         if why != "crowded":
             return self.job()
         most = trigger.messages_left(config)

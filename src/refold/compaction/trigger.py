@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from refold.config import Config, When
-from refold.core.budget import Budget, current_tokens
+from refold.core.budget import Budget, Load, current_tokens
 from refold.core.fold import Fold
 from refold.core.laws import results_of
 from refold.core.model import BY_HAND, COMPACT_TOOL, MADE_ROOM, Slot, ToolCall, ToolResult
@@ -65,40 +65,40 @@ class Moment(Struct, frozen=True, kw_only=True):
         return self.idle_s(state) > self.cache_life_s
 
 
-def due(state: Fold, budget: Budget, config: Config, moment: Moment) -> Due:
+def due(state: Fold, load: Load, config: Config, moment: Moment) -> Due:
     """Whether the page should be compacted now, or why a full page is not."""
     if not config.auto:
         return "off"
-    why = cause(state, budget, config, moment)
+    why = cause(state, load, config, moment)
     if why in ("", "crowded", "asked"):
         return "yes" if why else "no"
-    pause = _pause(state, budget, config)
-    if current_tokens(state, budget.factor) <= budget.input_max:
+    pause = _pause(state, load.budget, config)
+    if load.tokens <= load.budget.input_max:
         return pause
     return "room" if pause == "undone" else "yes"
 
 
-def cause(state: Fold, budget: Budget, config: Config, moment: Moment) -> Cause:
+def cause(state: Fold, load: Load, config: Config, moment: Moment) -> Cause:
     """Why a compaction is due, pauses aside; empty if it is not."""
-    current = current_tokens(state, budget.factor)
+    budget, current = load
     if current >= budget.compact_at:
         return "full"
-    if is_granted(state):
+    if state.wish_before and is_granted(state):
         return "asked"
     if current >= budget.warn_at and moment.is_expired(state):
         return "idle"
-    if any(_holds(when, state, budget, moment) for when in config.compact_when):
+    if any(_holds(when, state, load, moment) for when in config.compact_when):
         return "when"
-    if config.strategy and early_strategies(state, budget, config):
+    if config.strategy and early_strategies(state, load, config):
         return "early"
     is_large = current >= NEARLY_EMPTY_RATIO * budget.window
     return "crowded" if is_large and _is_crowded(state, config) else ""
 
 
-def _holds(when: When, state: Fold, budget: Budget, moment: Moment) -> bool:
+def _holds(when: When, state: Fold, load: Load, moment: Moment) -> bool:
     """Whether every limit in the condition is reached. Checks age last, because it reads the
     log: the age of the oldest message on the page that is not a stand-in."""
-    current = current_tokens(state, budget.factor)
+    budget, current = load
     is_reached = (
         (when.tokens is None or current >= when.tokens)
         and (when.ratio is None or current >= when.ratio * budget.window)
@@ -142,22 +142,21 @@ def last_change(state: Fold) -> tuple[int, str]:
     return 0, ""
 
 
-def kind_due(state: Fold, budget: Budget, config: Config, moment: Moment) -> tuple[Kind, str]:
+def kind_due(state: Fold, load: Load, config: Config, moment: Moment) -> tuple[Kind, str]:
     """What the next request would do, and why it leaves a full page alone."""
-    answer = due(state, budget, config, moment)
+    answer = due(state, load, config, moment)
     if answer == "room":
         return "make-room", ""
     if answer != "yes":
         return "none", REASONS.get(answer, "")
-    why = cause(state, budget, config, moment)
+    why = cause(state, load, config, moment)
     return ("prune" if why in ("early", "crowded") else "compact"), ""
 
 
-def early_strategies(state: Fold, budget: Budget, config: Config) -> list[str]:
+def early_strategies(state: Fold, load: Load, config: Config) -> list[str]:
     """Strategies of the ladder past a trigger of their own: a size, or a number of tool uses."""
-    current = current_tokens(state, budget.factor)
     settings = config.strategy
-    return [name for name in config.ladder if _is_past(settings.get(name, {}), current, state)]
+    return [name for name in config.ladder if _is_past(settings.get(name, {}), load.tokens, state)]
 
 
 def _is_past(settings: dict[str, Any], current: int, state: Fold) -> bool:

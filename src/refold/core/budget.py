@@ -9,7 +9,7 @@ estimate into the provider's tokens.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -63,6 +63,13 @@ class Budget(Struct, frozen=True, kw_only=True):
     def percent(self, current: int) -> float:
         """The used share of the window, rounded down to tenths: a page is full only at 100."""
         return 1_000 * current // self.window / 10
+
+
+class Load(NamedTuple):
+    """How much of its budget a page takes."""
+
+    budget: Budget
+    tokens: int
 
 
 def budget_for(

@@ -153,7 +153,9 @@ class Page:
             self._unmarked(message)
             for slot in ordered
             if not is_silent(slot.message)
-            for message in slot_messages(slot, self.takes)
+            for message in (
+                slot_messages(slot, self.takes) if slot.summary is not None else (slot.message,)
+            )
         ]
         messages = self.dialect.render(spoken, lost)
         opens = any(map(opens_page, ordered))

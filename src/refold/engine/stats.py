@@ -82,7 +82,7 @@ def stats_of(
     """The numbers of an open log, for the model that reads it."""
     with log.reading() as state:
         view, budget = log.view(), model.budget
-        due, reason = kind_due(state, budget, log.config, model.moment())
+        due, reason = kind_due(state, model.load, log.config, model.moment())
         return replace(
             stats_of_view(view, budget, now_ms=log.log.clock()),
             conversation=log.id,

@@ -154,7 +154,8 @@ class OpenLog:
         grew = self.log.catch_up()
         self._follow()
         self._report_recovered()
-        self._report_sync()
+        if self._sync_news is not None:
+            self._report_sync()
         if grew:
             self.settled()
 

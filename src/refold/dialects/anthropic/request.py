@@ -62,7 +62,7 @@ def request(
     dropped, unless the request carries those. Leading system messages follow the system prompt.
     A user speaks last."""
     unmarked = caching.by != "caller"
-    defined = definitions(tools, lost, unmarked=unmarked)
+    defined = definitions(tools, lost, unmarked=unmarked) if tools else []
     lead = leading(messages, _SYSTEM)
     prompt: str | list[Wire]
     if isinstance(system, str) and not lead:
@@ -134,9 +134,14 @@ _ANSWER_MIN = 1_024
 def finished(request: Wire, *, output_max: int | None = None) -> Wire:
     """The complete call as the provider accepts it: valid with thinking on, with the beta that a
     compaction needs, and with at most four cache marks, even if keywords brought more."""
-    call = ready_to_think(with_beta(request) if has_block(request) else request)
-    if output_max is not None:
-        call = _with_room_to_think(call, output_max)
+    call = request
+    messages = call.get("messages")
+    if messages and type(messages[0]) is dict and type(messages[0].get("content")) is list:
+        call = with_beta(call) if has_block(call) else call
+    if "thinking" in call:
+        call = ready_to_think(call)
+        if output_max is not None:
+            call = _with_room_to_think(call, output_max)
     beginning = [*objects_in(call.get("system")), *objects_in(call.get("tools"))]
     is_marked_twice = sum(MARK in block for block in beginning) > 1
     return with_marks_in_order(call) if MARK in call or is_marked_twice else call
