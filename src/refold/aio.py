@@ -29,7 +29,7 @@ from refold.engine import opening
 from refold.engine.context import Context
 from refold.engine.file_versions import FileVersions
 from refold.engine.log_reader import LogReader
-from refold.engine.replies import CALLER
+from refold.engine.recorder import CALLER
 from refold.engine.toolbox import Toolbox
 from refold.memory.semantic import SemanticMemory
 from refold.memory.semantic import open_memory as _open_memory

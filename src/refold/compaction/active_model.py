@@ -89,7 +89,7 @@ class ActiveModel:
     def follow(self) -> None:
         """Switches to the model that the log names now, with the limits learned for it; warns if
         the page is getting full."""
-        state = self._log.sums
+        state = self._log.log.state
         name = state.meta.model
         drafts = (draft.body for draft in self._log.pending)
         if name != self._name and not any(isinstance(body, Meta) and body.model for body in drafts):
@@ -238,8 +238,9 @@ class ActiveModel:
         """Says once that the page is getting full. Cheap where nothing came since the last
         time."""
         budget, current = self.load
-        head = self._log.sums.head
-        if self._watched != (head, budget):
+        head = self._log.log.state.head
+        is_quiet = current < budget.warn_at and not self._log.notices.added_once
+        if not is_quiet and self._watched != (head, budget):
             self._watched = (head, budget)
             self._log.notices.watch(current, budget, can_help=self._log.config.auto)
 

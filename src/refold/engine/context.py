@@ -25,7 +25,7 @@ from refold.compaction.native import NativeCaller
 from refold.config import Config
 from refold.conversations.listing import names_checked
 from refold.core.budget import Budget
-from refold.core.model import Checkpoint, Event, Meta, Restore, Span, Totals, View
+from refold.core.model import Checkpoint, Event, Meta, Span, Totals, View
 from refold.core.plan import Plan, Receipt
 from refold.dialects.input import plain_value
 from refold.dialects.overflow import overflow_of
@@ -34,19 +34,18 @@ from refold.dialects.tools import plain_system, plain_tools
 from refold.display import number
 from refold.engine import log_reader, sub_agent
 from refold.engine.log_reader import ConversationSearch, Filters, LogReader
-from refold.engine.memory import Extraction, ShownMemories
-from refold.engine.metadata_update import changes, check_config
+from refold.engine.memory import Extraction, ShownMemories, memory_of
+from refold.engine.metadata_update import SharedStore, changes, check_config
 from refold.engine.mirror import Mirror, Mirrored
 from refold.engine.pages import Pages
 from refold.engine.recorder import OnError, Recorder
-from refold.engine.shared_store import SharedStore
 from refold.engine.stats import Stats, inherited, stats_of
 from refold.errors import Conflict, Invalid
 from refold.log import undo
 from refold.log.draft import Draft
 from refold.log.front import is_same_text
 from refold.log.notes import stamp, write_note
-from refold.log.notices import Listener, NoticeName
+from refold.log.notices import Listener
 from refold.log.open_log import OpenLog
 from refold.log.trace import open_id_checked
 from refold.search.embedders import Embedder
@@ -109,19 +108,22 @@ class Context:
         self._open.moved += [self._compactor.move, self._pages.move, self._move]
         self.update(model=model, window=window, system=system, tools=tools)
         self._open.opening = self._open.pending
-        self._remark(remarks)
+        if self._open.counter.note:
+            self._open.notify("counter-missing", self._open.counter.note)
+        for remark in remarks:
+            self._open.notify("setting-unused", remark)
         if self.config.memory_vectors or self.config.memory_embedder:
             from refold.memory.semantic import settings_of
 
-            settings_of(self.config, embedder)  # what is not known is said now, not in a request
+            settings_of(self.config, embedder)  # an unknown name is an error now, not in a request
 
     @property
     def id(self) -> str:
-        """The conversation: the one that was opened, unless `mirror` went on in a fork of it."""
+        """The id of the conversation; `mirror` may have continued in a fork."""
         return self._open.id
 
     def _move(self) -> None:
-        """The log is another one now."""
+        """Forgets what belonged to another log."""
         vars(self).pop("_inherited", None)
         if "memory" in vars(self):
             self.memory.conversation = self.id
@@ -129,13 +131,6 @@ class Context:
     def _resize(self) -> None:
         bound = self._model.info.thinking_bound
         self._intake.resize(self._model.budget.window, bound=bound)
-
-    def _remark(self, remarks: Sequence[str]) -> None:
-        """Queues what an opening has to say."""
-        if self._open.counter.note:
-            self._open.notify("counter-missing", self._open.counter.note)
-        for remark in remarks:
-            self._open.notify("setting-unused", remark)
 
     # --- what the conversation is about ---
 
@@ -152,20 +147,19 @@ class Context:
         metadata: dict[str, Any] | None = None,
         names: Sequence[str] | None = None,
     ) -> None:
-        """Sets the model, its window, the system prompt, the tools, title, tags or metadata of
-        your own from here on, or the names by which others know the conversation; limits follow
-        at once. Only what changed is written, with the next append or request, or at the end."""
+        """Sets the model, its window, the system prompt, tools, title, tags, your own metadata, or
+        the names by which other programs know the conversation. Limits follow at once; changes are
+        written with the next append or request, or at the end."""
         system, tools = plain_system(system), plain_tools(tools)
         with self._open.guard:
             if not all(value is None for value in (system, tools, title, tags, metadata, names)):
                 self._open.check_writable()
             self._model.take(model or self._open.known.model, window)
             self._model.tell_unknown()
-            tagged = tuple(tags) if tags is not None else None
             given = Meta(
                 model=model or None,
                 title=title,
-                tags=tagged,
+                tags=None if tags is None else tuple(tags),
                 metadata=metadata,
                 names=None if names is None else names_checked(names),
                 windows=self._model.given_windows(window),
@@ -206,10 +200,10 @@ class Context:
         at: Moment | None = None,
         key: str = "",
     ) -> list[Event]:
-        """Appends what a tool call gave: text, bytes (an image or PDF is shown as such; `mime` says
-        what else they are), a provider's content parts, or data (JSON). `task` and `query` group
-        outputs. Raises Invalid for values that cannot be written, unless `on_error="degrade"`:
-        then their `repr` is kept. `at` and `key` as in `append`."""
+        """Appends the result of a tool call: text, bytes (images and PDFs are recognized; `mime`
+        names other types), a provider's content parts, or JSON data. `task` and `query` group
+        outputs. Raises Invalid for values that cannot be stored; with `on_error="degrade"`, stores
+        their `repr`. `at` and `key` as in `append`."""
         return self._recorder.append_result(
             call,
             output,
@@ -254,9 +248,8 @@ class Context:
         at: Moment | None = None,
         key: str = "",
     ) -> list[Event]:
-        """Keeps something that is no message in the log: the model never sees it, and
-        `context.log.notes` gives it back. `data` is anything that JSON can hold; `at` and `key` as
-        in `append`."""
+        """Stores JSON data in the log that the model never sees; `context.log.notes` returns it.
+        `at` and `key` as in `append`."""
         keys, data = self._recorder.keys, plain_value(data)
         return write_note(self._open, keys, kind, data, by=by, stamp=stamp(at, key))
 
@@ -270,13 +263,12 @@ class Context:
         inner: Mapping[int, Sequence[Any]] | None = None,
         upto: int | None = None,
     ) -> Mirrored:
-        """Follows a history that somebody else owns: hand its whole list over, as often as you
-        like. What is new is appended, a change in the last two messages or the last answer amends
-        them, and any other difference forks: this context then goes on in the fork, or in the
-        branch that has the list. Nothing is written twice. Where more was said than its owner
-        knows, `inner` has the messages that take the place of the one there. `upto` is the head
-        that the request showed which the new reply answers (unless given, the newest of this
-        context): its thinking is left out if the page was changed since."""
+        """Follows a history that another program owns: pass its whole list, as often as you like.
+        New messages are appended, a change in the last two messages or the last answer amends them,
+        and any other difference forks: this context continues in the fork, or in the branch that
+        has the list. Nothing is written twice. `inner` maps a place in the list to the messages
+        that its owner has not seen. `upto` is the head shown by the request that the new reply
+        answers (by default the newest): its thinking is dropped if the page changed since."""
         if system is not None and is_same_text(self._open.known.system, plain_system(system)):
             system = None
         if system is not None or tools is not None:
@@ -292,7 +284,7 @@ class Context:
         return self._recorder.stream(response, shown=self._take_shown())
 
     def _take_shown(self) -> int:
-        """The head that the request showed whose reply comes now."""
+        """The head shown by the request that the coming reply answers."""
         return self._requests.match(self._open.state.head)
 
     # --- the page ---
@@ -317,21 +309,19 @@ class Context:
 
     @checked
     def page(self, dialect: str | None = None, *, settle: bool = True) -> list[PageMessage]:
-        """The messages on the page, each with the seqs it came from, for a loop of your own. With
-        `settle=False` as the log has them: open calls wait, nothing is put in between. Nothing is
-        compacted or written."""
+        """The messages on the page with their seqs, for a loop of your own; compacts and writes
+        nothing. `settle=False` leaves open calls open and inserts nothing."""
         return self._pages.page(dialect, settle=settle)
 
     @property
     def view(self) -> View:
-        """The page as a value: slots, sums, pins, usage; system prompt, tools, title, tags,
-        metadata, names and model as `update` set them, written or not."""
+        """The page as a value: slots, sums, pins, usage, and everything that `update` set."""
         with self._open.reading():
             return self._open.view()
 
     @property
     def budget(self) -> Budget:
-        """Window, reserve and thresholds that hold now."""
+        """The current window, reserve and thresholds."""
         return self._model.budget
 
     def stats(self) -> Stats:
@@ -344,8 +334,7 @@ class Context:
         return inherited(self._open)
 
     def count(self, message: Any) -> int:
-        """The tokens of a message as it is given, or of a text or blocks alone, in the provider's
-        count. Nothing is appended."""
+        """Token count of a message, or of a text or blocks alone, as the provider would count."""
         if isinstance(message, str | list):
             return self._recorder.count_content(message)
         return self._recorder.count(message)
@@ -402,18 +391,17 @@ class Context:
         return self._compactor.compact(job)
 
     def recover(self, error: Any) -> bool:
-        """After a failed call. True if the provider refused the page as too long: its limit is
-        learnt, the page is much shorter now, call again. False for any other error. The same page
-        refused twice raises OverBudget."""
+        """Handles a failed call. True if the provider refused the page as too long: the limit is
+        learned and the page is much shorter, so call again. False for any other error. OverBudget
+        if the same page is refused twice."""
         from refold.compaction.overflow import recover
 
         overflow = overflow_of(error)
         if overflow is None:
             return False
         self._open.check_writable()
-        recover(
-            self._open, self._model, self._compactor, overflow, shown=self._requests.newest_head
-        )
+        shown = self._requests.newest_head
+        recover(self._open, self._model, self._compactor, overflow, shown=shown)
         return True
 
     # --- going back ---
@@ -432,8 +420,8 @@ class Context:
 
     @checked
     def redo(self, *, files: bool = False, root: str | Path = ".") -> Undone:
-        """Switches on again what was undone last. Gives what that was, false if there was
-        nothing. `files` as in `undo`."""
+        """Reinstates what was undone last, and returns it; false if there was nothing. `files` as
+        in `undo`."""
         redone = log_reader.redo(self._open, self._model)
         return self._with_files(redone, root) if files else redone
 
@@ -444,8 +432,8 @@ class Context:
 
     @checked
     def checkpoint(self, name: str = "") -> int:
-        """Names the position the log is at; gives its seq. Every seq can also be restored without
-        a name."""
+        """Names the current position of the log, and returns its seq. Any seq can be restored
+        without a name, too."""
         with self._open.reading() as state:
             seq = state.head
             mark = Checkpoint(name=name or f"checkpoint-{seq}", seq=seq)
@@ -461,30 +449,23 @@ class Context:
         files: bool | Sequence[str] = False,
         root: str | Path = ".",
     ) -> Restored:
-        """Takes the page back to what it was at a seq or checkpoint, or at a time (a datetime,
-        ISO text, or seconds or milliseconds since 1970). The log keeps everything;
-        `undo` comes back. Gives what that switches off, and the files that tool calls changed
-        after the point: on disk they stay as they are, unless `files` says that those inside
-        `root` which `context.files` kept are to be put back: all, or some by their paths. A dry
-        run changes nothing."""
-        from refold.log.points import placed, restored
-
-        with self._open.reading() as state:
-            seq = undo.restoring(state, placed(self._open.log, to)).seq
-            planned = restored(self._open.log, seq, self.config)
-            if not dry_run:
-                self._open.append([self._open.draft(Restore(seq=seq))])
+        """Takes the page back to a seq, a checkpoint or a time (a datetime, ISO text, seconds or
+        milliseconds since 1970). The log keeps everything, and `undo` reverses it. Returns what is
+        switched off, and the files that tool calls changed since: they stay as they are on disk,
+        unless `files` is True or names those inside `root` to put back. A dry run changes
+        nothing."""
+        restored = log_reader.restore(self._open, self.config, to, dry_run=dry_run)
         if not files:
-            return planned
+            return restored
         from refold.engine.file_versions import with_files
 
-        return with_files(self.files, planned, files, root, dry_run=dry_run)
+        return with_files(self.files, restored, files, root, dry_run=dry_run)
 
     @checked
     def clear(self, *, checkpoint: str = "", backup: str | Path | None = None) -> None:
         """Takes everything but the system prompt, the tools and the pins off the page, as one
-        batch; `undo` brings it back. `checkpoint` names the place before, for `restore`;
-        `backup` is a new file for an export: the page stays if it cannot be written."""
+        batch. `checkpoint` names the position before, for `restore`; `backup` is a new file for an
+        export: the page stays if that cannot be written."""
         if backup is not None:
             self.log.export(backup, force=False)
         self._open.write(lambda state: undo.clearing(state, checkpoint))
@@ -492,7 +473,7 @@ class Context:
     @checked
     def hide(self, first: int | str, last: int | str | None = None) -> Receipt:
         """Takes chosen messages (41 or `#41`, up to `last`) off the page with their tool pairs, as
-        one batch; `undo` brings them back. Pins and the latest request are refused."""
+        one batch. Pins and the latest request are refused."""
         with self._open.reading():
             span = undo.span_named(self._open.log, first, last)
         return self._compactor.hide(span)
@@ -513,8 +494,8 @@ class Context:
         level: Literal["line", "paragraph", "full"] = "full",
         lines: tuple[int, int] | None = None,
     ) -> Unfolded:
-        """The originals behind a handle: `#41`, `#41-58`, `art-…`; or less of them: the `line` or
-        `paragraph` of a summary, and where there is none of the messages themselves."""
+        """The originals behind a handle: `#41`, `#41-58`, `art-…`; or a `line` or `paragraph` of
+        their summary, or of the messages if there is none."""
         from refold.log.unfold import unfolded
 
         with self._open.reading():
@@ -530,15 +511,14 @@ class Context:
         everywhere: bool = False,
         **filters: Unpack[Filters],
     ) -> list[Hit]:
-        """The places that answer a query best, on the page or off it: `.seq`, `.snippet`,
-        `.score`. `"…"` makes a phrase. Filters: role, tool, kind, since, until; `newest=True`
-        gives the newest that hold all words. `everywhere` looks in all conversations of the
-        store."""
+        """The best hits, on the page or off it: `.seq`, `.snippet`, `.score`. `"…"` makes a phrase.
+        Filters: role, tool, kind, since, until; `newest=True` returns the newest hits with all
+        words. `everywhere` searches all conversations of the store."""
         return self._search.search(query, limit=limit, everywhere=everywhere, **filters)
 
     @cached_property
     def toolbox(self) -> Toolbox:
-        """Tools by which the model reaches what its page no longer shows."""
+        """Tools that let the model reach what its page no longer shows."""
         from refold.engine.toolbox import Toolbox
 
         return Toolbox(
@@ -553,22 +533,9 @@ class Context:
 
     @cached_property
     def memory(self) -> SemanticMemory:
-        """What outlives conversations: entries of this project, and of the user."""
-        from refold.memory.semantic import SemanticMemory, settings_of
-
-        def tell(name: str, reason: str) -> None:
-            self._open.notify(cast(NoticeName, name), reason)
-
-        settings = settings_of(self.config, self._embedder)
-        return SemanticMemory(
-            self._open.store,
-            scope=sub_agent.memory_scope(self.view.metadata),
-            embedder=settings.embedder,
-            vectors=settings.vectors,
-            threshold=settings.threshold,
-            conversation=self.id,
-            tell=tell,
-        )
+        """Memory entries of this project and of the user."""
+        scope = sub_agent.memory_scope(self.view.metadata)
+        return memory_of(self._open, scope, self._embedder)
 
     @cached_property
     def files(self) -> FileVersions:
@@ -579,10 +546,6 @@ class Context:
             self._open, self._model, self.artifacts, self._reader, self._recorder.keys
         )
 
-    @overload
-    def on(self, name: Literal["before-compaction"], listener: Hook) -> Callable[[], None]: ...
-    @overload
-    def on(self, name: str, listener: Listener) -> Callable[[], None]: ...
     @checked
     def on(self, name: str, listener: Listener | Hook) -> Callable[[], None]:
         """Calls the listener with every notice of that name (`*`: all). `before-compaction` calls
@@ -596,15 +559,15 @@ class Context:
 
     @checked
     def fork(self, id: str, *, at: int | str | None = None) -> Context:
-        """A new conversation that shares this log up to `at` (41 or `#41`; the head unless given)
-        and then goes its own way."""
+        """A new conversation that shares this log up to `at` (41 or `#41`; by default the
+        head)."""
         with self._open.reading():
             self._open.write_pending()
             state = self._open.state
             place = state.head if at is None else undo.seq_of(at)
             self._open.store.fork(self.id, place, open_id_checked(id))
             twin = self._sibling(id)
-            # What others call a conversation, only one of two can be.
+            # A name belongs to one conversation.
             names = () if state.meta.names else None
             twin.update(title=f"Fork of {state.meta.title or self.id}", names=names)
             twin._open.write_pending()
@@ -621,10 +584,9 @@ class Context:
         model: str | None = None,
         memory: str = "",
     ) -> Context:
-        """A conversation for another agent, in the same store. It is told the task, a summary
-        (the ledger, which quotes your requests, unless one is given) and the artifacts named here,
-        and sees no other message of this conversation. What it remembers lies in `memory`
-        (`agent.NAME`), or is for the whole project."""
+        """A conversation for a sub-agent, in the same store. It gets the task, a summary (by default
+        the ledger, which quotes your requests) and the named artifacts, and sees no other message.
+        Its memories go to `memory` (`agent.NAME`), or to the whole project."""
         metadata = {sub_agent.MEMORY: sub_agent.scope_checked(memory)} if memory else None
         with self._open.reading() as state:
             given = sub_agent.chosen([one.artifact for one in self.artifacts.list()], artifacts)
@@ -638,8 +600,8 @@ class Context:
         return child
 
     def _sibling(self, id: str, model: str | None = None) -> Context:
-        """Another conversation of the same store, held with the same settings. The store is closed
-        with the last of them."""
+        """Another conversation of the same store, with the same settings. The last one closes the
+        store."""
         twin = Context(
             self._open.store,
             id,
@@ -655,7 +617,7 @@ class Context:
         return twin
 
     def _begin(self, drafts: Sequence[Draft]) -> None:
-        """Appends the first events of a conversation that must be new."""
+        """Appends the first events of a new conversation."""
         if head := self._open.state.head:
             raise Conflict(
                 f"the conversation {self.id!r} exists already", head=head, hint="choose another id"
@@ -665,15 +627,15 @@ class Context:
     # --- the end ---
 
     def flush(self) -> None:
-        """What was appended so far survives power loss once this returns."""
+        """Makes everything appended so far survive power loss."""
         with self._open.guard:
             self._open.check_open()
             self._open.write_pending()
             self._open.store.flush()
 
     def close(self) -> None:
-        """Keeps the bookmark, syncs, and lets go of the store. Closing twice is fine, and so is
-        closing a conversation that was deleted meanwhile."""
+        """Stores the bookmark, flushes, and releases the store. Closing twice is fine, and so is
+        closing a conversation deleted meanwhile."""
         with self._open.guard:
             if self._open.closed:
                 return

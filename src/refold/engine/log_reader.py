@@ -30,9 +30,10 @@ from refold.checked import checked, quoted
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.compactor import Compactor
 from refold.compaction.planning import Job, scored
+from refold.config import Config
 from refold.core.codec import decode
 from refold.core.fold import Fold
-from refold.core.model import Event, Revert
+from refold.core.model import Event, Restore, Revert
 from refold.core.switches import CONTROLS, switched
 from refold.display import suggestion
 from refold.errors import Conflict, Invalid
@@ -55,7 +56,7 @@ from refold.system.disk import Moment
 
 if TYPE_CHECKING:
     from refold.log.notes import Noted
-    from refold.log.points import Batch, Difference, Point
+    from refold.log.points import Batch, Difference, Point, Restored
     from refold.log.trace import Trace
     from refold.search.searcher import Searcher
     from refold.search.snippets import Hit
@@ -203,6 +204,20 @@ def revert(log: OpenLog, model: ActiveModel, batch: str) -> Undone:
             tokens_before=before,
             tokens_after=model.current,
         )
+
+
+def restore(
+    log: OpenLog, config: Config, to: int | float | str | Moment, *, dry_run: bool
+) -> Restored:
+    """Takes the page back to a position; a dry run only reports what that would switch off."""
+    from refold.log.points import placed, restored
+
+    with log.reading() as state:
+        seq = restoring(state, placed(log.log, to)).seq
+        planned = restored(log.log, seq, config)
+        if not dry_run:
+            log.append([log.draft(Restore(seq=seq))])
+    return planned
 
 
 def redo(log: OpenLog, model: ActiveModel) -> Undone:

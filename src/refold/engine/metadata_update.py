@@ -10,10 +10,16 @@ A configuration is checked as a whole when it is given, not when a page is full.
 `config` knows the bounds of values; the names in them (strategies, dialects, kinds of tools) are
 known in rooms above it, so they are checked here. Neighbours: `Context` checks what it is given,
 `refold doctor` what the settings say.
+
+A store that several contexts hold: the last one that lets go of it closes it.
+
+A context that opened its store itself hands it on to its forks and children; whichever of them is
+closed first must not close it under the others. Neighbour: `engine.context`.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -25,6 +31,7 @@ from refold.ledger.tools import configured
 from refold.log.draft import Draft
 from refold.log.notes import meta_redacted, value_redacted
 from refold.log.open_log import OpenLog
+from refold.stores.protocol import Store
 from refold.strategies.registry import check_ladder, check_tables
 from refold.tokens.counter import count_system, count_tools
 
@@ -93,3 +100,25 @@ def _check_names(config: Config) -> None:
         configured(entry)
     if config.dialect is not None:
         dialect(config.dialect)
+
+
+class SharedStore:
+    """How many hold a store. One that the caller opened is the caller's to close."""
+
+    def __init__(self, store: Store, *, is_ours: bool) -> None:
+        self._store, self._is_ours = store, is_ours
+        self._lock = threading.Lock()
+        self._holders = 0
+
+    def hold(self) -> SharedStore:
+        with self._lock:
+            self._holders += 1
+        return self
+
+    def let_go(self) -> None:
+        """Closes the store if nobody else holds it."""
+        with self._lock:
+            self._holders -= 1
+            is_last = self._holders == 0
+        if is_last and self._is_ours:
+            self._store.close()

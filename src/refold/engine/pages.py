@@ -19,7 +19,7 @@ from refold.dialects import openai_chat
 from refold.dialects.native import is_shown
 from refold.dialects.openai_chat.render import alternating
 from refold.dialects.page import Page, PageMessage, PageMessages, Rendered
-from refold.engine.replies import PendingRequests
+from refold.engine.recorder import PendingRequests
 from refold.errors import Invalid, OverBudget
 from refold.log.open_log import OpenLog
 

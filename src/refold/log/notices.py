@@ -103,7 +103,7 @@ class Notices:
         self._redact = redact
         self._listeners: list[tuple[str, Listener]] = []
         self.waiting: deque[Notice] = deque(maxlen=WAITING_MAX)
-        self._added_once: set[str] = set()
+        self.added_once: set[str] = set()
         self._tasks: set[Any] = set()
         self._lock = threading.Lock()
 
@@ -134,18 +134,18 @@ class Notices:
 
     def add_once(self, key: str, notice: Notice) -> None:
         """The same, but only once per key until `rearm`."""
-        if key not in self._added_once:
-            self._added_once.add(key)
+        if key not in self.added_once:
+            self.added_once.add(key)
             self.add(notice)
 
     def rearm(self) -> None:
         """Allows notices to repeat after a compaction, which may have solved their cause."""
-        self._added_once = {key for key in self._added_once if key.startswith(LASTING)}
+        self.added_once = {key for key in self.added_once if key.startswith(LASTING)}
 
     def watch(self, current: int, budget: Budget, *, can_help: bool = False) -> None:
         """Warns when the page is getting full, and again when it is nearly full and no compaction
         can help."""
-        if current < budget.warn_at and not self._added_once:
+        if current < budget.warn_at and not self.added_once:
             return
         self._watch_level("context-warning", current, budget.warn_at, budget)
         if not can_help or current < budget.critical_at:
@@ -157,7 +157,7 @@ class Notices:
             notice = Notice(name=name, percent=percent, tokens=current, max=budget.window)
             self.add_once(name, notice)
         elif percent < budget.percent(level) - REARM_POINTS:
-            self._added_once.discard(name)
+            self.added_once.discard(name)
 
     def tell(self) -> None:
         """Delivers the queue; call it with no lock held. Without a listener, notices wait for the
