@@ -1,8 +1,6 @@
-"""Text → tokens, models → limits and prices. Nothing here reads a file or a package before it is
-asked.
+"""Text → tokens, models → limits and prices. No file or package is read before its first use.
 
-`estimate` is the counter without dependencies, `exact` the one with a model's own vocabulary,
-`choice` decides between them. `counter` counts messages, media, system prompts and tools with any
-counter; `framing`, `media`, `images` and `schemas` know how each provider counts what is not text.
-`models` is the table of windows and prices.
+`estimate` is the counter without dependencies, `exact` has a model's own vocabulary; `counter`
+counts messages, system prompts and tools with either, and chooses between them; `media` has the
+rules for images, documents and sound; `models` is the table of windows and prices.
 """

@@ -1,10 +1,10 @@
-"""Exact counts by a model's own vocabulary: the extra `exact` (splintr-rs, which carries the
-vocabularies inside).
+"""Exact counts with a model's own vocabulary: the extra `exact` (splintr-rs, which contains the
+vocabularies).
 
-o200k and cl100k give the token counts of OpenAI's models; for other makers the nearest vocabulary
-that is published stands in, and calibration does the rest. Nothing is imported before the first
-count and nothing is downloaded. What looks like a special token in a text is text. Neighbours:
-`choice` decides when this is used, `estimate` is the counter without dependencies.
+o200k and cl100k give the token counts of OpenAI's models; for other providers the nearest published
+vocabulary is used, and calibration does the rest. Nothing is imported before the first count, and
+nothing is downloaded. Special tokens in a text count as plain text. Neighbours: `counter` decides
+when this is used, `estimate` is the counter without dependencies.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from refold.errors import Invalid, Unavailable, install_hint
 PACKAGE = "splintr"
 HINT = f"{install_hint('exact')}; or leave counter out to use the estimate"
 
-# Our names, which are written into events, and those of the package.
+# Our names, which are in events, and the package's.
 VOCABULARIES = {
     "o200k": "o200k_base",
     "cl100k": "cl100k_base",
@@ -33,8 +33,8 @@ VOCABULARIES = {
     "mistral": "mistral_v3",
     "qwen": "qwen3",
 }
-# The first pattern that is found in a model's name tells its vocabulary; for Claude and Grok none
-# is published.
+# The first pattern found in a model's name gives its vocabulary; Claude's and Grok's are not
+# published.
 _NEAREST = tuple(
     (re.compile(pattern), vocabulary)
     for pattern, vocabulary in (
@@ -53,34 +53,33 @@ NEAREST_DEFAULT = "o200k"
 
 # A large text is counted in pieces, so that neither time nor memory grows faster than the text.
 PIECE_CHARS = 1 << 16
-# Within so many characters before its end a piece looks for a place where the vocabulary splits
-# anyway.
+# A piece ends where the vocabulary splits anyway, if there is such a place this close to its end.
 SEAM_CHARS = 4096
 _SEAM = re.compile(r"(?<=\n)(?=[0-9A-Za-z])|(?<=[0-9A-Za-z])(?= [A-Za-z])")
 MARK_CHARS = 2
 ID_BYTES = 4  # of a token in the flat form
 _SURROGATES = re.compile("[\ud800-\udfff]")
-# The one place where the package does not split as o200k does: there a long s is an s, also in
-# what ends a word.
+# The one difference between the package and o200k, where a long s is an s even in the ending of a
+# word.
 _LONG_S = "'ſ"
 _ENDING = re.compile("'(?:s|t|re|ve|m|ll|d)", re.IGNORECASE)
 
 
 def installed() -> bool:
-    """Whether the extra `exact` is there; imports nothing."""
+    """Whether the extra `exact` is installed; imports nothing."""
     return find_spec(PACKAGE) is not None
 
 
 def nearest(model: str) -> str:
-    """The name of the vocabulary that is a model's own, or nearest to it."""
+    """The name of a model's own vocabulary, or of the nearest one."""
     return next(
         (name for pattern, name in _NEAREST if pattern.search(model.lower())), NEAREST_DEFAULT
     )
 
 
 class Vocabulary:
-    """A tokenizer: `count` for sizes, `encode` and `decode` for callers that need the tokens.
-    Loaded when it is first used."""
+    """A tokenizer, loaded at its first use: `count` for sizes, `encode` and `decode` for callers
+    that need the tokens."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -95,18 +94,18 @@ class Vocabulary:
         return splintr.Tokenizer.from_pretrained(VOCABULARIES[self.name])
 
     def count(self, text: str) -> int:
-        """The tokens of a text. Beyond 65,536 characters without a word's end it may be one off
-        for each piece."""
+        """The tokens of a text. Beyond 65,536 characters without the end of a word, it may be off
+        by one for each piece."""
         if len(text) > PIECE_CHARS or (_LONG_S in text and self._has_long_s(text)):
             return sum(map(self._size, self._parts(text)))
         return self._size(text)
 
     def encode(self, text: str) -> list[int]:
-        """The tokens themselves. Lone surrogates are U+FFFD, as in what is sent."""
+        """The tokens themselves. Lone surrogates become U+FFFD, as in requests."""
         return [token for part in self._parts(text) for token in self._encoded(part)]
 
     def decode(self, tokens: list[int]) -> str:
-        """The text of whole characters' tokens."""
+        """The text of tokens that are complete characters."""
         try:
             text: str = self._tokenizer.decode(tokens)
         except (ValueError, OverflowError, TypeError) as error:
@@ -126,14 +125,14 @@ class Vocabulary:
 
     @cached_property
     def _marks(self) -> frozenset[str]:
-        """How the special tokens of this vocabulary begin."""
+        """The beginnings of the special tokens of this vocabulary."""
         return frozenset(name[:MARK_CHARS] for name in self._tokenizer.special_tokens())
 
     def _size(self, text: str) -> int:
-        """How many tokens `_encoded` would give, without making a list of them. That call takes
-        special tokens as such, so it is asked only where there can be none."""
-        # A loop, because a generator costs as much as a short text. Single characters are found
-        # ten times as fast as two.
+        """The length of `_encoded`, without a list of tokens. That call interprets special tokens,
+        so it is used only for texts without any."""
+        # A loop, because a generator costs as much as a short text. Searching one character is ten
+        # times as fast as two.
         for mark in self._marks:
             if mark[-1] in text and mark[0] in text and mark in text:
                 return len(self._encoded(text))
@@ -151,7 +150,7 @@ class Vocabulary:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """A large text in pieces, each cut where the vocabulary splits if there is such a place."""
+    """A large text in pieces, cut where the vocabulary splits if possible."""
     start = 0
     while len(text) - start > PIECE_CHARS:
         end = start + PIECE_CHARS
@@ -164,13 +163,13 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _split_after_long_s(text: str) -> Iterator[str]:
-    """The text, split after every ending of a word that has a long s in it."""
+    """The text, split after every word ending with a long s."""
     start = last = 0
-    for found in _ENDING.finditer(text):
-        # It ends a word only where there is one, and only once; the apostrophe of a second ending
-        # opens the next word.
-        if found.start() > last and category(text[found.start() - 1])[0] in "LM":
-            last = found.end()
+    for ending in _ENDING.finditer(text):
+        # Only directly after a word, and only once; the apostrophe of a second ending opens the
+        # next word.
+        if ending.start() > last and category(text[ending.start() - 1])[0] in "LM":
+            last = ending.end()
             if text[last - 1] == "ſ":
                 yield text[start:last]
                 start = last

@@ -1,18 +1,12 @@
-"""What an image, document or sound costs, from what its first bytes say and by the rule of who
-reads it.
+"""The tokens of an image, document, sound or video, by the rule of the model that reads it.
 
-Nothing is opened: an image's width and height are in its header, and of all else only the size is
-known. Where the provider is not known, an image is width × height / 750, at most 1,600 tokens; a
-document 2,000 tokens per page of 50 kB; sound 32 and video 300 tokens per second at usual bit
-rates. Neighbours: `images` has the providers' formulas, `framing` says which model has which rule.
-
-The providers' formulas for images: from width, height and the asked-for detail to tokens.
-
-Three ideas cover them all: patches of a fixed edge (Claude, newer OpenAI models), tiles of a
-shrunken image (older OpenAI models, Gemini 1 and 2), one price whatever the size (Gemini 3). Where
-the size is not known the answer errs upwards. The tables are by the beginning of the model's name;
-the empty name is what the provider's newest models do. Neighbour: `media` finds the size and the
-rule.
+Media are not opened: an image's width and height are in its header, and for the rest only the size
+in bytes is known. Providers count images by patches of a fixed edge (Claude, newer OpenAI models),
+by tiles of a shrunken image (older OpenAI models, Gemini 1 and 2), or at one price (Gemini 3); an
+unknown size errs upwards. The tables are keyed by the beginning of a model's name; the empty name
+stands for the provider's newest models. For an unknown provider, an image is width × height / 750,
+at most 1,600 tokens; a document 2,000 tokens per page of 50 kB; sound 32 and video 300 tokens per
+second at usual bit rates. Neighbour: `counter` adds them to the text.
 """
 
 from __future__ import annotations
@@ -33,14 +27,14 @@ IMAGE_TOKENS_MAX = 1_600
 PIXELS_PER_TOKEN = 750
 # Providers shrink an image to this edge before they count it.
 EDGE_MAX = 1_568
-# OpenAI's price of an image sent with detail "low", where a model has no other.
+# OpenAI's price of an image with detail "low", unless a model has its own.
 LOW_TOKENS = 85
-# What is taken for the size of an image of which only a link is known.
+# Assumed size of an image behind a link.
 SIZE_DEFAULT = (1024, 1024)
 
 
 def area(size: Size | None, detail: str) -> int:
-    """Where the provider is not known: Claude's older rule, and OpenAI's low detail."""
+    """The rule for an unknown provider: Claude's older one, and OpenAI's low detail."""
     if detail == "low":
         return LOW_TOKENS
     if size is None:
@@ -55,8 +49,8 @@ def _within(size: Size, edge_max: float) -> tuple[float, float]:
 
 
 def _claude(edge_max: int, tokens_max: int) -> Formula:
-    """A token for every patch of 28 pixels, after the image was shrunk to the longest edge and
-    the most tokens."""
+    """One token per patch of 28 pixels, after shrinking to the longest edge; at most
+    `tokens_max`."""
 
     def tokens(size: Size | None, detail: str) -> int:
         if size is None:
@@ -68,8 +62,8 @@ def _claude(edge_max: int, tokens_max: int) -> Formula:
 
 
 def _patches(factor: float, patches_max: int, high_max: int | None = None) -> Formula:
-    """OpenAI's patches of 32 pixels, times what the model counts for each; the image is shrunk
-    until they are few enough."""
+    """OpenAI's patches of 32 pixels, times the model's factor; the image is shrunk until they are
+    few enough."""
 
     def tokens(size: Size | None, detail: str) -> int:
         if size is None:
@@ -82,15 +76,14 @@ def _patches(factor: float, patches_max: int, high_max: int | None = None) -> Fo
 
 def _patches_of(size: Size, most: int) -> int:
     width, height = size[0] / 32, size[1] / 32
-    whole = ceil(width) * ceil(height)
-    if whole <= most:
-        return whole
+    patches = ceil(width) * ceil(height)
+    if patches <= most:
+        return patches
     shrink = sqrt(most / (width * height))
     width, height = width * shrink, height * shrink
-    # One more step, so that a whole number of patches fits the nearer edge; a strip keeps its one
-    # row.
+    # One more step, so that a whole number of patches fits the nearer edge; a strip keeps its row.
     step = min(max(1, floor(width)) / width, max(1, floor(height)) / height)
-    # Rounded first, because a product that is a whole number may come out slightly above it.
+    # Rounded first, because a whole product may come out slightly too large.
     return min(most, ceil(round(width * step, 6)) * ceil(round(height * step, 6)))
 
 
@@ -110,7 +103,7 @@ def _tiles(base: int, each: int) -> Formula:
 
 
 def _crops(size: Size | None, detail: str) -> int:
-    """Gemini 1 and 2: 258 tokens, times the crops that a larger image is cut into."""
+    """Gemini 1 and 2: 258 tokens for each crop of a larger image."""
     width, height = size or SIZE_DEFAULT
     if max(width, height) <= 384:
         return 258
@@ -133,7 +126,7 @@ ANTHROPIC: dict[str, Formula] = {
     **dict.fromkeys(("claude-opus-4-7", "claude-opus-4-8"), _claude(2_576, 4_784)),
 }
 OPENAI: dict[str, Formula] = {
-    # Of the newest models no limit was seen up to twelve megapixels; this one is far above.
+    # The newest models showed no limit up to twelve megapixels; this one is far above.
     "": _patches(1.2, 1 << 16, high_max=2_500),
     "gpt-4": _tiles(85, 170),
     "gpt-4o-mini": _tiles(2_833, 5_667),
@@ -155,7 +148,7 @@ TEXT_BYTES_PER_TOKEN = 4
 AUDIO_TOKENS, VIDEO_TOKENS = 32, 300
 # Bytes per second: 128 kbit/s sound, 2 Mbit/s video, uncompressed sound of 16 kHz.
 AUDIO_BYTES, VIDEO_BYTES, WAVE_BYTES = 16_000, 250_000, 32_000
-# What is assumed where only a link or a provider's file id is known: four pages, one minute.
+# Assumed size behind a link or a provider's file id: four pages, one minute.
 PAGES_DEFAULT, SECONDS_DEFAULT = 4, 60
 
 # A JPEG may carry a thumbnail of up to 64 kB in front of its size.
@@ -163,7 +156,7 @@ HEAD_BYTES, HEAD_BYTES_JPEG = 48, 96 * 1024
 
 
 class MediaRule(Struct, frozen=True, kw_only=True):
-    """How a model counts: an image by its formula, a page of a document, a second of video."""
+    """A model's way to count an image (a formula), a page of a document, a second of video."""
 
     image: Formula = area
     page: int = PAGE_TOKENS
@@ -181,8 +174,8 @@ _GEMINI = {"gemini-1": (258, 295), "gemini-2": (258, 295), "": (560, 102)}
 
 
 def rule_for(provider: str, model: str) -> MediaRule:
-    """The rule of a model: that of the longest listed name that it begins with. A name not listed
-    has the rule of the provider's newest models."""
+    """The rule of a model, by the longest listed beginning of its name. An unlisted name has the
+    rule of the provider's newest models."""
     formulas = _BY_PROVIDER.get(provider)
     if formulas is None:
         return ANY
@@ -208,7 +201,13 @@ def media_tokens(media: Media, rule: MediaRule = ANY) -> int:
         case "video":
             return _timed_tokens(media, rule.video, VIDEO_BYTES)
         case _:
-            return _document_tokens(media, rule.page)
+            size_bytes = _size_bytes(media)
+            if size_bytes is None:
+                return PAGES_DEFAULT * rule.page
+            if media.mime.startswith("text/") or media.mime.endswith(("json", "xml")):
+                return ceil(size_bytes / TEXT_BYTES_PER_TOKEN)
+            pages = max(1, ceil(size_bytes / PAGE_BYTES))
+            return min(PAGES_MAX, pages) * rule.page
 
 
 def _timed_tokens(media: Media, per_second: int, bytes_per_second: int) -> int:
@@ -217,18 +216,8 @@ def _timed_tokens(media: Media, per_second: int, bytes_per_second: int) -> int:
     return max(per_second, ceil(seconds * per_second))
 
 
-def _document_tokens(media: Media, page: int) -> int:
-    size_bytes = _size_bytes(media)
-    if size_bytes is None:
-        return PAGES_DEFAULT * page
-    if media.mime.startswith("text/") or media.mime.endswith(("json", "xml")):
-        return ceil(size_bytes / TEXT_BYTES_PER_TOKEN)
-    pages = max(1, ceil(size_bytes / PAGE_BYTES))
-    return min(PAGES_MAX, pages) * page
-
-
 def _inline(media: Media) -> str:
-    """The base64 text that is sent with the message, if any; a `data:` link may carry it."""
+    """The base64 text sent with the message, if any, possibly in a `data:` link."""
     if media.data or not media.url.startswith("data:"):
         return media.data
     return media.url.partition(",")[2]
@@ -243,8 +232,8 @@ def _size_bytes(media: Media) -> int | None:
 
 
 def image_size(data: str) -> tuple[int, int] | None:
-    """Width and height of a base64 PNG, GIF, WebP or JPEG, from its first bytes; None where they
-    do not say."""
+    """Width and height of a base64 PNG, GIF, WebP or JPEG, from its first bytes; None if
+    unknown."""
     head = _head(data, HEAD_BYTES)
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
         size = _big(head, 16, 4), _big(head, 20, 4)
@@ -260,8 +249,8 @@ def image_size(data: str) -> tuple[int, int] | None:
 
 
 def _head(data: str, size_bytes: int) -> bytes:
-    """The first bytes that the base64 text stands for, or none where it is not base64. Sizes are
-    multiples of 3: no group is split."""
+    """The first bytes of a base64 text; empty if it is not base64. Sizes are multiples of 3, so
+    that no group is split."""
     try:
         return binascii.a2b_base64(data[: size_bytes * 4 // 3])
     except ValueError:
@@ -280,7 +269,7 @@ def _webp_size(head: bytes) -> tuple[int, int]:
 
 
 def _jpeg_size(head: bytes) -> tuple[int, int]:
-    """Walks the segments to the first start of frame, which holds the size."""
+    """The size in the first start-of-frame segment."""
     at = 2
     while at + 9 <= len(head) and head[at] == 0xFF:
         marker = head[at + 1]

@@ -1,15 +1,12 @@
-"""What a model can hold and what it costs, as data: `models.json`, read when it is first asked for.
+"""The table of models with their windows and prices: `models.json`, read at first use; and repeated
+usage reports of one response.
 
-A name is looked up whole, then without its provider or host (`openrouter/anthropic/…`,
-`us.anthropic.…-v1:0`), then by its longest prefix that ends where a word of the name ends, so that
-a dated name finds its model and `gpt-4` never answers for `gpt-4o`. An unknown name gets a window
-of 128,000 and says that it is unknown. Neighbour: `core.budget` turns a window into thresholds.
-
-More than one report of what a response was billed, as a file has them while it is written.
-
-A response was billed the most that any of them says, number by number, so what comes later is never
-less; in a log, a later report adds to the earlier ones. Neighbours: `core.fold` adds reports up,
-`edges.importers` reads them, `engine.batch` writes them.
+A name is looked up as it is, then without its provider or host (`openrouter/anthropic/…`,
+`us.anthropic.…-v1:0`), then by its longest prefix that ends at a word boundary, so that a dated
+name finds its model and `gpt-4o` is never taken for `gpt-4`. An unknown name gets a window of
+128,000 and `known=False`. Files may contain several reports of a response: the largest numbers
+count; in a log, later reports add up. Neighbours: `core.budget` derives thresholds, `core.fold`
+adds reports up, `edges.importers` and `engine.batch` read and write them.
 """
 
 from __future__ import annotations
@@ -31,12 +28,11 @@ from refold.core.model import Usage
 from refold.display import failure, is_text
 from refold.errors import Invalid
 
-# Where a provider or host may end, and where a model's name may: `gpt-4.5` is not a `gpt-4`.
+# Characters that may end a provider or host, and a model's name: `gpt-4.5` is not a `gpt-4`.
 _OPENERS = "/:."
 _BOUNDARIES = "-@:_"
-# So many providers and hosts may stand before a name; a longer row of them is no name.
-FORMS_MAX = 32
-# Hosts of many providers speak one dialect, whichever model they pass on.
+FORMS_MAX = 32  # providers and hosts before a name
+# Gateways use one dialect for all models.
 _GATEWAY_DIALECT = "openai_chat"
 PER = 1_000_000
 SOON = timedelta(days=90)
@@ -52,10 +48,9 @@ class Prices(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Model(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A model's limits in tokens, its prices, its wire format. `thinking_bound`: its thinking
-    blocks hold only after an unchanged prefix. `input_max` is set where the provider allows
-    less input than the window. `retires` is the day (ISO) after which the provider no longer
-    serves it, where one is announced."""
+    """A model's limits in tokens, its prices and wire format. `thinking_bound`: its thinking blocks
+    are valid only after an unchanged prefix. `input_max` is set if the provider allows less input
+    than the window. `retires` is its announced last day (ISO), if any."""
 
     name: str = ""
     provider: str = ""
@@ -70,8 +65,8 @@ class Model(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Pattern(Struct, frozen=True, kw_only=True):
-    """What is assumed of a name that is not in the table but contains a word; with a window, the
-    model counts as known."""
+    """Assumptions about a name outside the table that contains a word; with a window, the model
+    counts as known."""
 
     contains: str
     provider: str
@@ -86,7 +81,7 @@ class Table(Struct, frozen=True, kw_only=True):
     default_window: int
     added: str = ""
     dialects: dict[str, str] = field(default_factory=dict)
-    # What comes before the slash, where it is not a provider's name.
+    # Providers by the part of a name before the slash, unless it is a provider's own name.
     hosts: dict[str, str] = field(default_factory=dict)
     gateways: tuple[str, ...] = ()
     patterns: tuple[Pattern, ...] = ()
@@ -104,84 +99,72 @@ _registered: dict[str, Model] = {}
 
 
 def register_models(rows: Mapping[str, Mapping[str, Any]]) -> None:
-    """Adds rows of the form of `models.json` to the table for this process; they replace its own
+    """Adds rows in the form of `models.json` to the table for this process; they replace existing
     rows of the same name."""
-    added = _checked_rows(rows)
-    _registered.update({name.strip().lower(): row for name, row in added.items()})
-    _model_named.cache_clear()
-
-
-def _checked_rows(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Model]:
     try:
         models = decoding.convert(rows, dict[str, Model])
-    except Exception as error:  # rows may be objects of the caller's, and raise anything
+    except Exception as error:  # rows may be foreign objects that raise anything
         hint = "window is needed; see models.json"
-        said = str(error) if isinstance(error, msgspec.ValidationError) else failure(error)
-        raise Invalid(f"this is not a row of the model table: {said}", hint=hint) from error
+        why = str(error) if isinstance(error, msgspec.ValidationError) else failure(error)
+        raise Invalid(f"this is not a row of the model table: {why}", hint=hint) from error
     for name, model in models.items():
         if not name.strip() or not is_text(name):
             hint = "name the model as its provider does"
             raise Invalid(f"{quoted(name)} is not the name of a model", hint=hint)
-        _reject_zero_limit("window", model.window)
-        _reject_zero_limit("output", model.output)
-        _check_day(model.retires)
-    return models
-
-
-def _check_day(day: str) -> None:
-    """Refuses what is no date."""
-    try:
-        date.fromisoformat(day or "2000-01-01")
-    except ValueError as error:
-        raise Invalid(f"retires is {day!r}", hint="give a date such as 2026-11-30") from error
+        for field_name, tokens in (("window", model.window), ("output", model.output)):
+            if tokens is not None and tokens <= 0:
+                hint = f"leave {field_name} out to use the model's own"
+                raise Invalid(f"{field_name} is {tokens}, but must be above 0", hint=hint)
+        try:
+            date.fromisoformat(model.retires or "2000-01-01")
+        except ValueError as error:
+            hint = "give a date such as 2026-11-30"
+            raise Invalid(f"retires is {model.retires!r}", hint=hint) from error
+    _registered.update({name.strip().lower(): row for name, row in models.items()})
+    _model_named.cache_clear()
 
 
 @checked
 def model_info(name: str | None) -> Model:
-    """The model of that name; `known` is False where we had to assume."""
+    """The model of that name; `known` is False if its limits are assumed."""
     return _model_named(name)
 
 
 @lru_cache(maxsize=256)
 def _model_named(name: str | None) -> Model:
     wanted = (name or "").strip().lower()
-    found = _listed(wanted) or _assumed(wanted)
-    dialect = table().dialects.get(found.provider, "")
-    if wanted.split("/", 1)[0] in table().gateways:
-        dialect = _GATEWAY_DIALECT
-    return replace(found, dialect=found.dialect or dialect)
-
-
-def _listed(wanted: str) -> Model | None:
-    """The row of the table that a name finds."""
     rows = table().models | _registered
     key = listed_name(wanted, rows)
-    return replace(rows[key], name=key) if key else None
+    model = replace(rows[key], name=key) if key else _assumed(wanted)
+    dialect = table().dialects.get(model.provider, "")
+    if wanted.split("/", 1)[0] in table().gateways:
+        dialect = _GATEWAY_DIALECT
+    return replace(model, dialect=model.dialect or dialect)
 
 
 def listed_name(wanted: str, names: Collection[str]) -> str:
-    """The one of these names that a model's name finds: whole in any of its forms, or else by a
-    prefix; empty if there is none."""
-    # One more character than any name has, so that a longer one does not look like it.
+    """The name in the list that matches a model's name: in any of its forms, or else by a prefix;
+    empty if there is none."""
+    # One character more than any name, so that a longer one does not look like it.
     size = max(map(len, names), default=0) + 1
     forms = _forms(wanted, size)
     if "claude" in wanted:
-        # Hosts write `claude-sonnet-4.5`; nobody else's dots may become boundaries.
+        # Hosts write `claude-sonnet-4.5`; dots in other names are not boundaries.
         forms += _forms(wanted.replace(".", "-"), size)
     keys = chain(forms, _prefixes(forms))
     return next((key for key in keys if key in names), "")
 
 
 def _forms(name: str, size: int) -> list[str]:
-    """The name, and what is left of it after each place where a provider or host may end; the
-    longest first, each cut to a size: a name may have any length and must cost little."""
+    """The name, and its rest after each possible end of a provider or host; the longest first, each
+    cut to a size, because a name of any length must be cheap."""
     openers = (at for at, char in enumerate(name) if char in _OPENERS)
     starts = [0, *(at + 1 for at in islice(openers, FORMS_MAX))]
     return [name[start : start + size] for start in starts]
 
 
 def _prefixes(forms: list[str]) -> Iterator[str]:
-    """What is left of each form where a word of the name ends, the longest first."""
+    """The prefixes of each form that end at a word boundary, the longest first."""
     for form in forms:
         for at in range(len(form) - 1, 0, -1):
             if form[at] in _BOUNDARIES:
@@ -189,25 +172,22 @@ def _prefixes(forms: list[str]) -> Iterator[str]:
 
 
 def _assumed(wanted: str) -> Model:
-    """A model that is not in the table, by a word in its name or by its host."""
-    found = next((pattern for pattern in table().patterns if pattern.contains in wanted), None)
-    if found is not None and found.window is not None:
-        return Model(name=wanted, provider=found.provider, window=found.window)
-    provider = found.provider if found else _provider_of_host(wanted)
+    """A model outside the table, by a word in its name, or by its host or provider before the
+    slash."""
+    pattern = next((each for each in table().patterns if each.contains in wanted), None)
+    if pattern is not None and pattern.window is not None:
+        return Model(name=wanted, provider=pattern.provider, window=pattern.window)
+    if pattern is not None:
+        provider = pattern.provider
+    else:
+        host = wanted.partition("/")[0] if "/" in wanted else ""
+        provider = table().hosts.get(host, host if host in table().dialects else "")
     return Model(name=wanted, provider=provider, window=table().default_window, known=False)
 
 
-def _provider_of_host(wanted: str) -> str:
-    """The provider that comes before the slash of a name, or is known by its host."""
-    host, slash, _ = wanted.partition("/")
-    if not slash:
-        host = ""
-    return table().hosts.get(host, host if host in table().dialects else "")
-
-
 def retirement(model: Model, today: date) -> Literal["", "soon", "retired"]:
-    """Whether a provider has ended a model, or will within `SOON`; nothing where no day is
-    known."""
+    """Whether a provider has retired a model, or will within `SOON`; empty without an announced
+    day."""
     if not model.retires:
         return ""
     last = date.fromisoformat(model.retires)
@@ -216,24 +196,17 @@ def retirement(model: Model, today: date) -> Literal["", "soon", "retired"]:
     return "soon" if last - today <= SOON else ""
 
 
-def _reject_zero_limit(name: str, tokens: int | None) -> None:
-    """Refuses a limit of nothing."""
-    if tokens is not None and tokens <= 0:
-        hint = f"leave {name} out to use the model's own"
-        raise Invalid(f"{name} is {tokens}, but must be above 0", hint=hint)
-
-
 def cost(model: Model, usage: Usage) -> float | None:
-    """Dollars for one call; None where the prices are not known. `usage.input` includes what
-    came from the cache."""
+    """Dollars for one call; None if the prices are unknown. `usage.input` includes cached
+    tokens."""
     if model.prices is None:
         return None
     prices = model.prices
     read = prices.input if prices.cache_read is None else prices.cache_read
     write = prices.input if prices.cache_write is None else prices.cache_write
     uncached = max(0, usage.input - usage.cache_read - usage.cache_write)
-    whole = uncached * prices.input + usage.cache_read * read + usage.cache_write * write
-    return (whole + usage.output * prices.output) / PER
+    total = uncached * prices.input + usage.cache_read * read + usage.cache_write * write
+    return (total + usage.output * prices.output) / PER
 
 
 def input_price(model: Model) -> float | None:
@@ -242,10 +215,10 @@ def input_price(model: Model) -> float | None:
 
 
 def dollars(value: float | None) -> str:
-    """`$0.0512`, or `n/a` where nothing is known: an unknown price is not zero."""
+    """`$0.0512`, or `n/a` for an unknown price, which is not zero."""
     if value is None:
         return "n/a"
-    amount = round(value, 4)  # first, so that nothing is "-$0.0000"
+    amount = round(value, 4)  # first, so that there is no "-$0.0000"
     return f"-${-amount:.4f}" if amount < 0 else f"${amount + 0.0:.4f}"
 
 
@@ -253,26 +226,26 @@ COUNTS = ("input", "output", "cache_read", "cache_write", "reasoning")
 
 
 def most(one: Usage, other: Usage) -> Usage:
-    """The greater of two reports of one response, number by number."""
+    """The maximum of two reports of one response, number by number."""
     return replace(one, **{name: max(getattr(one, name), getattr(other, name)) for name in COUNTS})
 
 
 def is_more(one: Usage, other: Usage) -> bool:
-    """Whether a report says more than another of the same response."""
+    """Whether a report has a larger number than another of the same response."""
     return any(getattr(one, name) > getattr(other, name) for name in COUNTS)
 
 
 def together(one: Usage, more: Usage) -> Usage:
-    """What was billed by two reports of one response, of which the second adds to the first."""
+    """The sum of two reports of one response, the second of which adds to the first."""
     counts = {name: getattr(one, name) + getattr(more, name) for name in COUNTS}
     cost = None if one.cost is None or more.cost is None else one.cost + more.cost
     return replace(one, **counts, cost=cost)
 
 
-def beyond(whole: Usage, before: Usage) -> Usage:
-    """What a response was billed beside what it was billed before."""
-    counts = {name: getattr(whole, name) - getattr(before, name) for name in COUNTS}
-    cost = whole.cost
+def beyond(total: Usage, before: Usage) -> Usage:
+    """The difference between a response's total usage and an earlier report."""
+    counts = {name: getattr(total, name) - getattr(before, name) for name in COUNTS}
+    cost = total.cost
     if cost is not None and before.cost is not None:
         cost -= before.cost
-    return replace(whole, **counts, cost=cost)
+    return replace(total, **counts, cost=cost)

@@ -1,1 +1,1 @@
-"""A model that puts a span in words: what it is asked, what it is shown, what is accepted."""
+"""A model that writes summaries: its questions, its input, and the rules for its answers."""

@@ -1,17 +1,11 @@
-"""A span is put in words by a writer: any callable `(Request) -> Answer`. No network here, and no
-lock is held.
+"""Questions to a writer, any callable `(Request) -> Answer`, for the text of a summary.
 
-What comes back is checked; if it is refused, late or never comes, the draft that code made stands.
-With `writer_checks` the writer looks once more, and may add what is missing; what it said before
-stands in any case. One question at a time per writer; a writer that failed twice in a row rests.
-Neighbours: `exchange` (the calls), `quote` (what goes in), `accept` (what may come out),
-`compaction.compactor` (who asks), `edges.endpoints` (real models).
-
-One question to a writer, in as many calls as it takes: what each says, and what comes back.
-
-The history goes in as quoted data, in parts if it exceeds the writer's window; an instruction of
-our own follows it. Each call fits the window and ends before the deadline. Neighbours: `asker` asks
-and decides what of the answers stands, `accept` has the rules.
+The history goes in as quoted data, in parts if it exceeds the writer's window, and our own
+instruction follows it. Each call fits the window and ends before the deadline. If the answer is
+rejected, late or missing, the draft by code is used. With `writer_checks` the writer is asked a
+second time for additions. One question at a time per writer; after two failures in a row it rests.
+No network here, and no lock is held. Neighbours: `accept` has the rules for answers, `compactor`
+asks, `edges.endpoints` has real models.
 """
 
 from __future__ import annotations
@@ -19,7 +13,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -37,18 +30,6 @@ from refold.strategies.brief import PROSE_TOKENS_MIN, SUMMARY_TOKENS_MAX, cap_to
 from refold.strategies.summarize import FRAME_TOKENS, SHARE_MAX
 from refold.writer.accept import Redact, Rejected, additions, check, quoted, shortened, words_of
 
-__all__ = [
-    "Answer",
-    "Asker",
-    "Outcome",
-    "Question",
-    "Request",
-    "Writer",
-    "bill",
-    "room_for",
-    "timed",
-]
-
 T = TypeVar("T")
 
 REST_S = 300.0
@@ -57,8 +38,8 @@ REASON_CHARS_MAX = 500
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """The edit that is to be made of an ask; `reason` says why it is the draft alone, `unchecked`
-    why the second look at its words came to nothing."""
+    """The edit for an ask; `reason` says why it is only the draft, `unchecked` why the second
+    question failed."""
 
     edit: Summarize
     reason: str = ""
@@ -67,9 +48,9 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 def room_for(draft: int, covered: int, window: int, *, beside_gist: bool) -> int:
-    """How many tokens of prose fit beside a draft. Both together stay below the share of what
-    they replace, and below the cap; a gist has a budget of its own, so there the cap is for the
-    prose alone."""
+    """Tokens of prose that fit beside a draft. Both together stay below a share of the messages
+    they replace, and below the cap; a gist has its own budget, so the cap is for the prose
+    alone."""
     cap = cap_tokens(window)
     beside_draft = draft + FRAME_TOKENS
     room = int(SHARE_MAX * covered) - beside_draft
@@ -77,7 +58,7 @@ def room_for(draft: int, covered: int, window: int, *, beside_gist: bool) -> int
 
 
 class Asker:
-    """Asks one writer. `count` sizes texts, `redact` takes secrets out of them."""
+    """Asks one writer. `count` counts tokens, `redact` removes secrets."""
 
     def __init__(self, writer: Writer, *, count: Callable[[str], int], redact: Redact) -> None:
         self.writer, self.count, self.redact = writer, count, redact
@@ -87,30 +68,33 @@ class Asker:
 
     @property
     def resting(self) -> bool:
-        """Whether the writer failed so often that it is not asked automatically for a while."""
+        """Whether the writer is not asked automatically for a while after repeated failures."""
         return self._useless >= USELESS_MAX and time.monotonic() < self._rests_until
 
     def answers(self, questions: Sequence[Question], wait_s: float) -> list[Outcome]:
-        """An outcome per question, after `wait_s` at the latest. A canceled call raises; all
-        else is an outcome."""
+        """An outcome per question, within `wait_s` seconds. Only a canceled call raises."""
         if wait_s <= 0:
-            return _all_unanswered(questions, "no time was left for the writer")
+            return [_unanswered(each, "no time was left for the writer") for each in questions]
         if not self._busy.acquire(blocking=False):
-            return _all_unanswered(questions, "an earlier call is still running")
+            return [_unanswered(each, "an earlier call is still running") for each in questions]
         outcomes = self._answers_within(questions, wait_s)
         late = f"no answer within {round(wait_s, 1):g} s"
-        outcomes += _all_unanswered(questions[len(outcomes) :], late)
-        self._learn(outcomes)
+        outcomes += [_unanswered(each, late) for each in questions[len(outcomes) :]]
+        asked = _asked(outcomes)
+        if asked:
+            self._rests_until = time.monotonic() + REST_S
+            self._useless = 0 if any(not each.reason for each in asked) else self._useless + 1
         return outcomes
 
     def words(self, request: Request) -> tuple[str, Usage]:
-        """What the writer says to one request, without secrets, after its `wait_s` at the latest.
-        Rejected if there is no proper answer by then."""
+        """The writer's redacted answer to one request. Raises Rejected if there is no proper answer
+        within its `wait_s` seconds."""
         if not self._busy.acquire(blocking=False):
             raise Rejected("an earlier call is still running")
         try:
-            work = partial(self._answer, request)
-            answer = timed(work, request.wait_s, done=self._busy.release)
+            answer = timed(
+                lambda: answer_of(self.writer(request)), request.wait_s, done=self._busy.release
+            )
         except Rejected:
             raise
         except Exception as error:
@@ -118,32 +102,20 @@ class Asker:
         words = words_of(answer.text, answer.finished, answer.reasoning)
         return self.redact(words), answer.usage
 
-    def _answer(self, request: Request) -> Answer:
-        return answer_of(self.writer(request))
-
     def _answers_within(self, questions: Sequence[Question], wait_s: float) -> list[Outcome]:
-        """The outcomes that there are in time; those of the last questions may be missing."""
+        """The outcomes in time; those of the last questions may be missing."""
         deadline = time.monotonic() + wait_s
         outcomes: list[Outcome] = []
 
         def ask_each() -> None:
             for question in questions:
                 outcomes.append(self._outcome(question, deadline))
-            # Only now: what was said first must not wait for a second look.
+            # Only now: the first answers must not wait for second questions.
             for at, question in enumerate(questions):
                 outcomes[at] = self._checked_again(question, outcomes[at], deadline)
 
         _Call(ask_each, done=self._busy.release).wait(wait_s)
         return list(outcomes)
-
-    def _learn(self, outcomes: Sequence[Outcome]) -> None:
-        asked = _asked(outcomes)
-        if not asked:
-            return
-        self._rests_until = time.monotonic() + REST_S
-        self._useless += 1
-        if any(not outcome.reason for outcome in asked):
-            self._useless = 0
 
     def _outcome(self, question: Question, deadline: float) -> Outcome:
         exchange = Exchange(self.writer, self.count, self._redacted(question), deadline)
@@ -158,7 +130,7 @@ class Asker:
             return _unanswered(question, self._reason(error), exchange.usage)
 
     def _checked_again(self, question: Question, outcome: Outcome, deadline: float) -> Outcome:
-        """The outcome with what the writer adds to its words on a second look."""
+        """The outcome with the writer's additions after a second question."""
         prose = outcome.edit.prose
         if not question.checks or outcome.reason or prose is None:
             return outcome
@@ -177,70 +149,55 @@ class Asker:
     def _with_missing(
         self, question: Question, edit: Summarize, words: str, exchange: Exchange
     ) -> str:
-        """The words with what the writer finds missing; Rejected if that may not be on a page."""
-        known = summary_text(replace(edit, prose=None))
-        added = self.redact(exchange.missing(known, words))
+        """The text with the writer's additions; Rejected if they may not be on a page."""
+        facts = summary_text(replace(edit, prose=None))
+        added = self.redact(exchange.missing(facts, words))
         if added.strip(" .\n").upper() == NOTHING_MISSING:
             return words
-        texts = quoted(question.slots, self.redact)
-        whole = f"{words}\n{added}"
-        for said in (added, whole):
-            sources = [*texts, CHECK, known]
-            check(said, tokens=self.count(said), covered=question.covered, sources=sources)
-        return capped(whole, question.tokens_max, self.count)
+        sources = [*quoted(question.slots, self.redact), CHECK, facts]
+        extended = f"{words}\n{added}"
+        for text in (added, extended):
+            check(text, tokens=self.count(text), covered=question.covered, sources=sources)
+        return capped(extended, question.tokens_max, self.count)
 
     def _reason(self, error: Exception) -> str:
-        """What a writer raised, without secrets, in a few words."""
-        reason = self.redact(failure(error))
-        return shortened(reason, REASON_CHARS_MAX)
+        """A writer's error, redacted and short."""
+        return shortened(self.redact(failure(error)), REASON_CHARS_MAX)
 
     def _redacted(self, question: Question) -> Question:
-        """The question without secrets in what hooks and callers want the writer to look out
-        for."""
+        """The question with redacted instructions of hooks and callers."""
         ask = replace(question.ask, instructions=self.redact(question.ask.instructions))
         return replace(question, ask=ask, instructions=self.redact(question.instructions))
 
     def _accepted(self, question: Question, exchange: Exchange) -> Summarize:
-        words = self._checked_words(question, exchange)
-        draft = question.ask.draft
-        # Without the prose that the draft carries on: the words are its new form.
-        made = summary_text(replace(draft, prose=None))
-        words, added = self._completed(words, made, question)
-        return replace(draft, prose=Prose(words=words, span=draft.span, added=tuple(added)))
-
-    def _checked_words(self, question: Question, exchange: Exchange) -> str:
-        """The summary without secrets; Rejected if it may not be on a page."""
+        """The draft with the writer's redacted text, cut to its room, and with lines for facts that
+        neither mentions: the text makes room for those. Raises Rejected if the text may not be on a
+        page."""
         texts = quoted(question.slots, self.redact)
         words = self.redact(exchange.summary(texts))
         tokens = self.count(words)
         check(words, tokens=tokens, covered=question.covered, sources=[*texts, SECTIONS])
-        return words
-
-    def _completed(self, words: str, made: str, question: Question) -> tuple[str, list[str]]:
-        """The words as far as there is room, and lines for what neither they nor what code made
-        names. Prose makes room for those lines."""
+        draft = question.ask.draft
+        # Without the prose that the draft carries over: the words replace it.
+        rest = summary_text(replace(draft, prose=None))
         facts = [replace(fact, text=self.redact(fact.text)) for fact in question.facts]
         words = capped(words, question.tokens_max, self.count)
-        added = additions(f"{words}\n{made}", facts)
-        if not added:
-            return words, added
-        room = question.tokens_max - self.count("\n".join(added))
-        words = capped(words, max(PROSE_TOKENS_MIN // 2, room), self.count)
-        return words, additions(f"{words}\n{made}", facts)
+        added = additions(f"{words}\n{rest}", facts)
+        if added:
+            room = question.tokens_max - self.count("\n".join(added))
+            words = capped(words, max(PROSE_TOKENS_MIN // 2, room), self.count)
+            added = additions(f"{words}\n{rest}", facts)
+        return replace(draft, prose=Prose(words=words, span=draft.span, added=tuple(added)))
 
 
 def timed(work: Callable[[], T], wait_s: float, *, done: Callable[[], None] = lambda: None) -> T:
-    """What the work gives, after so many seconds at the latest. Rejected if there is nothing by
-    then; what the work raises is raised."""
-    given: list[T] = []
-    _Call(lambda: given.append(work()), done=done).wait(wait_s)
-    if not given:
+    """The result of the work, within `wait_s` seconds, else Rejected. Raises the work's own
+    errors."""
+    results: list[T] = []
+    _Call(lambda: results.append(work()), done=done).wait(wait_s)
+    if not results:
         raise Rejected(f"no answer within {round(wait_s, 1):g} s")
-    return given[0]
-
-
-def _all_unanswered(questions: Sequence[Question], reason: str) -> list[Outcome]:
-    return [_unanswered(question, reason) for question in questions]
+    return results[0]
 
 
 def _unanswered(question: Question, reason: str, usage: Sequence[Usage] = ()) -> Outcome:
@@ -248,8 +205,8 @@ def _unanswered(question: Question, reason: str, usage: Sequence[Usage] = ()) ->
 
 
 class _Call:
-    """A call in a thread of its own, so that waiting for it can end before it does. It is a
-    daemon: a writer that hangs must not keep the process alive."""
+    """A call in its own thread, so that the wait for it can time out. The thread is a daemon: a
+    writer that hangs must not keep the process alive."""
 
     def __init__(self, work: Callable[[], None], *, done: Callable[[], None]) -> None:
         self._work, self._done = work, done
@@ -266,19 +223,19 @@ class _Call:
             self._ended.set()
 
     def wait(self, seconds: float) -> None:
-        """Runs it, and waits for it this long. Raises what it raised."""
+        """Runs the call, and waits this long for its end. Raises the call's own error."""
         threading.Thread(target=self._run, name="refold-writer", daemon=True).start()
         if self._ended.wait(seconds) and self._error is not None:
             raise self._error
 
 
 def _asked(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Those for which there was room to ask."""
+    """The outcomes of questions that had room to be asked."""
     return [outcome for outcome in outcomes if outcome.reason != NO_ROOM]
 
 
 def bill(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """What the writer was asked and what it used, for a notice."""
+    """The numbers of questions and calls, and their tokens, for a notice."""
     used = [usage for outcome in outcomes for usage in outcome.usage]
     return {
         "asked": len(_asked(outcomes)),
@@ -290,10 +247,10 @@ def bill(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 WINDOW_DEFAULT = 32_000
-WINDOW_SHARE = 0.8  # of the writer's window: our count is an estimate of its own
+WINDOW_SHARE = 0.8  # of the writer's window: our count is only an estimate
 ROOM_MIN = 200
 PARTS_MAX = 200
-# Notes on one part may have an eighth of the room, so every round is eight times shorter.
+# Notes on one part may take an eighth of the room, so every round is eight times shorter.
 NOTES_SHARE = 8
 NO_ROOM = "the writer was not asked: what code made leaves no room for prose"
 
@@ -325,8 +282,7 @@ CHECK = (
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What a writer is asked. There are no tools, and `wait_s` is how long anybody waits for the
-    answer."""
+    """A request to a writer. It has no tools, and is abandoned after `wait_s` seconds."""
 
     prompt: str
     system: str = SYSTEM
@@ -335,8 +291,8 @@ class Request(Struct, frozen=True, kw_only=True):
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """`finished` is stop, length, tool, refusal, or whatever else the provider said. Reasoning is
-    kept apart."""
+    """A writer's answer. `finished` is stop, length, tool, refusal, or the provider's own word;
+    reasoning is separate."""
 
     text: str = ""
     finished: str = "stop"
@@ -348,9 +304,9 @@ Writer = Callable[[Request], "Answer | str"]
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """An ask with all it needs: the slots to be put in words, their size in tokens, and what must
-    be named. Without room for prose (`tokens_max` is 0) nobody is asked, and the outcome says
-    so. `checks`: the writer looks at its words once more."""
+    """An ask with its slots, their size in tokens, and the facts to mention. Without room for prose
+    (`tokens_max` is 0) it is not sent, and the outcome says so. `checks`: the writer is asked a
+    second time for additions."""
 
     ask: Ask
     slots: tuple[Slot, ...]
@@ -362,8 +318,7 @@ class Question(Struct, frozen=True, kw_only=True):
 
 
 class Exchange:
-    """The calls that make one summary. Each fits the writer's window and ends before the
-    deadline."""
+    """The calls for one summary."""
 
     def __init__(
         self, writer: Writer, count: Callable[[str], int], question: Question, deadline: float
@@ -373,17 +328,19 @@ class Exchange:
         self.usage: list[Usage] = []
         window = int(WINDOW_SHARE * window_of(writer))
         self.tokens_max = max(16, min(question.tokens_max, window // 4))
-        self.room = window - self.tokens_max - count(_own_words(question)) - 100
+        instructions = question.instructions + question.ask.instructions
+        own = count(SYSTEM + SECTIONS + NOTES + CHECK + instructions)  # all but the history
+        self.room = window - self.tokens_max - own - 100
 
     def check_room(self) -> None:
-        """Rejected if there is no room for prose, or for asking."""
+        """Raises Rejected if there is no room for prose, or for a question."""
         if self.question.tokens_max < PROSE_TOKENS_MIN:
             raise Rejected(NO_ROOM)
         if self.room < ROOM_MIN:
             raise Rejected("the writer's window is too small to ask anything")
 
     def summary(self, texts: Sequence[str]) -> str:
-        """The summary of these texts: directly if they fit, else of notes on their parts."""
+        """The summary of these texts: directly if they fit, else from notes on their parts."""
         parts = self._parts(texts)
         if len(parts) > PARTS_MAX:
             raise Rejected(f"the history is {len(parts)} times the writer's window")
@@ -395,7 +352,7 @@ class Exchange:
         return self._ask(parts[0], SECTIONS, self.tokens_max)
 
     def missing(self, known: str, words: str) -> str:
-        """What the writer adds to its words, beside what code knows. Rejected without room."""
+        """The writer's additions to its text and to the facts. Raises Rejected without room."""
         left = self.tokens_max - self.count(words)
         if left < PROSE_TOKENS_MIN // 2:
             raise Rejected("no room is left to add anything")
@@ -411,8 +368,7 @@ class Exchange:
         return [f"Notes on part {number}:\n{note}" for number, note in enumerate(notes, 1)]
 
     def _parts(self, texts: Sequence[str]) -> list[list[str]]:
-        """The texts in runs that fit into one call each; a text that is too long for a call is
-        cut."""
+        """The texts in runs that fit into one call each; a text too long for a call is cut."""
         parts: list[list[str]] = [[]]
         used = 0
         for piece in chain.from_iterable(map(self._pieces, texts)):
@@ -431,33 +387,23 @@ class Exchange:
         return self._pieces(text[:half]) + self._pieces(text[half:])
 
     def _ask(self, texts: Sequence[str], task: str, max_tokens: int) -> str:
-        """Asks the writer, and gives its words. Rejected if it does not answer properly."""
-        wait_s = self._time_left_s()
-        prompt = self._prompt(texts, task, max_tokens)
-        answer = answer_of(
-            self.writer(Request(prompt=prompt, max_tokens=max_tokens, wait_s=wait_s))
-        )
+        """The writer's answer to a task. Raises Rejected if it is improper, or time is over."""
+        wait_s = self.deadline - time.monotonic()
+        if wait_s <= 0:
+            raise Rejected("the time for the writer is over")
+        parts = [fenced("\n\n".join(texts), "history"), task]
+        for instructions in (self.question.ask.instructions, self.question.instructions):
+            if instructions.strip():
+                parts.append(f"Also: {instructions.strip()}")
+        parts.append(f"Write at most {max(20, max_tokens * 6 // 10)} words.")
+        request = Request(prompt="\n\n".join(parts), max_tokens=max_tokens, wait_s=wait_s)
+        answer = answer_of(self.writer(request))
         self.usage.append(answer.usage)
         return words_of(answer.text, answer.finished, answer.reasoning)
 
-    def _time_left_s(self) -> float:
-        """The time until the deadline; Rejected if there is none."""
-        left_s = self.deadline - time.monotonic()
-        if left_s <= 0:
-            raise Rejected("the time for the writer is over")
-        return left_s
-
-    def _prompt(self, texts: Sequence[str], task: str, max_tokens: int) -> str:
-        parts = [fenced("\n\n".join(texts), "history"), task]
-        for wanted in (self.question.ask.instructions, self.question.instructions):
-            if wanted.strip():
-                parts.append(f"Also: {wanted.strip()}")
-        parts.append(f"Write at most {max(20, max_tokens * 6 // 10)} words.")
-        return "\n\n".join(parts)
-
 
 def window_of(writer: Writer) -> int:
-    """How large the window of a writer is; it may say so itself."""
+    """The window of a writer: its own attribute, or a default."""
     window: object = getattr(writer, "window", None)
     if isinstance(window, int) and is_of(window, int) and window > 0:
         return window
@@ -465,8 +411,8 @@ def window_of(writer: Writer) -> int:
 
 
 def answer_of(given: Answer | str) -> Answer:
-    """What a writer gave, as an answer. A text alone is one; Rejected if it is anything else, or
-    could not be kept."""
+    """A writer's result as an answer; a text alone is one. Raises Rejected for anything else, and
+    for an answer that cannot be stored."""
     answer = Answer(text=given) if isinstance(given, str) else given
     if not isinstance(answer, Answer):
         raise Rejected(f"the writer gave a {type(given).__name__}, not an answer")
@@ -474,9 +420,3 @@ def answer_of(given: Answer | str) -> Answer:
         return decoding.decode(msgspec.json.encode(answer), Answer)
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
         raise Rejected(f"the writer's answer cannot be read: {failure(error)}") from error
-
-
-def _own_words(question: Question) -> str:
-    """All that we may say in a call, besides the history."""
-    wanted = question.instructions + question.ask.instructions
-    return SYSTEM + SECTIONS + NOTES + CHECK + wanted

@@ -1,11 +1,10 @@
-"""What a writer finds worth remembering in messages: one fact a line, each with the message that
-says it.
+"""Facts for the memory, extracted from messages by a writer: one per line, with its message.
 
-An answer is checked line by line, and only what holds is used: the message was quoted, the fact is
-one sentence of bearable length, and its values and most of its words stand in that message. What
-stands there only in what a tool gave is marked so. What is known of the same is shown, and a line
-may say which of that it replaces; of ids that were not shown nothing is believed. Neighbours:
-`quote` (what goes in), `asker` (the call), `memory.extraction` (the same by rules).
+An answer is checked line by line: the message was quoted, the fact is one sentence of reasonable
+length, and its values and most of its words are in that message. A fact found only in a tool result
+is marked. The writer sees related memories, and a line may name those it replaces; ids that were
+not shown do not count. Neighbours: `accept` quotes messages, `asker` makes the call,
+`memory.extraction` extracts facts by rules.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ CHANGES = (
 KNOWN_TOKENS_MAX = 800
 TOKENS_MAX, CALLS_MAX, FACTS_MAX = 1_500, 4, 60
 CHARS_MIN, CHARS_MAX = 8, 240
-WORDS_SHARE = 0.5  # of the words of a fact that the message must have
+WORDS_SHARE = 0.5  # of a fact's words that must be in the message
 
 _LINE = re.compile(r"\s*(?:[-*•]\s*)?#(\d{1,9})\s+\(?(\w{1,20})\)?\s*:\s*(\S.*)")
 _REPLACES = re.compile(r"\s*[(\[]?\breplaces:?\s+(mem-[^()\[\]]{0,400})[)\]]?[.\s]*$")
@@ -52,12 +51,12 @@ _WORD = re.compile(r"[^\W_][\w./:@+-]*[^\W_]|[^\W_]")
 _NEGATION = re.compile(
     r"\b(?:not|never|no|without|none|neither|nor|avoid|forbidden|stop)\b|n['’]t\b", re.IGNORECASE
 )
-_BEGINNING = 4  # letters by which words of one stem are known
+_BEGINNING = 4  # letters that words of one stem have in common
 
 
 class Noted(Struct, frozen=True):
-    """A fact and the message that says it; `by_tool` if only what a tool gave there says it.
-    `replaces` are ids of what the writer was shown as known, `unshown` others that it named."""
+    """A fact and its message; `by_tool` if it is only in a tool result there. `replaces` are ids of
+    memories that the writer was shown, `unshown` other ids that it named."""
 
     seq: int
     kind: str
@@ -68,7 +67,7 @@ class Noted(Struct, frozen=True):
 
 
 class Known(Struct, frozen=True):
-    """Something that is remembered."""
+    """A memory entry."""
 
     id: str
     content: str
@@ -80,60 +79,56 @@ def noted(
     wait_s: float,
     known: Callable[[Sequence[Slot]], Sequence[Known]] = lambda slots: (),
 ) -> tuple[list[Noted], list[Usage]]:
-    """What the writer finds in these messages, in at most `CALLS_MAX` calls and `wait_s` seconds,
-    and what that used. `known` gives what is remembered of messages. Rejected if not even the first
-    call was answered."""
+    """The facts in these messages, in at most `CALLS_MAX` calls and `wait_s` seconds, and the
+    usage. `known` finds related memories. Raises Rejected if not even the first call was
+    answered."""
     deadline = time.monotonic() + wait_s
-    found: dict[str, Noted] = {}
+    facts: dict[str, Noted] = {}
     usage: list[Usage] = []
-    for part in _parts(asker, slots)[:CALLS_MAX]:
+    for run in _runs(asker, slots)[:CALLS_MAX]:
         left_s = deadline - time.monotonic()
         try:
             if left_s <= 0:
                 raise Rejected("the time for the writer is over")
-            shown = _fitting(known(part), asker)
-            words, used = asker.words(_request(part, shown, asker, left_s))
+            shown = _fitting(known(run), asker)
+            words, used = asker.words(_request(run, shown, asker, left_s))
         except Rejected:
             if not usage:
                 raise
             break
         usage.append(used)
-        for one in grounded(words, part, shown.keys()):
-            found.setdefault(one.sentence.casefold(), one)
-    return list(found.values())[:FACTS_MAX], usage
+        for fact in grounded(words, run, shown.keys()):
+            facts.setdefault(fact.sentence.casefold(), fact)
+    return list(facts.values())[:FACTS_MAX], usage
 
 
-def _parts(asker: Asker, slots: Sequence[Slot]) -> list[list[Slot]]:
+def _runs(asker: Asker, slots: Sequence[Slot]) -> list[list[Slot]]:
     """The messages in runs that fit into one call each; one that is too long goes alone, cut."""
-    room = _room(asker)
-    parts: list[list[Slot]] = [[]]
+    window = int(WINDOW_SHARE * window_of(asker.writer))
+    own = asker.count(SYSTEM + TASK + CHANGES) + KNOWN_TOKENS_MAX
+    room = max(ROOM_MIN, window - TOKENS_MAX - own - 100)
+    runs: list[list[Slot]] = [[]]
     used = 0
     for slot in slots:
         size = asker.count("\n".join(quoted([slot], asker.redact)))
-        if parts[-1] and used + size > room:
-            parts.append([])
+        if runs[-1] and used + size > room:
+            runs.append([])
             used = 0
-        parts[-1].append(slot)
+        runs[-1].append(slot)
         used += size
-    return [part for part in parts if part]
+    return [run for run in runs if run]
 
 
-def _room(asker: Asker) -> int:
-    window = int(WINDOW_SHARE * window_of(asker.writer))
-    said = asker.count(SYSTEM + TASK + CHANGES) + KNOWN_TOKENS_MAX
-    return max(ROOM_MIN, window - TOKENS_MAX - said - 100)
-
-
-def _fitting(known: Sequence[Known], asker: Asker) -> dict[str, str]:
-    """As much of what is known as there is room for: a line each, by id."""
+def _fitting(memories: Sequence[Known], asker: Asker) -> dict[str, str]:
+    """As many memories as there is room for: a line each, by id."""
     lines: dict[str, str] = {}
     left = KNOWN_TOKENS_MAX
-    for one in known:
-        line = f"{one.id}: {one_line(asker.redact(one.content))}"
+    for memory in memories:
+        line = f"{memory.id}: {one_line(asker.redact(memory.content))}"
         left -= asker.count(line) + 1
         if left < 0:
             break
-        lines[one.id] = line
+        lines[memory.id] = line
     return lines
 
 
@@ -148,48 +143,42 @@ def _request(
     return Request(prompt=prompt, max_tokens=TOKENS_MAX, wait_s=wait_s)
 
 
-# --- what of an answer holds ---
-
-
 def grounded(words: str, slots: Sequence[Slot], shown: Container[str] = ()) -> list[Noted]:
-    """The lines of an answer that the messages bear out; `shown` are ids of what is known."""
+    """The lines of an answer that the messages support; `shown` are ids of memories."""
     by_seq = {slot.seq: slot for slot in slots}
-    found: list[Noted] = []
+    facts: list[Noted] = []
     for line in words.splitlines():
         match = _LINE.fullmatch(line)
         slot = by_seq.get(int(match[1])) if match else None
         if match is None or slot is None:
             continue
-        sentence, named = _split(one_line(match[3]))
+        sentence = one_line(match[3])
+        # The ids of replaced memories are at the end of a line.
+        replaced = _REPLACES.search(sentence)
+        ids = dict.fromkeys(_ID.findall(replaced[1])) if replaced else {}
+        if replaced and ids:
+            sentence = sentence[: replaced.start()]
         if not CHARS_MIN <= len(sentence) <= CHARS_MAX:
             continue
-        by_tool = not _is_said(sentence, own_text(slot.message))
-        whole = "\n".join(map(text_of, slot.message.blocks))
-        if not by_tool or _is_said(sentence, whole):
+        by_tool = not _supports(own_text(slot.message), sentence)
+        full_text = "\n".join(map(text_of, slot.message.blocks))
+        if not by_tool or _supports(full_text, sentence):
             kind = match[2].lower() if match[2].lower() in KINDS else "event"
-            replaces = tuple(id for id in named if id in shown)
-            unshown = tuple(id for id in named if id not in shown)
-            found.append(Noted(slot.seq, kind, sentence, by_tool, replaces, unshown))
-    return found
+            replaces = tuple(id for id in ids if id in shown)
+            unshown = tuple(id for id in ids if id not in shown)
+            facts.append(Noted(slot.seq, kind, sentence, by_tool, replaces, unshown))
+    return facts
 
 
-def _split(line: str) -> tuple[str, tuple[str, ...]]:
-    """A sentence, and the ids that are named at its end as replaced."""
-    named = _REPLACES.search(line)
-    ids = tuple(dict.fromkeys(_ID.findall(named[1]))) if named else ()
-    return (line[: named.start()], ids) if named and ids else (line, ())
-
-
-def _is_said(sentence: str, text: str) -> bool:
-    """Whether a text has all values of a sentence and most of its words, and says no where the
-    sentence does."""
+def _supports(text: str, sentence: str) -> bool:
+    """Whether a text has all values of a sentence and most of its words, and a negation if the
+    sentence has one."""
     if _NEGATION.search(sentence) and not _NEGATION.search(text):
         return False
-    said = [word.casefold() for word in _WORD.findall(text)]
-    whole = set(said)
-    beginnings = {word[:_BEGINNING] for word in said}
+    in_text = {word.casefold() for word in _WORD.findall(text)}
+    beginnings = {word[:_BEGINNING] for word in in_text}
     words = [word.casefold() for word in _WORD.findall(sentence)]
     values = [word for word in words if not word.isalpha()]
     others = [word for word in words if word.isalpha() and len(word) >= _BEGINNING]
-    known = sum(word[:_BEGINNING] in beginnings for word in others)
-    return all(map(whole.__contains__, values)) and known >= WORDS_SHARE * len(others)
+    matching = sum(word[:_BEGINNING] in beginnings for word in others)
+    return in_text.issuperset(values) and matching >= WORDS_SHARE * len(others)
