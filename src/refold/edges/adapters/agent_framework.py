@@ -49,7 +49,7 @@ class RefoldMiddleware(ChatMiddleware):  # type: ignore[misc]
         await self._listen(sent, context)
 
     def close(self) -> None:
-        """Lets go of the conversations, and of the store if it was opened here."""
+        """Closes the conversations, and the store if it was opened here."""
         self._guest.close()
 
     def _warn(self, context: ChatContext) -> None:
@@ -96,7 +96,7 @@ def _answered(response: ChatResponse[Any]) -> Answered:
 
 
 def _usage(response: ChatResponse[Any]) -> refold.Usage | None:
-    """What the call was billed; None if nobody said."""
+    """The usage of the call; None if it is unknown."""
     billed = response.usage_details or {}
     if not billed.get("input_token_count"):
         return None

@@ -48,7 +48,7 @@ class RefoldPlugin(BasePlugin):  # type: ignore[misc]
             await asyncio.to_thread(self._guest.take, sent, partial(_answered, llm_response))
 
     async def close(self) -> None:
-        """Lets go of the conversations, and of the store if it was opened here."""
+        """Closes the conversations, and the store if it was opened here."""
         self._guest.close()
 
     def _folded(self, name: str, asked: Any) -> Sent[types.Content]:

@@ -51,7 +51,7 @@ class RefoldMiddleware(AgentMiddleware):  # type: ignore[misc]
         return response
 
     def close(self) -> None:
-        """Lets go of the conversations, and of the store if it was opened here."""
+        """Closes the conversations, and the store if it was opened here."""
         self._guest.close()
 
     def _name(self) -> str:
@@ -101,7 +101,7 @@ def _answered(response: Any) -> Answered:
 
 
 def _usage(answers: Sequence[BaseMessage]) -> refold.Usage | None:
-    """What the call was billed; None if nobody said."""
+    """The usage of the call; None if it is unknown."""
     billed = next((one.usage_metadata for one in answers if isinstance(one, AIMessage)), None)
     if not billed:
         return None

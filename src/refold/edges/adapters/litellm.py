@@ -69,7 +69,7 @@ class RefoldCallback(CustomLogger):  # type: ignore[misc]
         self._waiting.pop(id_of(kwargs))
 
     def close(self) -> None:
-        """Lets go of the conversations, and of the store if it was opened here."""
+        """Closes the conversations, and the store if it was opened here."""
         self._guest.close()
 
     def _folded(self, call: Call, dialect: str, field: str) -> Sent[Any]:

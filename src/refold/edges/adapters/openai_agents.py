@@ -105,7 +105,7 @@ class RefoldSession:
             await asyncio.to_thread(self._read.take, sent, partial(_answered, response))
 
     def close(self) -> None:
-        """Lets go of the conversation, and of the store if it was opened here."""
+        """Closes the conversation, and the store if it was opened here."""
         if "_read" in vars(self):
             self._read.close()
         self._kept.close()
@@ -156,7 +156,7 @@ def _answered(response: ModelResponse) -> Answered:
 
 
 def _usage(billed: Any) -> refold.Usage | None:
-    """What the call was billed; None if nobody said."""
+    """The usage of the call; None if it is unknown."""
     if not billed.input_tokens:
         return None
     cached = billed.input_tokens_details.cached_tokens or 0

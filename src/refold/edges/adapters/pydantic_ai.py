@@ -60,7 +60,7 @@ class RefoldCapability(AbstractCapability[Any]):  # type: ignore[misc]
         return response
 
     def close(self) -> None:
-        """Lets go of the conversations, and of the store if it was opened here."""
+        """Closes the conversations, and the store if it was opened here."""
         self._guest.close()
 
     def _folded(self, name: str, asked: Any) -> Sent[Any]:
@@ -91,7 +91,7 @@ def _answered(response: said.ModelResponse) -> Answered:
 
 
 def _usage(usage: Any) -> refold.Usage | None:
-    """What the call was billed; None if nobody said."""
+    """The usage of the call; None if it is unknown."""
     if not usage.input_tokens:
         return None
     return refold.Usage(

@@ -67,7 +67,7 @@ class RefoldConversationManager(ConversationManager):  # type: ignore[misc]
                 return False
 
     def close(self) -> None:
-        """Lets go of the conversation, and of the store if it was opened here."""
+        """Closes the conversation, and the store if it was opened here."""
         self._guest.close()
 
     # --- around a call ---
