@@ -2,6 +2,5 @@
 
 One module per framework, named like it, each small because `Context.mirror`, `page` and `note` do
 the work. A module imports its framework; nothing else here does, and no adapter knows another.
-Neighbour: `guest` has what those share whose framework owns the history, and `folding`
-makes its page.
+Neighbour: `guest` has the parts shared by adapters whose framework owns the history.
 """

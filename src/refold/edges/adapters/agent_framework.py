@@ -2,22 +2,17 @@
 
     agent = Agent(client=client, tools=tools, middleware=[RefoldMiddleware(store="sqlite:work.db")])
 
-The session keeps every message; only what a call sends is folded. A session is a conversation: the
-one of its `session_id`, or the name that the middleware was given. Unfolded messages are sent as
-the very objects. A history that the provider holds passes untouched. Neighbours: `guest`,
-`agent_framework_messages`.
-
-Messages of Microsoft's Agent Framework in Anthropic's form, and back.
-
-Texts, calls and results have a place in both; a message of results is one there, because it may
-hold several. Whatever else a content is travels as it is, in a block of its own kind that only this
-module reads. Neighbour: `agent_framework`.
+The session keeps every message; only the page of a call is folded. A session is a conversation,
+named by its `session_id` or by the middleware's `name`. Unfolded messages are sent as the same
+objects. A history stored by the provider is left alone. Messages are translated to Anthropic's
+form, because one of its messages may have several results; content that it lacks travels unchanged
+in a block of its own type. Neighbour: `guest`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -31,8 +26,8 @@ HOST, DIALECT = "agent-framework", "anthropic"
 
 class RefoldMiddleware(ChatMiddleware):  # type: ignore[misc]
     """Folds the messages of every model call. `name` is the conversation of calls without a
-    session; `settings` are those of `refold.open`: `model`, `window`, `writer`, …; without `model`,
-    the name of the agent's own model counts."""
+    session; `settings` are those of `refold.open`: `model` (by default the agent's own), `window`,
+    `writer`, …"""
 
     def __init__(self, *, name: str = "agent", store: Place = None, **settings: Any) -> None:
         self._guest = Guest(DIALECT, store, settings)
@@ -40,27 +35,32 @@ class RefoldMiddleware(ChatMiddleware):  # type: ignore[misc]
 
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
         if (context.options or {}).get("conversation_id"):
-            await call_next()  # the provider holds the history, and this is only its end
+            await call_next()  # the provider stores the history, and this is only its end
             return
-        self._warn(context)
-        sent = await asyncio.to_thread(self._folded, context)
-        context.messages = apart(sent.shown)
-        await call_next()
-        await self._listen(sent, context)
-
-    def close(self) -> None:
-        """Lets go of the conversations, and of the store if it was opened here."""
-        self._guest.close()
-
-    def _warn(self, context: ChatContext) -> None:
         own = context.kwargs.get("compaction_strategy")
         managers = (own, getattr(context.client, "compaction_strategy", None))
         self._guest.warn_of(type(one).__name__ for one in managers if one is not None)
+        sent = await asyncio.to_thread(self._folded, context)
+        context.messages = apart(sent.shown)
+        await call_next()
+
+        async def take(response: ChatResponse[Any]) -> None:
+            await asyncio.to_thread(self._guest.take, sent, partial(_answered, response))
+
+        if isinstance(context.result, ChatResponse):
+            await take(context.result)
+        elif context.result is not None:  # a stream, which is taken at its end
+            context.result.with_result_hook(take)
+
+    def close(self) -> None:
+        """Closes the conversations, and the store if it was opened here."""
+        self._guest.close()
 
     def _folded(self, context: ChatContext) -> Sent[Message]:
         options = context.options or {}
+        session = context.session.session_id if context.session else self._unnamed
         return self._guest.fold(
-            self._name(context),
+            f"{HOST}/{session}",
             context.messages,
             to_wire,
             from_wire,
@@ -69,21 +69,6 @@ class RefoldMiddleware(ChatMiddleware):  # type: ignore[misc]
             tools=definitions(options.get("tools") or (), _tool),
         )
 
-    def _name(self, context: ChatContext) -> str:
-        session = context.session.session_id if context.session else self._unnamed
-        return f"{HOST}/{session}"
-
-    async def _listen(self, sent: Sent[Message], context: ChatContext) -> None:
-        """Keeps the answer: at once, or once its stream has been read to the end."""
-
-        async def take(response: ChatResponse[Any]) -> None:
-            await asyncio.to_thread(self._guest.take, sent, partial(_answered, response))
-
-        if isinstance(context.result, ChatResponse):
-            await take(context.result)
-        elif context.result is not None:
-            context.result.with_result_hook(take)
-
 
 def _tool(tool: Any) -> Wire:
     schema = tool.parameters()
@@ -91,36 +76,33 @@ def _tool(tool: Any) -> Wire:
 
 
 def _answered(response: ChatResponse[Any]) -> Answered:
-    answers = [to_wire(one) for one in response.messages if one.contents]
-    return answers, _usage(response)
-
-
-def _usage(response: ChatResponse[Any]) -> refold.Usage | None:
-    """What the call was billed; None if nobody said."""
-    billed = response.usage_details or {}
-    if not billed.get("input_token_count"):
-        return None
-    return refold.Usage(
-        input=billed["input_token_count"],
-        output=billed.get("output_token_count") or 0,
-        cache_read=billed.get("cache_read_input_token_count") or 0,
-        cache_write=billed.get("cache_creation_input_token_count") or 0,
+    answers = [to_wire(message) for message in response.messages if message.contents]
+    counts = response.usage_details or {}
+    if not counts.get("input_token_count"):
+        return answers, None
+    return answers, refold.Usage(
+        input=counts["input_token_count"],
+        output=counts.get("output_token_count") or 0,
+        cache_read=counts.get("cache_read_input_token_count") or 0,
+        cache_write=counts.get("cache_creation_input_token_count") or 0,
     )
 
 
-OTHER = "agent-framework"  # the kind of a block that has no place in the other form
+# --- messages in Anthropic's form ---
+
+OTHER = "agent-framework"  # the type of blocks that Anthropic's form lacks
 _ROLES = {"assistant": "assistant", "system": "system", "developer": "system"}
 
 
 def to_wire(message: Message) -> Wire:
-    """A message of the framework as one of Anthropic's."""
+    """A message of the framework in Anthropic's form."""
     role = _ROLES.get(str(message.role), "user")
-    blocks = [_block(one) for one in message.contents] or [_text("(nothing)")]
+    blocks = [_block(content) for content in message.contents] or [_text("(nothing)")]
     return {"role": role, "content": blocks}
 
 
 def from_wire(message: Wire) -> Message:
-    """The way back."""
+    """A message in Anthropic's form as one of the framework."""
     content = message["content"]
     blocks = [_text(content)] if isinstance(content, str) else content
     is_result = any(block["type"] == "tool_result" for block in blocks)
@@ -128,22 +110,19 @@ def from_wire(message: Wire) -> Message:
 
 
 def apart(messages: Iterable[Message]) -> list[Message]:
-    """The messages, what stands beside results in a message of its own: the framework has a role
+    """The messages, with other content moved out of tool messages: the framework's role `tool` is
     for results alone."""
-    return [part for message in messages for part in _parted(message)]
-
-
-def _parted(message: Message) -> Iterator[Message]:
-    if not isinstance(message, Message) or message.role != "tool":
-        yield message
-        return
-    results = [one for one in message.contents if one.type == "function_result"]
-    others = [one for one in message.contents if one.type != "function_result"]
-    if not others:
-        yield message
-        return
-    yield Message("tool", results)
-    yield Message("user", others)
+    separated: list[Message] = []
+    for message in messages:
+        is_tool = isinstance(message, Message) and message.role == "tool"
+        contents = message.contents if is_tool else []
+        others = [content for content in contents if content.type != "function_result"]
+        if others:
+            results = [content for content in contents if content.type == "function_result"]
+            separated += [Message("tool", results), Message("user", others)]
+        else:
+            separated.append(message)
+    return separated
 
 
 def _text(text: str) -> Wire:
@@ -158,9 +137,9 @@ def _block(content: Any) -> Wire:
             call = {"id": content.call_id, "name": content.name}
             return {"type": "tool_use", **call, "input": content.parse_arguments() or {}}
         case "function_result":
-            parts = [_block(one) for one in content.items or ()]
-            given = {"type": "tool_result", "tool_use_id": content.call_id, "content": parts}
-            return {**given, "is_error": True} if content.exception else given
+            parts = [_block(item) for item in content.items or ()]
+            result = {"type": "tool_result", "tool_use_id": content.call_id, "content": parts}
+            return {**result, "is_error": True} if content.exception else result
         case _:
             return {"type": OTHER, "content": content.to_dict()}
 
@@ -172,15 +151,11 @@ def _own(block: Wire) -> Any:
         case "tool_use":
             return Content.from_function_call(block["id"], block["name"], arguments=block["input"])
         case "tool_result":
-            return _result(block)
+            content = block.get("content") or ""
+            parts = [_text(content)] if isinstance(content, str) else content
+            failed = "it failed" if block.get("is_error") else None
+            return Content.from_function_result(
+                block["tool_use_id"], result=[_own(part) for part in parts], exception=failed
+            )
         case _:
             return Content.from_dict(block["content"])
-
-
-def _result(block: Wire) -> Any:
-    content = block.get("content") or ""
-    parts = [_text(content)] if isinstance(content, str) else content
-    failed = "it failed" if block.get("is_error") else None
-    return Content.from_function_result(
-        block["tool_use_id"], result=[_own(part) for part in parts], exception=failed
-    )

@@ -1,23 +1,15 @@
-"""Anthropic's SDK: a middleware of the client that keeps what is sent small.
+"""Anthropic's SDK: a middleware of the client that keeps requests small.
 
     client = Anthropic(middleware=[RefoldMiddleware("fix-login", store="sqlite:work.db")])
 
-The loop stays yours: you send the whole list of messages at every call, and what goes over the wire
-is folded once it has to be. System, tools and every other field go out as they came. An answer is
-read as it passes, streamed or not, byte for byte the same. Neighbours: `guest`, `anthropic_body`
-listens to answers.
-
-The body of an answer of Anthropic's SDK, listened to while its caller reads it.
-
-Every byte is passed on as it came, and told to a listener; once the body ends, is closed or is
-given up, the listener is told so, once. What was read before anybody asked is told at once.
-Neighbour: `anthropic` says what is done with it.
+The loop stays yours: you send the whole list of messages with every call, and the request is folded
+when necessary. System, tools and every other field are sent unchanged. An answer is read on its way
+to the caller, streamed or not, without changing a byte. Neighbour: `guest`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Any
@@ -25,18 +17,18 @@ from typing import Any
 import httpx2
 from anthropic import Middleware
 
-from refold.edges.adapters.guest import Answered, Guest, Place, Sent, Wire, same
+from refold.edges.adapters.guest import Answered, Guest, Place, Sent, Wire, log, same
 from refold.edges.proxy.body import reply_of
 from refold.edges.proxy.savings import UsageReader
 
 HOST, DIALECT, PATH = "anthropic", "anthropic", "/v1/messages"
-READABLE = "gzip, deflate"  # how an answer may be packed
-MANAGERS = ("context_management", "compaction")  # what has the provider shorten the list
+READABLE = "gzip, deflate"  # encodings that can be read here
+MANAGERS = ("context_management", "compaction")  # fields that make the provider shorten the list
 
 
 class RefoldMiddleware(Middleware):  # type: ignore[misc]
-    """Folds the messages of every call. `name` is the conversation; a list that is another history
-    goes on in a fork of it. `settings` are those of `refold.open`: `window`, `writer`, …"""
+    """Folds the messages of every call. `name` is the conversation; a list with another history
+    continues in a fork of it. `settings` are those of `refold.open`: `window`, `writer`, …"""
 
     def __init__(self, name: str = "agent", *, store: Place = None, **settings: Any) -> None:
         self._name = f"{HOST}/{name}"
@@ -61,7 +53,7 @@ class RefoldMiddleware(Middleware):  # type: ignore[misc]
         return response
 
     def close(self) -> None:
-        """Lets go of the conversation, and of the store if it was opened here."""
+        """Closes the conversation, and the store if it was opened here."""
         self._guest.close()
 
     def _folded(self, body: Wire) -> Sent[Any]:
@@ -79,7 +71,7 @@ class RefoldMiddleware(Middleware):  # type: ignore[misc]
     def _listener(self, sent: Sent[Any], response: Any) -> Listener:
         headers = dict(response.headers)
         if response.http_response.is_closed:
-            headers.pop("content-encoding", None)  # it was read, and unpacked, before
+            headers.pop("content-encoding", None)  # it is already read and decoded
         reader = UsageReader(DIALECT, headers)
 
         def answered() -> Answered:
@@ -98,18 +90,18 @@ def _is_message(request: Any) -> bool:
 
 
 def _with(request: Any, messages: list[Any]) -> Any:
-    """The request with other messages, and an answer that can be read on its way."""
-    given = {name.lower() for name in request.headers}
-    headers = {} if "accept-encoding" in given else {"accept-encoding": READABLE}
+    """The request with other messages, and with encodings that can be read here."""
+    names = {name.lower() for name in request.headers}
+    headers = {} if "accept-encoding" in names else {"accept-encoding": READABLE}
     body = {**request.json, "messages": messages}
     return request.copy(body=body, headers={**request.headers, **headers})
 
 
-log = logging.getLogger("refold.adapters")
+# --- answers, read on their way ---
 
 
 class Listener:
-    """Who is told the bytes of one body, and its end. What goes wrong with him is logged."""
+    """Receives the bytes of one body, and its end. Errors are logged."""
 
     def __init__(self, hear: Callable[[bytes], None], end: Callable[[], None]) -> None:
         self._hear, self._end = hear, end
@@ -119,7 +111,7 @@ class Listener:
         self._guarded(lambda: self._hear(chunk))
 
     def end(self) -> None:
-        """The body has come to its end; only the first time counts."""
+        """Reports the end of the body, once."""
         if not self._is_done:
             self._is_done = True
             self._guarded(self._end)
@@ -149,11 +141,11 @@ class _Body(httpx2.SyncByteStream):  # type: ignore[misc]
             self._listener.end()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._body, name)  # the SDK keeps its tracing there
+        return getattr(self._body, name)  # the SDK keeps its tracing data there
 
 
 class _AsyncBody(httpx2.AsyncByteStream):  # type: ignore[misc]
-    """The same for an asynchronous caller; the end is told in a thread."""
+    """A body that its caller reads asynchronously; a thread handles its end."""
 
     def __init__(self, body: Any, listener: Listener) -> None:
         self._body, self._listener = body, listener
@@ -174,7 +166,7 @@ class _AsyncBody(httpx2.AsyncByteStream):  # type: ignore[misc]
 
 
 def listened(response: httpx2.Response, listener: Listener) -> None:
-    """Has the listener hear the body of this response."""
+    """Passes the body of this response to the listener, at once if it is already read."""
     if response.is_closed:
         listener.hear(response.content)
         listener.end()
@@ -183,7 +175,7 @@ def listened(response: httpx2.Response, listener: Listener) -> None:
 
 
 async def listened_async(response: httpx2.Response, listener: Listener) -> None:
-    """The same where the body is read asynchronously."""
+    """The same for a body that is read asynchronously."""
     if response.is_closed:
         listener.hear(response.content)
         await asyncio.to_thread(listener.end)

@@ -2,11 +2,11 @@
 
     options = ClaudeAgentOptions(session_store=RefoldSessionStore("sqlite:work.db"))
 
-Every entry of a transcript is a note, exactly as it came, so `load` gives back what was appended.
-What an entry says to or from the model is a message as well, so a session is searched, shown and
-counted like any other conversation; a compaction that the host made is adopted as one. A session is
-a conversation, and so is the transcript of each of its sub-agents. Neighbours: `log.notes` keeps
-entries, `compaction.adoption` takes the host's summaries over.
+Every entry of a transcript is stored unchanged as a note, so `load` returns exactly the appended
+entries. An entry of the user or the model is also a message, so a session is searched, shown and
+counted like any other conversation; a compaction by the host is adopted. A session is a
+conversation, and so is the transcript of each of its sub-agents. Neighbours: `log.notes` stores
+entries, `compaction.adoption` adopts the host's summaries.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Entry = dict[str, Any]
 
 class RefoldSessionStore:
     """Satisfies the SDK's `SessionStore`, optional methods included. `store` is a URL, a path or a
-    store; without one, that of this project."""
+    store; by default the store of this project."""
 
     def __init__(self, store: Place = None) -> None:
         self._sessions = Sessions(store)
@@ -46,30 +46,30 @@ class RefoldSessionStore:
         return await asyncio.to_thread(self._load, key)
 
     async def list_sessions(self, project_key: str) -> list[Entry]:
-        there = await asyncio.to_thread(self._under, [project_key])
+        listed = await asyncio.to_thread(self._under, [project_key])
         return [
             {"session_id": path[1], "mtime": about.updated_ms}
-            for path, about in there
+            for path, about in listed
             if len(path) == 2
         ]
 
     async def list_session_summaries(self, project_key: str) -> list[Entry]:
-        there = await asyncio.to_thread(self._under, [project_key])
+        listed = await asyncio.to_thread(self._under, [project_key])
         return [
             {"session_id": path[1], "mtime": about.updated_ms, "data": about.metadata[SUMMARY]}
-            for path, about in there
+            for path, about in listed
             if len(path) == 2 and SUMMARY in about.metadata
         ]
 
     async def list_subkeys(self, key: Key) -> list[str]:
-        there = await asyncio.to_thread(self._under, _path(key)[:2])
-        return [path[2] for path, _ in there if len(path) == 3]
+        listed = await asyncio.to_thread(self._under, _path(key)[:2])
+        return [path[2] for path, _ in listed if len(path) == 3]
 
     async def delete(self, key: Key) -> None:
         await asyncio.to_thread(self._delete, key)
 
     def close(self) -> None:
-        """Lets go of the sessions, and of the store if it was opened here."""
+        """Closes the sessions, and the store if it was opened here."""
         self._sessions.close()
 
     # --- in a thread ---
@@ -77,29 +77,40 @@ class RefoldSessionStore:
     def _append(self, key: Key, entries: Sequence[Entry]) -> None:
         with self._sessions.session(_name(_path(key))) as context:
             if not key.get("subpath"):
-                known = dict(context.view.metadata)
-                context.update(metadata={**known, SUMMARY: _summary(known, key, entries)})
+                # The SDK's own summary of a session, for its lists.
+                metadata = dict(context.view.metadata)
+                before = {
+                    "session_id": key["session_id"],
+                    "mtime": 0,
+                    "data": metadata.get(SUMMARY),
+                }
+                summary = fold_session_summary(
+                    before if SUMMARY in metadata else None, key, entries
+                )
+                context.update(metadata={**metadata, SUMMARY: summary["data"]})
             for entry in entries:
-                _say(context, entry)
-                _keep(context, entry)
+                _append_message(context, entry)
+                _append_note(context, entry)
             context.flush()
 
     def _load(self, key: Key) -> list[Entry] | None:
         with self._sessions.session(_name(_path(key))) as context:
             notes = [note for note in context.log.notes() if note.kind in (ENTRY, ENTRY_JSON)]
-        found = [json.loads(one.data) if one.kind == ENTRY_JSON else one.data for one in notes]
-        return found or None
+        entries = [
+            json.loads(note.data) if note.kind == ENTRY_JSON else note.data for note in notes
+        ]
+        return entries or None
 
     def _delete(self, key: Key) -> None:
         for path, about in self._under(_path(key)):
             self._sessions.forget(_name(path))
             refold.conversations.delete(self._sessions.store, [about.id])
 
-    def _under(self, front: Sequence[str]) -> list[tuple[list[str], Conversation]]:
-        """The conversations whose path begins like this, each with its path."""
-        there = refold.conversations.list(self._sessions.store)
-        named = [(_path_in(name), about) for about in there for name in about.names]
-        return [(path, about) for path, about in named if path[: len(front)] == list(front)]
+    def _under(self, prefix: Sequence[str]) -> list[tuple[list[str], Conversation]]:
+        """The conversations whose path begins with the prefix, each with its path."""
+        listed = refold.conversations.list(self._sessions.store)
+        named = [(_path_in(name), about) for about in listed for name in about.names]
+        return [(path, about) for path, about in named if path[: len(prefix)] == list(prefix)]
 
 
 def _path(key: Key) -> list[str]:
@@ -112,20 +123,14 @@ def _name(path: Sequence[str]) -> str:
 
 
 def _path_in(name: str) -> list[str]:
-    """The path that a name stands for; empty if it is none of ours."""
+    """The path in a conversation's name; empty for a name by another program."""
     host, *parts = name.split("/")
     return [unquote(part) for part in parts] if host == HOST else []
 
 
-def _summary(known: Mapping[str, Any], key: Key, entries: Sequence[Entry]) -> Any:
-    """What the SDK itself keeps of a session for its lists; refold does not look into it."""
-    before = {"session_id": key["session_id"], "mtime": 0, "data": known.get(SUMMARY)}
-    return fold_session_summary(before if SUMMARY in known else None, key, entries)["data"]
-
-
-def _keep(context: refold.Context, entry: Entry) -> None:
-    """Keeps the entry as it came. What JSON can say and a log cannot (half a character, a number
-    without bounds) is kept as the text of its JSON."""
+def _append_note(context: refold.Context, entry: Entry) -> None:
+    """Stores the entry unchanged. An entry that is JSON but not valid in a log (an unpaired
+    surrogate, a huge number) is stored as the text of its JSON."""
     key = str(entry.get("uuid") or "")
     try:
         context.note(ENTRY, entry, by=HOST, key=key)
@@ -133,9 +138,8 @@ def _keep(context: refold.Context, entry: Entry) -> None:
         context.note(ENTRY_JSON, json.dumps(entry), by=HOST, key=key)
 
 
-def _say(context: refold.Context, entry: Entry) -> None:
-    """Appends what the entry says to or from the model. One that cannot be read as a message stays
-    a note: nothing of it is lost."""
+def _append_message(context: refold.Context, entry: Entry) -> None:
+    """Appends the message of an entry. An unparseable one is only a note, so nothing is lost."""
     message, uuid = entry.get("message"), entry.get("uuid")
     if entry.get("type") not in ("user", "assistant") or not isinstance(message, dict) or not uuid:
         return
@@ -143,14 +147,14 @@ def _say(context: refold.Context, entry: Entry) -> None:
         if entry.get("isCompactSummary") and context.view.slots:
             _adopt(context, message)
             return
-        said = {"role": message.get("role"), "content": message.get("content")}
-        context.append(said, at=_moment(entry.get("timestamp")), key=f"message {uuid}")
+        wire = {"role": message.get("role"), "content": message.get("content")}
+        context.append(wire, at=_moment(entry.get("timestamp")), key=f"message {uuid}")
     except refold.Invalid:
         return
 
 
 def _adopt(context: refold.Context, message: Mapping[str, Any]) -> None:
-    """Lets the host's summary stand for the page."""
+    """Replaces the page with the host's summary."""
     content = message.get("content")
     parts = [{"text": content}] if isinstance(content, str) else content or []
     text = "\n".join(part.get("text", "") for part in parts if isinstance(part, dict))

@@ -1,10 +1,10 @@
-"""Google's ADK: a plugin that keeps what the model reads small.
+"""Google's ADK: a plugin that keeps the model's page small.
 
     app = App(name="fixer", root_agent=agent, plugins=[RefoldPlugin(store="sqlite:work.db")])
 
-The events of the session stay as they are; only what a call sends is folded. Every agent of a
-session has a conversation of its own, because each reads another list. Unfolded contents are sent
-as the very objects. Neighbour: `guest`.
+The events of the session stay unchanged; only the page of a call is folded. Every agent of a
+session has a conversation of its own, because each has its own list. Unfolded contents are sent as
+the same objects. Neighbour: `guest`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from google.genai import types
 from refold.edges.adapters.guest import Answered, Guest, Place, Sent, Waiting
 
 HOST, DIALECT = "adk", "gemini"
-OWN_ID = "adk-"  # how the id of a call begins that the ADK made
+OWN_ID = "adk-"  # prefix of call ids that the ADK generated
 
 Wire = dict[str, Any]
 
 
 class RefoldPlugin(BasePlugin):  # type: ignore[misc]
-    """Folds the contents of every model call. `settings` are those of `refold.open`: `model`,
-    `window`, `writer`, …; without `model`, the name that the request has counts."""
+    """Folds the contents of every model call. `settings` are those of `refold.open`: `model` (by
+    default the request's), `window`, `writer`, …"""
 
     def __init__(self, *, store: Place = None, **settings: Any) -> None:
         super().__init__(name="refold")
@@ -34,9 +34,13 @@ class RefoldPlugin(BasePlugin):  # type: ignore[misc]
         self._waiting: Waiting[types.Content] = Waiting()  # by invocation and agent
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
-        if _compacts(callback_context):
+        # The ADK has no public way to ask whether the app compacts its events.
+        invocation = getattr(callback_context, "_invocation_context", None)
+        if getattr(invocation, "events_compaction_config", None) is not None:
             self._guest.warn_of(["EventsCompactionConfig of the app"])
-        sent = await asyncio.to_thread(self._folded, _name(callback_context), llm_request)
+        session = callback_context.session
+        path = (session.app_name, session.user_id, session.id, callback_context.agent_name)
+        sent = await asyncio.to_thread(self._folded, "/".join((HOST, *path)), llm_request)
         self._waiting.add(_call(callback_context), sent)
         llm_request.contents = sent.shown
 
@@ -48,56 +52,40 @@ class RefoldPlugin(BasePlugin):  # type: ignore[misc]
             await asyncio.to_thread(self._guest.take, sent, partial(_answered, llm_response))
 
     async def close(self) -> None:
-        """Lets go of the conversations, and of the store if it was opened here."""
+        """Closes the conversations, and the store if it was opened here."""
         self._guest.close()
 
-    def _folded(self, name: str, asked: Any) -> Sent[types.Content]:
-        config = _wire(asked.config) if asked.config else {}
+    def _folded(self, name: str, request: Any) -> Sent[types.Content]:
+        config = _wire(request.config) if request.config else {}
         return self._guest.fold(
             name,
-            asked.contents,
+            request.contents,
             _wire,
             types.Content.model_validate,
-            model=asked.model,
+            model=request.model,
             system=config.get("systemInstruction"),
             tools=config.get("tools"),
         )
 
 
 def _wire(value: Any) -> Wire:
-    """An object of Google's package as its API has it."""
-    unsayable = {"http_options", "response_schema"}  # need not be JSON
+    """An object of Google's package as the JSON of its API."""
+    not_json = {"http_options", "response_schema"}  # they may be any object
     dumped: Wire
-    dumped = value.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=unsayable)
+    dumped = value.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=not_json)
     return dumped
 
 
-def _compacts(context: Any) -> bool:
-    """Whether the app compacts its events; the ADK has no public way to ask."""
-    invocation = getattr(context, "_invocation_context", None)
-    return getattr(invocation, "events_compaction_config", None) is not None
-
-
 def _answered(response: Any) -> Answered:
+    """The answer as the ADK will repeat it: without the call ids that it generated."""
     usage, content = response.usage_metadata, response.content
-    answers = [_repeated(_wire(content))] if content and content.parts else []
-    return answers, None if usage is None else _wire(usage)
-
-
-def _repeated(answer: Wire) -> Wire:
-    """An answer as the ADK repeats it: without the ids that it gave to calls itself."""
-    for part in answer["parts"]:
+    answers = [_wire(content)] if content and content.parts else []
+    for part in answers[0]["parts"] if answers else ():
         call = part.get("functionCall", {})
         if call.get("id", "").startswith(OWN_ID):
             del call["id"]
-    return answer
+    return answers, None if usage is None else _wire(usage)
 
 
 def _call(context: Any) -> str:
     return f"{context.invocation_id} {context.agent_name}"
-
-
-def _name(context: Any) -> str:
-    session = context.session
-    place = (session.app_name, session.user_id, session.id, context.agent_name)
-    return "/".join((HOST, *place))

@@ -2,15 +2,15 @@
 
     agent = create_agent(model, tools, middleware=[RefoldMiddleware(store="sqlite:work.db")])
 
-The agent's state stays as it is; only what a call sends is folded. A thread is a conversation: the
-one of its `thread_id`, or the name that the middleware was given. Unfolded messages are sent as the
-very objects that the state holds. Neighbour: `guest`.
+The agent's state stays unchanged; only the page of a call is folded. A thread is a conversation,
+named by its `thread_id` or by the middleware's `name`. Unfolded messages are sent as the same
+objects as in the state. Neighbour: `guest`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -28,8 +28,8 @@ HOST, DIALECT = "langchain", "openai_chat"
 
 class RefoldMiddleware(AgentMiddleware):  # type: ignore[misc]
     """Folds the messages of every model call. `name` is the conversation of calls without a
-    `thread_id`; `settings` are those of `refold.open`: `model`, `window`, `writer`, …; without
-    `model`, the name of the agent's own model counts."""
+    `thread_id`; `settings` are those of `refold.open`: `model` (by default the agent's own),
+    `window`, `writer`, …"""
 
     def __init__(self, *, name: str = "agent", store: Place = None, **settings: Any) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class RefoldMiddleware(AgentMiddleware):  # type: ignore[misc]
         return response
 
     def close(self) -> None:
-        """Lets go of the conversations, and of the store if it was opened here."""
+        """Closes the conversations, and the store if it was opened here."""
         self._guest.close()
 
     def _name(self) -> str:
@@ -63,12 +63,13 @@ class RefoldMiddleware(AgentMiddleware):  # type: ignore[misc]
 
     def _fold(self, name: str, request: ModelRequest) -> Sent[BaseMessage]:
         self._guest.warn_of(_managers(request.messages))
+        names = (getattr(request.model, field, None) for field in ("model_name", "model"))
         return self._guest.fold(
             name,
             request.messages,
             convert_to_openai_messages,
             _made,
-            model=_model_name(request.model),
+            model=next((name for name in names if isinstance(name, str) and name), None),
             system=str(request.system_prompt) if request.system_prompt else None,
             tools=definitions(request.tools, convert_to_openai_tool),
         )
@@ -80,7 +81,7 @@ def _made(wire: dict[str, Any]) -> BaseMessage:
 
 
 def _managers(messages: Iterable[BaseMessage]) -> Iterator[str]:
-    """The middlewares that left their mark on a message."""
+    """Names of the middlewares that left a trace in a message."""
     for message in messages:
         if message.additional_kwargs.get("lc_source") == "summarization":
             yield "SummarizationMiddleware"
@@ -88,27 +89,19 @@ def _managers(messages: Iterable[BaseMessage]) -> Iterator[str]:
             yield "ContextEditingMiddleware"
 
 
-def _model_name(model: Any) -> str | None:
-    names = (getattr(model, field, None) for field in ("model_name", "model"))
-    return next((name for name in names if isinstance(name, str) and name), None)
-
-
 def _answered(response: Any) -> Answered:
-    """The messages that the agent adds to its state."""
+    """The messages that the agent adds to its state, and the usage."""
     answer = getattr(response, "model_response", response)
     messages = [answer] if isinstance(answer, BaseMessage) else answer.result
-    return convert_to_openai_messages(messages), _usage(messages)
-
-
-def _usage(answers: Sequence[BaseMessage]) -> refold.Usage | None:
-    """What the call was billed; None if nobody said."""
-    billed = next((one.usage_metadata for one in answers if isinstance(one, AIMessage)), None)
-    if not billed:
-        return None
-    details = billed.get("input_token_details") or {}
-    return refold.Usage(
-        input=billed["input_tokens"],
-        output=billed["output_tokens"],
+    wires = convert_to_openai_messages(messages)
+    usages = (message.usage_metadata for message in messages if isinstance(message, AIMessage))
+    counts = next(usages, None)
+    if not counts:
+        return wires, None
+    details = counts.get("input_token_details") or {}
+    return wires, refold.Usage(
+        input=counts["input_tokens"],
+        output=counts["output_tokens"],
         cache_read=details.get("cache_read") or 0,
         cache_write=details.get("cache_creation") or 0,
     )

@@ -1,16 +1,13 @@
-"""LiteLLM: a callback that keeps what a call sends small, in the SDK, the router and the proxy.
+"""LiteLLM: a callback that keeps requests small, in the SDK, the router and the proxy.
 
     litellm.callbacks = [RefoldCallback(store="sqlite:work.db")]
     await litellm.acompletion(model="gpt-5", messages=messages)
 
 The messages of chat completions and of Anthropic's route, and the input of the Responses API, are
-folded after a deployment was chosen, so that its window counts. A call that names its session
-(`litellm_session_id`) is that conversation; any other is found by what it says. LiteLLM calls this
-for asynchronous calls only. Neighbours: `guest`, `litellm_calls`, `conversations.recognition`.
-
-What a call of LiteLLM says: its list, its session, who else shortens it, and its answer.
-
-Neighbours: `litellm` folds the list, `proxy.reply` reads answers.
+folded after a deployment is chosen, so that its window counts. A call belongs to the conversation
+of its session (`litellm_session_id`), or else to the one with the same beginning. LiteLLM calls
+this for asynchronous calls only. Neighbours: `guest`, `conversations.importer` recognizes
+conversations, `proxy.body` reads answers.
 """
 
 from __future__ import annotations
@@ -27,7 +24,6 @@ from litellm.types.utils import CallTypes
 from pydantic import BaseModel
 
 import refold
-from refold.conversations.importer import Recognised
 from refold.edges.adapters.guest import Answered, Guest, Place, Sent, Waiting, same
 from refold.edges.proxy.body import reply_in
 
@@ -35,8 +31,8 @@ HOST = "litellm"
 
 
 class RefoldCallback(CustomLogger):  # type: ignore[misc]
-    """Folds the list of every call. `settings` are those of `refold.open`: `window`, `writer`, …;
-    without `model`, the name of the deployment's model counts."""
+    """Folds the list of every call. `settings` are those of `refold.open`: `model` (by default the
+    deployment's), `window`, `writer`, …"""
 
     def __init__(self, *, store: Place = None, **settings: Any) -> None:
         super().__init__()
@@ -60,7 +56,7 @@ class RefoldCallback(CustomLogger):  # type: ignore[misc]
     async def async_log_success_event(
         self, kwargs: Call, response_obj: Any, start_time: Any, end_time: Any
     ) -> None:
-        """A stream has come to its end; any other answer was kept before."""
+        """Takes a stream at its end; any other answer was taken before."""
         await self._take(kwargs, response_obj, kwargs.get("call_type"))
 
     async def async_log_failure_event(
@@ -69,7 +65,7 @@ class RefoldCallback(CustomLogger):  # type: ignore[misc]
         self._waiting.pop(id_of(kwargs))
 
     def close(self) -> None:
-        """Lets go of the conversations, and of the store if it was opened here."""
+        """Closes the conversations, and the store if it was opened here."""
         self._guest.close()
 
     def _folded(self, call: Call, dialect: str, field: str) -> Sent[Any]:
@@ -86,41 +82,33 @@ class RefoldCallback(CustomLogger):  # type: ignore[misc]
         )
 
     async def _take(self, call: Call, response: Any, call_type: Any) -> None:
-        """Keeps an answer, once it is whole."""
-        said = plain(response)
-        sent = self._waiting.pop(id_of(call)) if said else None
+        """Takes a complete answer."""
+        answer = plain(response)
+        sent = self._waiting.pop(id_of(call)) if answer else None
         if sent is not None:
-            await asyncio.to_thread(self._guest.take, sent, partial(answered, said, call_type))
+            await asyncio.to_thread(self._guest.take, sent, partial(answered, answer, call_type))
 
     def _name(self, call: Call, messages: list[Any], dialect: str) -> str:
-        """The name of the session; that of the conversation which begins as the list does, if the
-        call names none; else a new one."""
+        """The name of the call's session, or else of the conversation with the same beginning, or
+        of one that it was forked from; otherwise a new name."""
         session = session_of(call)
         if session:
             return f"{HOST}/{session}"
+        store = self._guest.sessions.store
         try:
-            found = refold.conversations.recognise(
-                self._guest.sessions.store, messages, dialect=dialect
-            )
+            recognized = refold.conversations.recognise(store, messages, dialect=dialect)
         except refold.Invalid:
-            found = None  # `folded` says what is wrong with the list
-        return self._known(found) or f"{HOST}/{uuid.uuid4().hex}"
-
-    def _known(self, found: Recognised | None) -> str:
-        """The name of a conversation that was found, or of the one that it was forked from."""
-        about = found.conversation if found else None
+            recognized = None  # `folded` reports what is wrong with the list
+        about = recognized.conversation if recognized else None
         while about is not None:
             own = [name for name in about.names if name.startswith(f"{HOST}/")]
             if own:
                 return own[0]
-            parent = about.parent
-            about = (
-                refold.conversations.find(self._guest.sessions.store, parent) if parent else None
-            )
-        return ""
+            about = refold.conversations.find(store, about.parent) if about.parent else None
+        return f"{HOST}/{uuid.uuid4().hex}"
 
 
-# The call → the dialect of its list, and where the list stands.
+# Types of calls, with the dialect and the field of their lists.
 CALLS = {
     CallTypes.acompletion: ("openai_chat", "messages"),
     CallTypes.anthropic_messages: ("anthropic", "messages"),
@@ -132,7 +120,7 @@ Call = dict[str, Any]
 
 
 def managers_of(call: Call) -> Iterator[str]:
-    """What shortens the list of this call besides refold."""
+    """Names of the managers, other than refold, that shorten the list of this call."""
     if call.get("context_management"):
         yield "`context_management` of the call"
     names = (type(callback).__name__ for callback in litellm.callbacks)
@@ -140,12 +128,12 @@ def managers_of(call: Call) -> Iterator[str]:
 
 
 def id_of(call: Mapping[str, Any]) -> str:
-    """LiteLLM's own name for a call."""
+    """LiteLLM's id of a call."""
     return str(call.get("litellm_call_id"))
 
 
 def plain(response: Any) -> Call:
-    """A response as its JSON; empty for a stream, which is its caller's to read."""
+    """A response as its JSON; empty for a stream, which only its caller reads."""
     if isinstance(response, BaseModel):
         dumped: Call = response.model_dump(mode="json", exclude_none=True)
         return dumped
@@ -153,21 +141,17 @@ def plain(response: Any) -> Call:
 
 
 def answered(response: Call, call_type: Any) -> Answered:
-    """What the model said, as the caller will repeat it, and what the call was billed."""
-    # The end of a stream of another route may be told in the form of chat completions.
+    """The model's answer, as the caller will repeat it, and the usage."""
+    # A stream of another route may end in the form of chat completions.
     dialect, _ = CALLS[CallTypes.acompletion if "choices" in response else call_type]
     reply = reply_in(response, dialect)
-    return reply.messages if reply else [], _usage(response)
-
-
-def _usage(response: Call) -> Any:
-    """What the call was billed; None if nobody said: LiteLLM then puts zeros."""
     usage = response.get("usage") or {}
-    return usage if usage.get("prompt_tokens") or usage.get("input_tokens") else None
+    is_known = usage.get("prompt_tokens") or usage.get("input_tokens")  # else LiteLLM puts zeros
+    return reply.messages if reply else [], usage if is_known else None
 
 
 def session_of(call: Mapping[str, Any]) -> str:
-    """How the call names its session; empty if it does not."""
+    """The session of a call; empty if it names none."""
     metadata = call.get("litellm_metadata") or call.get("metadata") or {}
     named = call.get("litellm_session_id") or metadata.get("session_id")
     return named if isinstance(named, str) else ""

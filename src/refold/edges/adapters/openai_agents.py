@@ -1,19 +1,14 @@
-"""OpenAI Agents SDK: a session that is kept in refold, and a filter that keeps the input small.
+"""OpenAI Agents SDK: a session stored in refold, and a filter that keeps the input small.
 
     session = RefoldSession("fix-login", store="sqlite:work.db", model="gpt-5")
     config = RunConfig(call_model_input_filter=session.fold)
     await Runner.run(agent, "Why?", session=session, run_config=config, hooks=session.hooks)
 
-A session gives back what it was given, whatever that is. What the model reads is mirrored from the
-items, and folded when the filter asks; what it answered, and was billed, the hooks keep. Both are
-of one conversation, through two contexts: a mirror may go on in a fork, the session may not.
-Neighbours: `guest`, `openai_agents_items`.
-
-The items of a session of the OpenAI Agents SDK, as notes of a conversation.
-
-Each item is a note, and so is that the last one was taken off, or all: what the notes come to are
-the items, in whatever process, also after somebody restored the log. Neighbours: `openai_agents`
-hands them over, `log.notes` keeps them.
+A session returns exactly the items it was given: each item is a note of the conversation, and so is
+each removal of the last item or of all, so the notes give the items in any process, even after a
+restore. The model's input is mirrored from the items and folded by the filter; the hooks record the
+answers and the usage. Session and mirror are two contexts of one conversation, because a mirror may
+continue in a fork and the session may not. Neighbours: `guest`, `log.notes`.
 """
 
 from __future__ import annotations
@@ -60,20 +55,20 @@ class RefoldSession:
         self._kept = Sessions(store)
         self._name = f"{HOST}/{session_id}"
         self._items = Items(self._kept, self._name)
-        self._sent: Sent[Item] | None = None  # the call that is under way
+        self._sent: Sent[Item] | None = None  # the pending call
 
     @cached_property
     def _read(self) -> Guest:
-        """The same conversation as the model reads it."""
+        """The mirror of the same conversation, for the model."""
         return Guest(DIALECT, self._kept.store, self._settings)
 
     @cached_property
     def hooks(self) -> RunHooks[Any]:
-        """The hooks of a run: they keep each answer when it comes, and what it was billed."""
+        """The hooks of a run, which record each answer and its usage on arrival."""
         return _Hooks(self)
 
     async def get_items(self, limit: int | None = None) -> list[Item]:
-        """All items, or the newest of them, as they were added."""
+        """All items, or the newest of them, unchanged."""
         if limit is None and self.session_settings is not None:
             limit = self.session_settings.limit
         return await asyncio.to_thread(self._items.newest, limit)
@@ -83,29 +78,39 @@ class RefoldSession:
             await asyncio.to_thread(self._add, items)
 
     async def pop_item(self) -> Item | None:
-        """Takes the newest item off, and gives it."""
+        """Removes and returns the newest item."""
         return await asyncio.to_thread(self._items.pop)
 
     async def clear_session(self) -> None:
         await asyncio.to_thread(self._items.clear)
 
     async def fold(self, data: CallModelData[Any]) -> ModelInputData:
-        """The `call_model_input_filter`: the same input, shorter if it has to be."""
+        """The `call_model_input_filter`: the same input, folded if necessary."""
         tools = definitions(data.agent.tools, _tool)
         self._read.warn_of(_managers(data))
-        name = _model_name(data.agent.model)
-        self._sent = await asyncio.to_thread(self._folded, data.model_data, tools, name)
-        shown, instructions = self._sent.shown, data.model_data.instructions
-        return ModelInputData(input=shown, instructions=instructions)
+        model = data.agent.model
+        name = model if isinstance(model, str) else getattr(model, "model", None)
+        instructions = data.model_data.instructions
+        self._sent = await asyncio.to_thread(
+            self._read.fold,
+            self._name,
+            data.model_data.input,
+            same,
+            same,
+            model=name if isinstance(name, str) else None,
+            system=instructions,
+            tools=tools,
+        )
+        return ModelInputData(input=self._sent.shown, instructions=instructions)
 
     async def take(self, response: ModelResponse) -> None:
-        """Keeps what the model answered to the input that was folded last."""
+        """Records the answer to the input that was folded last."""
         sent, self._sent = self._sent, None
         if sent is not None:
             await asyncio.to_thread(self._read.take, sent, partial(_answered, response))
 
     def close(self) -> None:
-        """Lets go of the conversation, and of the store if it was opened here."""
+        """Closes the conversation, and the store if it was opened here."""
         if "_read" in vars(self):
             self._read.close()
         self._kept.close()
@@ -116,22 +121,9 @@ class RefoldSession:
         self._items.add(items)
         try:
             with self._read.sessions.session(self._name) as context:
-                context.mirror(self._items.standing())
+                context.mirror(self._items.current())
         except refold.Invalid as error:
             log.info("%s: the items are kept, but cannot be searched: %s", self._name, error)
-
-    def _folded(
-        self, given: ModelInputData, tools: list[Any] | None, model: str | None
-    ) -> Sent[Item]:
-        return self._read.fold(
-            self._name,
-            given.input,
-            same,
-            same,
-            model=model,
-            system=given.instructions,
-            tools=tools,
-        )
 
 
 class _Hooks(RunHooks[Any]):  # type: ignore[misc]
@@ -143,7 +135,7 @@ class _Hooks(RunHooks[Any]):  # type: ignore[misc]
 
 
 def _managers(data: CallModelData[Any]) -> Iterator[str]:
-    """What shortens this input besides refold."""
+    """Names of the managers, other than refold, that shorten this input."""
     if getattr(data.agent.model_settings, "context_management", None):
         yield "`context_management` of the model settings"
     kinds = (item.get("type") for item in data.model_data.input if isinstance(item, dict))
@@ -152,26 +144,20 @@ def _managers(data: CallModelData[Any]) -> Iterator[str]:
 
 
 def _answered(response: ModelResponse) -> Answered:
-    return response.to_input_items(), _usage(response.usage)
-
-
-def _usage(billed: Any) -> refold.Usage | None:
-    """What the call was billed; None if nobody said."""
-    if not billed.input_tokens:
-        return None
-    cached = billed.input_tokens_details.cached_tokens or 0
-    return refold.Usage(input=billed.input_tokens, output=billed.output_tokens, cache_read=cached)
-
-
-def _model_name(model: Any) -> str | None:
-    name = model if isinstance(model, str) else getattr(model, "model", None)
-    return name if isinstance(name, str) else None
+    counts = response.usage
+    if not counts.input_tokens:
+        return response.to_input_items(), None
+    cached = counts.input_tokens_details.cached_tokens or 0
+    usage = refold.Usage(input=counts.input_tokens, output=counts.output_tokens, cache_read=cached)
+    return response.to_input_items(), usage
 
 
 def _tool(tool: Any) -> dict[str, Any]:
     schema = {"description": tool.description, "parameters": tool.params_json_schema}
     return {"type": "function", "name": tool.name, **schema}
 
+
+# --- items ---
 
 HOST = "openai-agents"
 ITEM, POP, CLEAR = f"{HOST}-item", f"{HOST}-pop", f"{HOST}-clear"
@@ -184,14 +170,14 @@ class Items:
 
     def __init__(self, sessions: Sessions, name: str) -> None:
         self._sessions, self._name = sessions, name
-        self._items: list[Item] = []  # what the notes come to, as far as they were read
+        self._items: list[Item] = []  # the result of the notes up to the head
         self._head = 0
 
-    def standing(self) -> list[Item]:
-        """The items that stand. Only what came since is read."""
+    def current(self) -> list[Item]:
+        """The items. Reads only new notes."""
         with self._sessions.session(self._name) as context:
             view = context.view
-            if view.changed_at > self._head:  # somebody restored, or undid it
+            if view.changed_at > self._head:  # a restore, or an undo of one
                 self._items, self._head = [], 0
             notes = context.log.notes(after=self._head)
             for note in notes:
@@ -205,8 +191,8 @@ class Items:
             return self._items
 
     def newest(self, limit: int | None) -> list[Item]:
-        """So many of the newest, or all, as values of the caller's own."""
-        items = self.standing()
+        """Copies of the newest items, or of all."""
+        items = self.current()
         return copy.deepcopy(items if limit is None else items[max(0, len(items) - limit) :])
 
     def add(self, items: Sequence[Item]) -> None:
@@ -216,8 +202,8 @@ class Items:
             context.flush()
 
     def pop(self) -> Item | None:
-        """Takes the newest off, and gives it."""
-        items = self.standing()
+        """Removes and returns the newest item."""
+        items = self.current()
         if not items:
             return None
         self._note(POP)

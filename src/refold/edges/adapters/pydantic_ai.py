@@ -2,15 +2,10 @@
 
     agent = Agent("openai:gpt-5", capabilities=[RefoldCapability(store="sqlite:work.db")])
 
-The history of a run stays as it is; only what a call sends is folded, in the hook that there is for
-it. A conversation of pydantic-ai is one of refold. Unfolded messages are sent as the very objects.
-Neighbours: `guest`, `pydantic_ai_messages`.
-
-Messages of pydantic-ai in Anthropic's form, and back.
-
-A request or response is one message there, which alone of the dialects has a place for everything
-that one of them holds. What is made anew has the framework's own parts wherever they say the same.
-Neighbour: `pydantic_ai` asks for both.
+The history of a run stays unchanged; only the page of a request is folded. A conversation of
+pydantic-ai is one of refold. Unfolded messages are sent as the same objects, and edited ones keep
+the framework's own parts as far as they are unchanged. Messages are translated to Anthropic's form,
+the only dialect in which a request or response fits into one message. Neighbour: `guest`.
 """
 
 from __future__ import annotations
@@ -33,12 +28,12 @@ SHORTENING = frozenset({"ClampOversizedMessages", "ClearToolResults", "Deduplica
 
 
 class RefoldCapability(AbstractCapability[Any]):  # type: ignore[misc]
-    """Folds the messages of every model request. `settings` are those of `refold.open`: `model`,
-    `window`, `writer`, …; without `model`, the name of the agent's own model counts."""
+    """Folds the messages of every model request. `settings` are those of `refold.open`: `model` (by
+    default the agent's own), `window`, `writer`, …"""
 
     def __init__(self, *, store: Place = None, **settings: Any) -> None:
         self._guest = Guest(DIALECT, store, settings)
-        self._waiting: Waiting[Any] = Waiting()  # by run: one call of it is under way
+        self._waiting: Waiting[Any] = Waiting()  # by run, which has one call at a time
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
@@ -46,7 +41,8 @@ class RefoldCapability(AbstractCapability[Any]):  # type: ignore[misc]
 
     async def prepare_model_request(self, ctx: Any, request_context: Any) -> Any:
         self._guest.warn_of(_managers(ctx))
-        sent = await asyncio.to_thread(self._folded, _name(ctx), request_context)
+        name = f"{HOST}/{ctx.conversation_id or ctx.run_id or 'agent'}"
+        sent = await asyncio.to_thread(self._folded, name, request_context)
         self._waiting.add(str(ctx.run_id), sent)
         shown = with_prompts(sent.shown, request_context.messages)
         return replace(request_context, messages=shown)
@@ -60,26 +56,26 @@ class RefoldCapability(AbstractCapability[Any]):  # type: ignore[misc]
         return response
 
     def close(self) -> None:
-        """Lets go of the conversations, and of the store if it was opened here."""
+        """Closes the conversations, and the store if it was opened here."""
         self._guest.close()
 
-    def _folded(self, name: str, asked: Any) -> Sent[Any]:
-        messages, parameters = asked.messages, asked.model_request_parameters
+    def _folded(self, name: str, request: Any) -> Sent[Any]:
+        messages, parameters = request.messages, request.model_request_parameters
         system = "\n\n".join(instructions_of(messages, parameters))
         return self._guest.fold(
             name,
             messages,
             wire_of,
             Maker(messages).message,
-            model=asked.model.model_name,
+            model=request.model.model_name,
             system=system or None,
             tools=definitions(parameters.tool_defs.values(), tool_definition),
         )
 
 
 def _managers(ctx: Any) -> Iterator[str]:
-    """The capabilities of this run that compact its history: by name, because most of them are of
-    other packages."""
+    """Names of the capabilities of this run that compact its history. They are recognized by name,
+    because most of them are in other packages."""
     names: list[str] = []
     if ctx.root_capability is not None:
         ctx.root_capability.apply(lambda one: names.append(type(one).__name__))
@@ -87,30 +83,25 @@ def _managers(ctx: Any) -> Iterator[str]:
 
 
 def _answered(response: said.ModelResponse) -> Answered:
-    return [wire_of(response)] if response.parts else [], _usage(response.usage)
-
-
-def _usage(usage: Any) -> refold.Usage | None:
-    """What the call was billed; None if nobody said."""
-    if not usage.input_tokens:
-        return None
-    return refold.Usage(
-        input=usage.input_tokens,
-        output=usage.output_tokens,
-        cache_read=usage.cache_read_tokens,
-        cache_write=usage.cache_write_tokens,
+    answers = [wire_of(response)] if response.parts else []
+    counts = response.usage
+    if not counts.input_tokens:
+        return answers, None
+    return answers, refold.Usage(
+        input=counts.input_tokens,
+        output=counts.output_tokens,
+        cache_read=counts.cache_read_tokens,
+        cache_write=counts.cache_write_tokens,
     )
 
 
-def _name(ctx: Any) -> str:
-    return f"{HOST}/{ctx.conversation_id or ctx.run_id or 'agent'}"
-
+# --- messages in Anthropic's form ---
 
 Wire = dict[str, Any]
 
 
 def instructions_of(messages: Sequence[Any], parameters: Any) -> Iterator[str]:
-    """What the model is told beside the messages."""
+    """The model's instructions: its system prompts, and the instructions of the request."""
     for part in _prompts(messages):
         yield part.content
     for part in parameters.instruction_parts or ():
@@ -118,8 +109,9 @@ def instructions_of(messages: Sequence[Any], parameters: Any) -> Iterator[str]:
 
 
 def _prompts(messages: Sequence[Any]) -> list[said.SystemPromptPart]:
-    """The system prompts, which stand in the requests and are never folded."""
-    parts = (part for one in messages if one.kind == "request" for part in one.parts)
+    """The system prompts in the requests, which are never folded."""
+    requests = (message for message in messages if message.kind == "request")
+    parts = (part for request in requests for part in request.parts)
     return [part for part in parts if isinstance(part, said.SystemPromptPart)]
 
 
@@ -147,14 +139,14 @@ def _blocks(part: Any) -> Iterator[Wire]:
             yield {"type": "thinking", "thinking": part.content, "signature": part.signature}
         case said.UserPromptPart():
             content = [part.content] if isinstance(part.content, str) else part.content
-            for one in content:
-                yield {"type": "text", "text": _text(one) or "(empty)"}
+            for item in content:
+                yield {"type": "text", "text": _text(item) or "(empty)"}
         case _:
             yield {"type": "text", "text": _text(part) or "(empty)"}
 
 
 def tool_definition(tool: Any) -> Wire:
-    """A tool as a provider would be told of it."""
+    """A tool as a definition of the provider."""
     schema = tool.parameters_json_schema
     return {"name": tool.name, "description": tool.description or "", "input_schema": schema}
 
@@ -164,7 +156,7 @@ def _result(id: str, text: str) -> Wire:
 
 
 def _text(part: Any) -> str:
-    """What a part says; of a file, what it is: its bytes are sent with the object itself."""
+    """The text of a part; for a file a note, because its bytes are sent with the object itself."""
     if isinstance(part, str):
         return part
     content = getattr(part, "content", None)
@@ -173,18 +165,20 @@ def _text(part: Any) -> str:
     return content if isinstance(content, str) else f"[{kind} {about}]"
 
 
-# --- our messages as theirs ---
-
-
 class Maker:
-    """Makes messages of the framework, with its own parts wherever they say the same."""
+    """Makes messages of the framework, with its own parts as far as they are unchanged."""
 
     def __init__(self, messages: Sequence[Any]) -> None:
-        parts = [part for one in messages for part in one.parts if hasattr(part, "tool_call_id")]
-        self._calls = {p.tool_call_id: p for p in parts if isinstance(p, said.ToolCallPart)}
-        self._results = {
-            p.tool_call_id: p for p in parts if p.part_kind in ("tool-return", "retry-prompt")
-        }
+        self._calls: dict[str, Any] = {}
+        self._results: dict[str, Any] = {}
+        for part in (part for message in messages for part in message.parts):
+            if isinstance(part, said.ToolCallPart):
+                self._calls[part.tool_call_id] = part
+            elif hasattr(part, "tool_call_id") and part.part_kind in (
+                "tool-return",
+                "retry-prompt",
+            ):
+                self._results[part.tool_call_id] = part
 
     def message(self, wire: Wire) -> Any:
         content = wire["content"]
@@ -195,9 +189,9 @@ class Maker:
     def _part(self, block: Wire, role: str) -> Any:
         match block["type"]:
             case "tool_use":
-                known = self._calls.get(block["id"])
-                if known is not None and known.args_as_dict() == block["input"]:
-                    return known
+                call = self._calls.get(block["id"])
+                if call is not None and call.args_as_dict() == block["input"]:
+                    return call
                 return said.ToolCallPart(block["name"], block["input"], block["id"])
             case "tool_result":
                 return self._result(block["tool_use_id"], block["content"])
@@ -208,20 +202,17 @@ class Maker:
                 return part(block["text"])
 
     def _result(self, id: str, content: Any) -> Any:
-        text = (
-            content
-            if isinstance(content, str)
-            else "\n".join(one.get("text", "") for one in content)
-        )
-        known = self._results.get(id)
-        if known is not None and [block["content"] for block in _blocks(known)] == [text]:
-            return known
-        name = known.tool_name if known is not None else self._calls[id].tool_name
+        is_text = isinstance(content, str)
+        text = content if is_text else "\n".join(part.get("text", "") for part in content)
+        result = self._results.get(id)
+        if result is not None and [block["content"] for block in _blocks(result)] == [text]:
+            return result
+        name = result.tool_name if result is not None else self._calls[id].tool_name
         return said.ToolReturnPart(name, text, id)
 
 
 def with_prompts(shown: list[Any], messages: Sequence[Any]) -> list[Any]:
-    """What is shown, with the system prompts of requests that are not."""
+    """The page, with the system prompts of hidden requests."""
     missing = [part for part in _prompts(messages) if part not in _prompts(shown)]
     if not missing:
         return shown

@@ -1,17 +1,13 @@
-"""Strands: a conversation manager that keeps what a call sends small, and the agent's list whole.
+"""Strands: a conversation manager that keeps requests small, and the agent's list complete.
 
     manager = RefoldConversationManager("fix-login", store="sqlite:work.db")
     agent = Agent(model=model, tools=tools, conversation_manager=manager)
 
-Before a call the page stands in the agent's list, after it the list is as it was: Strands sends
-what the list holds, and has no other place for a page. So sessions, hooks and the agent itself keep
-every message. Neighbours: `guest`, `strands_messages`.
-
-Messages of Strands (Bedrock's shape) as Anthropic's, and back.
-
-Texts, calls, results, thinking and images have a place in both. Whatever else a block is travels as
-it is, in a block of its own kind that only this module reads; bytes in it become base64. What has
-no meaning for the history, a mark for the cache, is left out. Neighbour: `strands`.
+During a call the page replaces the content of the agent's list, because Strands sends that list and
+has no other place for a page; afterwards the list is restored, so sessions, hooks and the agent
+itself keep every message. Messages (in Bedrock's shape) are translated to Anthropic's; a block that
+Anthropic's form lacks travels unchanged in a block of its own type, with bytes as base64. Cache
+points are left out. Neighbour: `guest`.
 """
 
 from __future__ import annotations
@@ -33,15 +29,14 @@ HOST, DIALECT = "strands", "anthropic"
 
 class RefoldConversationManager(ConversationManager):  # type: ignore[misc]
     """Folds the messages of every call. `name` is the conversation, of one agent; `settings` are
-    those of `refold.open`: `model`, `window`, `writer`, …; without `model`, that of the agent's own
-    model counts."""
+    those of `refold.open`: `model` (by default the agent's own), `window`, `writer`, …"""
 
     def __init__(self, name: str = "agent", *, store: Place = None, **settings: Any) -> None:
         super().__init__()
         self._name = f"{HOST}/{name}"
         self._guest = Guest(DIALECT, store, settings)
-        self._whole: list[Any] | None = None  # the agent's list, while the page stands in it
-        self._sent: Sent[Wire] | None = None  # the call that is under way
+        self._whole: list[Any] | None = None  # the agent's messages, while its list has the page
+        self._sent: Sent[Wire] | None = None  # the pending call
 
     def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:
         super().register_hooks(registry, **kwargs)
@@ -49,38 +44,40 @@ class RefoldConversationManager(ConversationManager):  # type: ignore[misc]
         registry.add_callback(AfterModelCallEvent, self._after_call)
 
     def apply_management(self, agent: Any, **kwargs: Any) -> None:
-        """The end of an invocation, however it ended: the agent has its list again."""
-        self._put_back(agent)
+        """Restores the agent's list at the end of an invocation."""
+        self._restore(agent)
 
     def reduce_context(self, agent: Any, e: Exception | None = None, **kwargs: Any) -> None:
-        """The model refused the page: a smaller one stands in the next call, or the error."""
-        self._put_back(agent)
-        if e is not None and not self._is_shortened(e):
-            raise e
-
-    def _is_shortened(self, refusal: Exception) -> bool:
+        """Shortens the page for the next call after the model refused it; raises the model's error
+        if that is not possible."""
+        self._restore(agent)
+        if e is None:
+            return
+        is_shortened = False
         with self._guest.sessions.session(self._name) as context:
             try:
-                return context.recover(refusal)
+                is_shortened = context.recover(e)
             except refold.OverBudget as error:
                 log.warning("the page cannot be made shorter: %s", error)
-                return False
+        if not is_shortened:
+            raise e
 
     def close(self) -> None:
-        """Lets go of the conversation, and of the store if it was opened here."""
+        """Closes the conversation, and the store if it was opened here."""
         self._guest.close()
 
     # --- around a call ---
 
     def _before_call(self, event: BeforeModelCallEvent) -> None:
         agent = event.agent
-        self._put_back(agent)
+        self._restore(agent)
+        config = agent.model.get_config() or {}
         self._sent = self._guest.fold(
             self._name,
             agent.messages,
             to_wire,
             from_wire,
-            model=_model_name(agent),
+            model=config.get("model_id") if isinstance(config, dict) else None,
             system=agent.system_prompt,
             tools=definitions(agent.tool_registry.get_all_tool_specs(), _tool),
         )
@@ -88,26 +85,21 @@ class RefoldConversationManager(ConversationManager):  # type: ignore[misc]
         agent.messages[:] = _alternating(self._sent.shown)
 
     def _after_call(self, event: AfterModelCallEvent) -> None:
-        self._put_back(event.agent)
+        self._restore(event.agent)
         sent, self._sent = self._sent, None
         message = event.stop_response.message if event.stop_response else None
         if sent is not None and message is not None:
             self._guest.take(sent, partial(_answered, message))
 
-    def _put_back(self, agent: Any) -> None:
+    def _restore(self, agent: Any) -> None:
         if self._whole is not None:
             agent.messages[:] = self._whole
             self._whole = None
 
 
-def _model_name(agent: Any) -> str | None:
-    config = agent.model.get_config() or {}
-    return config.get("model_id") if isinstance(config, dict) else None
-
-
 def _alternating(messages: Iterable[Wire]) -> list[Wire]:
-    """The messages, those of one role that follow one another as one: not every model that Strands
-    speaks to takes two."""
+    """The messages, with consecutive ones of the same role joined, because some models of Strands
+    refuse them."""
     joined: list[Wire] = []
     for message in messages:
         if joined and joined[-1]["role"] == message["role"]:
@@ -125,41 +117,40 @@ def _tool(spec: Wire) -> Wire:
 
 
 def _answered(message: Wire) -> Answered:
-    return [to_wire(message)] if message["content"] else [], _usage(message)
-
-
-def _usage(message: Wire) -> refold.Usage | None:
-    """What the call was billed; None if nobody said. Whether `inputTokens` has the cached ones in
-    it differs by provider; the total has them."""
-    billed = message.get("metadata", {}).get("usage")
-    if not billed or not billed.get("totalTokens"):
+    """The answer, and the usage. Providers differ in whether `inputTokens` includes cached tokens;
+    the total does."""
+    answers = [to_wire(message)] if message["content"] else []
+    counts = message.get("metadata", {}).get("usage")
+    if not counts or not counts.get("totalTokens"):
         log.debug("the call has no usage")
-        return None
-    return refold.Usage(
-        input=billed["totalTokens"] - billed["outputTokens"],
-        output=billed["outputTokens"],
-        cache_read=billed.get("cacheReadInputTokens", 0),
-        cache_write=billed.get("cacheWriteInputTokens", 0),
+        return answers, None
+    return answers, refold.Usage(
+        input=counts["totalTokens"] - counts["outputTokens"],
+        output=counts["outputTokens"],
+        cache_read=counts.get("cacheReadInputTokens", 0),
+        cache_write=counts.get("cacheWriteInputTokens", 0),
     )
 
 
+# --- messages in Anthropic's form ---
+
 Wire = dict[str, Any]
 
-OTHER = "strands"  # the kind of a block that has no place in the other shape
+OTHER = "strands"  # the type of blocks that Anthropic's form lacks
 _BYTES = "$bytes"
 
 
 def to_wire(message: Wire) -> Wire:
-    """A message of Strands as one of Anthropic's."""
-    blocks = [_block(one) for one in message["content"] if "cachePoint" not in one]
+    """A message of Strands in Anthropic's form."""
+    blocks = [_block(block) for block in message["content"] if "cachePoint" not in block]
     return {"role": message["role"], "content": blocks}
 
 
 def from_wire(message: Wire) -> Wire:
-    """The way back."""
+    """A message in Anthropic's form as one of Strands."""
     content = message["content"]
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    return {"role": message["role"], "content": [_own_block(one) for one in blocks]}
+    return {"role": message["role"], "content": [_own_block(block) for block in blocks]}
 
 
 def _block(block: Wire) -> Wire:
@@ -170,10 +161,16 @@ def _block(block: Wire) -> Wire:
             named = {"id": call["toolUseId"], "name": call["name"]}
             return {"type": "tool_use", **named, "input": call["input"]}
         case {"toolResult": result}:
-            content = [_content(one) for one in result["content"]]
-            answered = {"type": "tool_result", "tool_use_id": result["toolUseId"]}
+            content = []
+            for part in result["content"]:
+                if "json" in part:  # the model reads its text
+                    text = msgspec.json.encode(part["json"]).decode()
+                    content.append({"type": "text", "text": text})
+                else:
+                    content.append(_block(part))
+            answer = {"type": "tool_result", "tool_use_id": result["toolUseId"]}
             is_error = result.get("status") == "error"
-            return {**answered, "content": content, **({"is_error": True} if is_error else {})}
+            return {**answer, "content": content, **({"is_error": True} if is_error else {})}
         case {"reasoningContent": {"reasoningText": thought}}:
             signature = thought.get("signature") or ""
             return {"type": "thinking", "thinking": thought["text"], "signature": signature}
@@ -184,13 +181,6 @@ def _block(block: Wire) -> Wire:
             return {"type": "image", "source": source | {"data": base64.b64encode(data).decode()}}
         case _:
             return {"type": OTHER, "block": _plain(block)}
-
-
-def _content(part: Wire) -> Wire:
-    """A part of a result: a value goes as its text, which is what the model reads."""
-    if "json" in part:
-        return {"type": "text", "text": msgspec.json.encode(part["json"]).decode()}
-    return _block(part)
 
 
 def _own_block(block: Wire) -> Wire:
@@ -218,21 +208,22 @@ def _own_block(block: Wire) -> Wire:
                 "image": {"format": form, "source": {"bytes": base64.b64decode(source["data"])}}
             }
         case _:
-            return _whole(block["block"])  # type: ignore[no-any-return]
+            return _with_bytes(block["block"])  # type: ignore[no-any-return]
 
 
 def _plain(value: Any) -> Any:
-    """A value that JSON can hold."""
+    """The value as JSON, with bytes as base64."""
     if isinstance(value, bytes):
         return {_BYTES: base64.b64encode(value).decode()}
     if isinstance(value, dict):
-        return {key: _plain(held) for key, held in value.items()}
-    return [_plain(held) for held in value] if isinstance(value, list) else value
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
-def _whole(value: Any) -> Any:
+def _with_bytes(value: Any) -> Any:
+    """The original of a plain value."""
     if isinstance(value, dict):
         if value.keys() == {_BYTES}:
             return base64.b64decode(value[_BYTES])
-        return {key: _whole(held) for key, held in value.items()}
-    return [_whole(held) for held in value] if isinstance(value, list) else value
+        return {key: _with_bytes(item) for key, item in value.items()}
+    return [_with_bytes(item) for item in value] if isinstance(value, list) else value

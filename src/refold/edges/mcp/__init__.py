@@ -1,6 +1,6 @@
-"""The server of tools for agents of others, over the Model Context Protocol: `refold mcp`.
+"""The server of tools for other agents, over the Model Context Protocol: `refold mcp`.
 
-`answers` is what can be asked of a store, each answer a text of bounded size; `server` offers it by
-the official SDK; `http` guards the port. Stores are opened for reading; only what changes a memory
-opens one for writing. Needs the extra `mcp`, which nothing else imports.
+`answers` has the questions that a store answers, each with a text of bounded size; `server` offers
+them through the official SDK, and guards the port. Stores are opened for reading; only changes of a
+memory open one for writing. Needs the extra `mcp`, which nothing else imports.
 """

@@ -1,12 +1,10 @@
-"""Offers `answers` by the official SDK of the Model Context Protocol: tools, resources, a prompt.
+"""The MCP server, by the official SDK: offers `answers` as tools, resources and a prompt.
 
-What a tool does is told honestly: all but two only read, and only `forget` destroys. An error of
-refold is an answer that says so, with its hint. Neighbours: `answers`, `http`, the command `mcp`.
-
-The same server on a port of this machine, for hosts that start no programs.
-
-Only this machine can reach it, only by its own names (a page in a browser cannot make it answer
-under another), and only with the token. Neighbours: `server`; the SDK checks Host and Origin.
+Annotations are honest: all tools but two only read, and only `forget` destroys. An error of refold
+becomes an error of the SDK, with its hint. For hosts that start no programs, the same server
+listens on a port: reachable only from this machine, only by its own names (the SDK checks Host and
+Origin, so no page in a browser gets an answer), and only with the token. Neighbours: `answers`, the
+command `mcp`.
 """
 
 from __future__ import annotations
@@ -35,12 +33,12 @@ INSTRUCTIONS = (
 
 
 def server_of(answers: Answers, *, read_only: bool = False) -> MCPServer:
-    """The server. One that is `read_only` has no tool that writes."""
+    """The server; without tools that write if `read_only`."""
     server = MCPServer("refold", instructions=INSTRUCTIONS, version=refold.__version__)
     for name in (*READING, *(() if read_only else WRITING)):
         run = getattr(answers, name)
         server.add_tool(
-            _told(run, ToolError),
+            _with_errors(run, ToolError),
             name=name,
             description=" ".join((run.__doc__ or "").split()),
             annotations=ToolAnnotations(
@@ -51,61 +49,57 @@ def server_of(answers: Answers, *, read_only: bool = False) -> MCPServer:
             ),
             structured_output=False,
         )
-    _add_resources(server, answers)
-    server.prompt("resume", description="Go on with the work of an earlier conversation.")(
-        _told(answers.resume, ValueError)
-    )
-    return server
-
-
-def _add_resources(server: MCPServer, answers: Answers) -> None:
     for uri, run in (
         ("refold://conversations", answers.conversations),
         ("refold://conversation/{conversation}", answers.page),
         ("refold://conversation/{conversation}/output/{handle}", answers.output),
     ):
-        about = " ".join((run.__doc__ or "").split())
-        offered = server.resource(uri, description=about, mime_type="text/plain")
-        offered(_told(run, ResourceNotFoundError))
+        description = " ".join((run.__doc__ or "").split())
+        resource = server.resource(uri, description=description, mime_type="text/plain")
+        resource(_with_errors(run, ResourceNotFoundError))
+    prompt = server.prompt("resume", description="Go on with the work of an earlier conversation.")
+    prompt(_with_errors(answers.resume, ValueError))
+    return server
 
 
-def _told(run: Callable[..., str], error: type[Exception]) -> Callable[..., str]:
-    """The same, with errors of refold as those that the SDK passes on."""
+def _with_errors(run: Callable[..., str], error: type[Exception]) -> Callable[..., str]:
+    """The same function, with refold's errors raised as errors of the SDK."""
 
     @functools.wraps(run)
-    def told(*arguments: Any, **given: Any) -> str:
+    def wrapped(*arguments: Any, **options: Any) -> str:
         try:
-            return run(*arguments, **given)
-        except refold.RefoldError as failed:
-            raise error(str(failed)) from failed
+            return run(*arguments, **options)
+        except refold.RefoldError as failure:
+            raise error(str(failure)) from failure
 
-    return told
+    return wrapped
+
+
+# --- on a port ---
 
 
 HOST, PATH = "127.0.0.1", "/mcp"
 
 
 class Gate:
-    """Lets only those in who have the token."""
+    """Refuses requests without the token."""
 
     def __init__(self, app: Any, token: str) -> None:
         self._app, self._expected = app, f"Bearer {token}".encode()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http" or self._has_token(scope):
+        tokens = [value for name, value in scope.get("headers", ()) if name == b"authorization"]
+        has_token = len(tokens) == 1 and hmac.compare_digest(tokens[0], self._expected)
+        if scope["type"] != "http" or has_token:
             await self._app(scope, receive, send)
             return
         headers = [(b"content-type", b"text/plain"), (b"www-authenticate", b"Bearer")]
         await send({"type": "http.response.start", "status": 401, "headers": headers})
         await send({"type": "http.response.body", "body": b"the token is missing or wrong\n"})
 
-    def _has_token(self, scope: Any) -> bool:
-        given = [value for name, value in scope["headers"] if name == b"authorization"]
-        return len(given) == 1 and hmac.compare_digest(given[0], self._expected)
-
 
 def application(server: MCPServer, port: int, token: str) -> Gate:
-    """The guarded application of a server on this port."""
+    """The guarded application for a server on this port."""
     names = [f"{HOST}:{port}", f"localhost:{port}"]
     allowed = TransportSecuritySettings(
         allowed_hosts=names, allowed_origins=[f"http://{name}" for name in names]
