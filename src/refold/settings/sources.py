@@ -28,7 +28,7 @@ The limits by which a proxy keeps a conversation, as it noted them in the metada
 A proxy has its own rule for a window that is a wish, and settings of its own. Whoever opens the
 conversation beside it (a shell, a status line) counts with the same limits, or would speak of
 another trigger and make room where there is enough. What the user says here in files and variables
-stands alone, as it does for the proxy. Neighbours: `edges/proxy/book` notes, `sources` loads.
+stands alone, as it does for the proxy. Neighbours: `edges/proxy` notes, `sources` loads.
 """
 
 from __future__ import annotations
