@@ -17,11 +17,11 @@ import refold
 from bench.sessions import Message, tokens_of_all
 from bench.talks import MessagesTalk, Talk, spoken
 from refold.core.model import Usage
-from refold.edges.proxy.book import Book
+from refold.edges.proxy.conversation_registry import Book
 from refold.edges.proxy.folding import WISH_FROM, Folding
 from refold.edges.proxy.gate import target_of
-from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.observer import Observer, Taken
+from refold.edges.proxy.upstream import Limits
 
 
 class Passage:

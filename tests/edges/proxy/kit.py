@@ -12,12 +12,11 @@ import httpx
 
 import refold
 from refold.edges.proxy.app import Proxy
-from refold.edges.proxy.book import Book
+from refold.edges.proxy.conversation_registry import ConversationRegistry
 from refold.edges.proxy.folding import Folding
 from refold.edges.proxy.gate import Gate
-from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.observer import Observer
-from refold.edges.proxy.upstream import Upstream
+from refold.edges.proxy.upstream import Limits, Upstream
 
 T = TypeVar("T")
 MODEL = "claude-opus-5-5"
@@ -67,7 +66,7 @@ def plain_answer(body: bytes) -> tuple[int, dict[str, str], bytes]:
 class Running:
     """A proxy, the provider behind it, and a client in front of it."""
 
-    def __init__(self, proxy: Proxy, provider: Provider, book: Book) -> None:
+    def __init__(self, proxy: Proxy, provider: Provider, book: ConversationRegistry) -> None:
         self.proxy, self.provider, self.book = proxy, provider, book
         transport = httpx.ASGITransport(proxy)
         self.client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8743")
@@ -116,7 +115,7 @@ def with_proxy(
         folding = Folding(
             folds=folds or tools, native=native, tools=tools, window=window, config=config or {}
         )
-        book = Book(refold.open_store(str(store)), folding, given)
+        book = ConversationRegistry(refold.open_store(str(store)), folding, given)
         proxy = Proxy(
             Upstream(transport=transport), Observer(book), gate=gate, limits=given, close=book.close
         )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import refold
-from refold.edges.proxy.savings_report import sums
+from refold.edges.proxy.savings import sums
 from refold.edges.proxy.serve import ProxySettings, checked
 from tests.edges.proxy.kit import Provider, Running, with_proxy
 from tests.real.proxy.agent import SYSTEM, TOOLS, marked, tool_loop, turns, unsigned

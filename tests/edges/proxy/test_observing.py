@@ -9,10 +9,10 @@ import pytest
 
 import refold
 from refold.edges.proxy.body import answered_upto, has_one_answer
-from refold.edges.proxy.book import Book
-from refold.edges.proxy.limits import Limits
+from refold.edges.proxy.conversation_registry import ConversationRegistry
 from refold.edges.proxy.observer import Observer
 from refold.edges.proxy.savings import NOTE
+from refold.edges.proxy.upstream import Limits
 from tests.edges.proxy.kit import (
     MODEL,
     TOOLS,
@@ -344,7 +344,12 @@ def test_whatever_fails_in_refold_the_request_goes_upstream_as_it_came(
     def fail(*_: Any, **__: Any) -> Any:
         raise RuntimeError("sk-ant-secret is in this text")
 
-    where = {"find": Book, "take": Observer, "mirror": refold.Context, "finish": Observer}
+    where = {
+        "find": ConversationRegistry,
+        "take": Observer,
+        "mirror": refold.Context,
+        "finish": Observer,
+    }
     monkeypatch.setattr(where[place], place, fail)
 
     async def work(running: Running) -> int:
@@ -360,7 +365,7 @@ def test_a_log_that_takes_too_long_is_not_waited_for(monkeypatch: pytest.MonkeyP
     import threading
 
     late = threading.Event()
-    monkeypatch.setattr(Book, "find", lambda *_: late.wait(60))
+    monkeypatch.setattr(ConversationRegistry, "find", lambda *_: late.wait(60))
 
     async def work(running: Running) -> int:
         status = (await running.messages(TALK)).status_code

@@ -14,7 +14,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from refold.edges.proxy.savings_report import sums
+from refold.edges.proxy.savings import sums
 from refold.edges.proxy.upstream import Answer
 from tests.edges.proxy.kit import (
     MODEL,

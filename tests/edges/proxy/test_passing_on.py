@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.edges.proxy.gate import Gate, target_of
-from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.upstream import (
     URLS_MAX,
+    Limits,
     base_checked,
     end_to_end,
     joined,

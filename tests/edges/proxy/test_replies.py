@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import refold
-from refold.edges.proxy.savings_report import sums
+from refold.edges.proxy.savings import sums
 from tests.edges.proxy.kit import MODEL, TOOLS, Running, answer, call, loop, user, with_proxy
 
 JSON, STREAM = {"content-type": "application/json"}, {"content-type": "text/event-stream"}

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.core.model import Usage
-from refold.edges.proxy.savings import NOTE, Account, CallLine
-from refold.edges.proxy.savings_report import added, sums
+from refold.edges.proxy.savings import NOTE, Account, CallLine, added, sums
 from tests.edges.proxy.kit import Running, answer, loop, user, with_proxy
 
 

@@ -29,7 +29,7 @@ from msgspec import Meta
 from refold.display import cut, number, one_line
 from refold.edges.commands.command import Arguments, Command, Result, Screen
 from refold.edges.commands.session import Session
-from refold.edges.proxy.savings_report import Sum, added, sums
+from refold.edges.proxy.savings import Sum, added, sums
 from refold.errors import RefoldError
 from refold.settings.sources import default_store
 from refold.system.disk import make_folder

@@ -1,10 +1,11 @@
-"""The proxy as an ASGI application: in, looked at, up, and back.
+"""The proxy as an ASGI application: takes a call in, observes it, sends it up, and relays the
+answer.
 
-What refold does to a call happens before it goes up and after its answer has come; whatever is
-raised there is logged by its kind and place, never with a content, and the client's own bytes go
-on. An answer is relayed as its chunks come; a client that leaves ends the call upstream, and a
-stream that is cut off upstream is cut off here. Neighbours: `observer` looks, `upstream` sends,
-`serve` runs this.
+refold's own work happens before a call goes up and after its answer has come; a failure there is
+logged by its kind and place, never with content, and the client's own bytes are sent. An answer is
+relayed as its chunks come; a client that leaves ends the call upstream, and a stream that is cut
+off upstream is cut off here. Neighbours: `observer` keeps and folds, `upstream` sends, `serve` runs
+this.
 """
 
 from __future__ import annotations
@@ -38,11 +39,10 @@ from refold.edges.proxy.http import (
 )
 from refold.edges.proxy.inside.events import Inside
 from refold.edges.proxy.inside.rounds import Rounds, can_be_read, ways_of
-from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.observer import Finished, Observer, Taken
 from refold.edges.proxy.page import is_refused, without_thinking
 from refold.edges.proxy.savings import KEPT, Told, UsageReader, line_text, place_of, reason_of
-from refold.edges.proxy.upstream import Answer, Content, Upstream, readable, unpacked
+from refold.edges.proxy.upstream import Answer, Content, Limits, Upstream, readable, unpacked
 from refold.errors import RefoldError, Unavailable
 
 Scope = MutableMapping[str, Any]
@@ -50,7 +50,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 T = TypeVar("T")
 
 OVERFLOW_STATUSES = frozenset({400, 413, 422})
-READY = b"/refold/ready"  # the only path that is the proxy's own
+READY = b"/refold/ready"  # the proxy's only own path
 PREPARING = "preparing"
 CROWDED = "too many calls are being prepared"
 ERROR_BYTES_MAX = 1024 * 1024
@@ -58,11 +58,11 @@ log = logging.getLogger("refold.proxy")
 
 
 class CutOff(Exception):
-    """The provider's answer ended before it was whole."""
+    """The provider's answer ended early."""
 
 
 class Call(Struct, frozen=True, kw_only=True):
-    """A call on its way: what came, and what refold made of it."""
+    """A call on its way: the client's request, and refold's own version of it."""
 
     method: str
     target: Target
@@ -74,7 +74,7 @@ class Call(Struct, frozen=True, kw_only=True):
 
     @property
     def content(self) -> Content:
-        """What is sent: ours, the client's own, or the rest of that as it comes."""
+        """The body to send: ours, the client's own, or the rest of that as it comes."""
         whole = self.incoming.whole if self.body is None else self.body
         return self.incoming.stream() if whole is None else whole
 
@@ -119,14 +119,14 @@ class Proxy:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def stop(self) -> None:
-        """Waits for what is still to be written, and lets go of everything."""
+        """Waits for pending writes, and closes everything."""
         if self._finishing:
             await asyncio.wait(self._finishing, timeout=self._limits.prepare_s)
         await self._upstream.close()
         await self._in_thread(self._close)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a call, with an error of ours only if there is none of the provider's."""
+        """Answers a call, with an error of the proxy only if the provider has not answered."""
         self._running += 1
         self.called_at = time.monotonic()
         try:
@@ -192,7 +192,7 @@ class Proxy:
         except asyncio.CancelledError:
             raise Gone from None
 
-    # --- there and back ---
+    # --- sending and relaying ---
 
     async def _exchange(self, call: Call, send: Send) -> None:
         call = await self._looked_at(call)
@@ -218,14 +218,14 @@ class Proxy:
             raise self._unanswered(call, error) from error
 
     def _unanswered(self, call: Call, error: httpx.HTTPError) -> Refused:
-        """What a client is told that has nothing of the provider's."""
+        """The error for a client that got no answer from the provider."""
         place = self._upstream.address(call.target.provider)
         if isinstance(error, httpx.TimeoutException):
             return Refused("slow", f"{place} did not answer in time")
         return Refused("upstream", f"{place}: {type(error).__name__}")
 
     async def _relay(self, call: Call, response: Answer, send: Send) -> None:
-        """Passes an answer on as it comes; what it was billed is read on the way."""
+        """Relays an answer as it comes, and reads its usage on the way."""
         taken = call.taken if response.is_success else None
         reader = None if taken is None else UsageReader(taken.asked.dialect, response.headers)
         finish = cache(partial(self._finish, taken, reader))
@@ -235,16 +235,16 @@ class Proxy:
         try:
             await relay(response, reader, send, finish if is_ours else None)
         except httpx.HTTPError as error:
-            # Whoever serves this application cuts the client's stream off as well.
+            # The server cuts the client's stream off as well.
             raise CutOff(type(error).__name__) from None
         finally:
-            finish()  # first: a client that leaves may end this before the rest is done
+            finish()  # first, because a client that leaves may cancel the rest
             await response.close()
 
     async def _relay_inside(
         self, call: Call, sent: list[bytes], response: Answer, send: Send
     ) -> None:
-        """Passes on what the client is to see of an answer that may call our own tools."""
+        """Relays the client's part of an answer that may call our own tools."""
         taken, observer = call.taken, self._observer
         assert taken is not None and observer is not None
         taken.answered()
@@ -270,8 +270,8 @@ class Proxy:
             finish()
 
     async def _recovered(self, call: Call, response: Answer) -> tuple[Call, Answer]:
-        """The call again, once, if the provider said that it was too long, made shorter; or that
-        thinking in it stands elsewhere, without that."""
+        """The call once more, if the provider refused it: shorter if it was too long, or without
+        thinking that belongs to another front."""
         answer = await response.peek(ERROR_BYTES_MAX)
         if answer is None:
             return call, response
@@ -292,10 +292,10 @@ class Proxy:
         plain = without_thinking(body) if isinstance(body, bytes) else None
         return None if plain is None else msgspec.structs.replace(call, body=plain)
 
-    # --- what refold does, which may fail ---
+    # --- refold's own work, which may fail ---
 
     async def _looked_at(self, call: Call) -> Call:
-        """The call with what refold made of it; as it was, if that is nothing."""
+        """The call with refold's version of it, if there is one."""
         body = call.incoming.whole
         if self._observer is None or call.target.known is None:
             return call
@@ -337,7 +337,7 @@ class Proxy:
     async def _guarded(
         self, work: Callable[[], T], doing: str, deadline: asyncio.Timeout | None = None
     ) -> T | None:
-        """What the work gave; None, and a line in the log, if it failed or took too long."""
+        """The result of the work; None, with a line in the log, if it failed or took too long."""
         try:
             async with deadline or asyncio.timeout(self._limits.prepare_s):
                 return await self._in_thread(work)
@@ -353,7 +353,7 @@ class Proxy:
         return await anyio.to_thread.run_sync(work, limiter=self._threads, abandon_on_cancel=True)
 
     def _finish(self, taken: Taken | None, reader: UsageReader | None) -> asyncio.Task[None] | None:
-        """Keeps what the call was billed, while the client goes on."""
+        """Keeps the usage of the call, while the client continues."""
         if self._observer is None or taken is None or reader is None:
             return None
         work = partial(self._observer.finish, taken, reader.usage, reader.copy)
@@ -362,7 +362,7 @@ class Proxy:
     def _finish_rounds(
         self, taken: Taken, kept: Taken, rounds: Rounds
     ) -> asyncio.Task[None] | None:
-        """The same for a call with our tools; an answer that is kept already is not kept again."""
+        """Keeps the usage of a call with our tools; an answer already kept is not kept again."""
         if self._observer is None:
             return None
         if kept is taken and len(rounds.readers) == 1:
@@ -387,7 +387,7 @@ class Proxy:
             log.info("%s: %s", finished.conversation, line_text(line))
 
 
-# --- small parts ---
+# --- requests ---
 
 
 async def _left(receive: Receive) -> None:

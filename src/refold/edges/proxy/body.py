@@ -1,24 +1,14 @@
-"""What the body of a known call says: its list of messages, and all else as the client's own bytes.
+"""The body of a known call: its list of messages parsed, and every other field as the client's own
+bytes; and the answer, in the form in which the client will repeat it.
 
-Only the top level is taken apart. To swap the list, every other field is written again as the very
-bytes that came, in their order. A body that names a state kept by the provider (an earlier
-response, a thread) is not a whole conversation, and is not read. Neighbours: `route` says which
-call it is, `repeated` reads the list, `book` looks for it, `page` brings another.
-
-The list of a body, read only as far as it is new.
-
-An agent sends its whole list at every call, mostly beginning with the very bytes of the call
-before. What was read of those is kept (`Begun`), and a body that begins with them is read from
-there on; the messages before are the same objects again, so whoever compares lists sees at once how
-much is old. A beginning ends between two messages of the list, and JSON itself proves it: closed
-by `]}`, it is a body that has the list last. Whatever is unusual after it (a name twice, no list)
-is read as a whole instead. Neighbours: `body` asks, `book` keeps what was begun.
-
-The answer of a call, read from the copy of it: the messages that the client will hand over next.
-
-Only a whole answer counts, one that the provider ended itself: what was cut off or refused, the
-client may word as it likes. Neighbours: `usage` holds the copy, `observer` keeps the answer where
-it may be the last of its session.
+Only the top level is parsed. An agent sends its whole list at every call, mostly with the very
+bytes of the call before: the beginning is kept (`Begun`), and only the rest of a body is read; the
+messages before are the same objects, so comparing lists is cheap. A beginning ends between two
+messages, and JSON itself proves it: closed by `]}`, it is a valid body with the list last. A body
+that names state kept by the provider is not a whole conversation, and is not read. Only a whole
+answer counts, one that the provider ended itself. Neighbours: `gate` recognizes the call,
+`conversation_registry` keeps beginnings, `page` brings another list, `savings` holds the copy of
+the answer.
 """
 
 from __future__ import annotations
@@ -39,7 +29,7 @@ from refold.errors import RefoldError
 
 RepeatedWire = dict[str, Any]
 REPEATED_MARK = "cache_control"
-MOVING = 8  # among so many last messages, clients move their cache marks
+MOVING = 8  # clients move their cache marks among the last messages
 _SPACE = b" \t\r\n"
 _EMPTY = Raw(b"[]")
 _fields_of = decoding.decoder(dict[str, Raw]).decode
@@ -47,7 +37,7 @@ _raws_of = decoding.decoder(list[Raw]).decode
 
 
 class Placed(Struct, frozen=True):
-    """A cache mark: on which message, on which of its blocks, and what it says."""
+    """A cache mark: its message, its block, and its value."""
 
     place: int
     block: int
@@ -55,8 +45,8 @@ class Placed(Struct, frozen=True):
 
 
 class Begun(Struct, frozen=True):
-    """The bytes of a body up to the end of a message of its list, which begins at `list_at`, and
-    what they say: the fields before the list, and the messages, without marks."""
+    """The bytes of a body up to the end of a message of its list, which begins at `list_at`, with
+    the fields before the list and the messages without marks."""
 
     raw: bytes
     list_at: int
@@ -67,9 +57,9 @@ class Begun(Struct, frozen=True):
 
 
 class Listed(Struct, frozen=True):
-    """A body as it was read: its fields in their order, each as its own bytes (the list empty); its
-    messages without cache marks, and those; the list as it came, empty where a plain text was one;
-    and what its next call may begin with."""
+    """A parsed body: its fields in their order, each as its own bytes (the list empty), its
+    messages without cache marks, the marks, the list as it came (empty if it was a plain text), and
+    the beginning that its next call may share."""
 
     fields: dict[str, Raw]
     messages: list[RepeatedWire]
@@ -79,19 +69,19 @@ class Listed(Struct, frozen=True):
 
 
 def read(body: bytes, key: str, known: Iterable[Begun] = ()) -> Listed | None:
-    """What a body says that has a list under this key; None if it has none. Raises what msgspec
-    raises for a body that is no JSON."""
+    """The body with a list under this key; None if it has none. Raises msgspec's errors for a body
+    that is not JSON."""
     fitting = [one for one in known if one.key == key and body.startswith(one.raw)]
     longest = max(fitting, key=lambda one: len(one.raw), default=None)
     found = None if longest is None else _read_on(body, longest)
     return found or _read_whole(body, key)
 
 
-# --- the rest of a body ---
+# --- the rest of a body after a known beginning ---
 
 
 def _read_on(body: bytes, begun: Begun) -> Listed | None:
-    """The body by what it has after a known beginning; None if that is unusual."""
+    """The body, read from the end of a known beginning; None if the rest is unusual."""
     rest = body[len(begun.raw) :].lstrip(_SPACE)
     if rest[:1] == b",":
         rest = rest[1:].lstrip(_SPACE)
@@ -114,7 +104,7 @@ def _read_on(body: bytes, begun: Begun) -> Listed | None:
         return None
     messages, marks = begun.messages + found[0], begun.marks + found[1]
     rest_at = len(body) - len(rest)
-    ends_at = rest_at + len(listed) - 1  # its `[` is none of the rest
+    ends_at = rest_at + len(listed) - 1  # its `[` is not part of the rest
     return Listed(
         {**begun.fields, begun.key: _EMPTY, **after},
         messages,
@@ -140,7 +130,7 @@ def _begun_on(
     messages: list[RepeatedWire],
     marks: list[Placed],
 ) -> Begun:
-    """What the next body may begin with: as far as no mark is expected to move."""
+    """The beginning that the next body may share: up to the first mark that may move."""
     steady = _steady(len(messages), marks)
     new = steady - len(before.messages)
     if new <= 0:
@@ -175,7 +165,7 @@ def _read_whole(body: bytes, key: str) -> Listed | None:
 def _proven(
     body: bytes, key: str, raws: Sequence[Raw], messages: list[RepeatedWire], marks: list[Placed]
 ) -> Begun | None:
-    """What the next body may begin with, if the place where that ends is certain."""
+    """The beginning that the next body may share, if its end is certain."""
     steady = _steady(len(messages), marks)
     if not steady:
         return None
@@ -193,12 +183,12 @@ def _proven(
     return _cut(beginning, list_at, key, head, messages[:steady], marks)
 
 
-# --- parts of both ---
+# --- messages and marks ---
 
 
 def _taken(raws: Sequence[Raw], first: int) -> tuple[list[RepeatedWire], list[Placed]] | None:
-    """The messages without cache marks, which move at every call, and the marks, of each message
-    the last; None if these are no messages."""
+    """The messages without cache marks, which move at every call, and the last mark of each
+    message; None if these are not messages."""
     messages: list[RepeatedWire] = []
     marks: list[Placed] = []
     for place, raw in enumerate(raws, start=first):
@@ -224,13 +214,13 @@ def _without_mark(block: Any) -> Any:
 
 
 def _steady(length: int, marks: Iterable[Placed]) -> int:
-    """How many messages come before the first that has a mark which may move."""
+    """The number of messages before the first one with a movable mark."""
     moving = (mark.place for mark in marks if mark.place >= length - MOVING)
     return min(moving, default=length)
 
 
 def _end(body: bytes, raws: Iterable[Raw], start: int) -> int:
-    """Where the last of these messages ends: between two there is nothing but a comma and space."""
+    """The end of the last of these messages; only a comma and space separate two."""
     for raw in raws:
         start = body.index(bytes(raw), start) + len(bytes(raw))
     return start
@@ -251,7 +241,7 @@ def _cut(
 Wire = RepeatedWire
 MARK = REPEATED_MARK
 
-# Where a dialect has its messages, and what else refold reads.
+# The field of each dialect's messages, and the other fields that refold reads.
 LISTS = {
     "anthropic": "messages",
     "openai_chat": "messages",
@@ -259,18 +249,17 @@ LISTS = {
     "gemini": "contents",
 }
 _SYSTEM = ("system", "instructions", "systemInstruction", "system_instruction")
-# The provider keeps the conversation, or a part of it.
+# Fields by which the provider keeps the conversation, or a part of it.
 _ELSEWHERE = ("previous_response_id", "conversation", "thread", "cachedContent", "cached_content")
 _NULL = b"null"
 _NO_TOOLS = (_NULL, b"[]")
-# Calls of agents that are to warm a cache or try a key.
+# Calls by which agents warm a cache or try a key.
 _THROWN_AWAY = frozenset({"warmup", "quota", "count"})
 _ANSWERING = frozenset({"assistant", "model"})
 
 
 class Mark(Struct, frozen=True):
-    """A cache mark of the client: on which message, counted from the end, and which of its blocks,
-    and what it says."""
+    """A cache mark of the client: its message, counted from the end, its block, and its value."""
 
     from_end: int
     block: int
@@ -278,9 +267,9 @@ class Mark(Struct, frozen=True):
 
 
 class ParsedCall(Struct, frozen=True, kw_only=True):
-    """A call as it was read, its messages without cache marks. `is_native` says that the provider
-    was asked to shorten the list itself: then it is not folded here. `came` is the list as it came,
-    marks and all; in `fields` it is empty."""
+    """A parsed call, its messages without cache marks. `is_native`: the provider is asked to
+    shorten the list itself, so it is not folded here. `came` is the list as it came, with marks; in
+    `fields` it is empty."""
 
     dialect: str
     model: str
@@ -291,8 +280,8 @@ class ParsedCall(Struct, frozen=True, kw_only=True):
     is_native: bool
     fields: dict[str, Raw]
     came: memoryview = memoryview(b"")
-    begun: Begun | None = None  # what the next call may begin with
-    retries: bool = False  # the client says that it asks again
+    begun: Begun | None = None  # the beginning that the next call may share
+    retries: bool = False  # the client says that it retries
 
     @property
     def system(self) -> Any:
@@ -314,7 +303,7 @@ class ParsedCall(Struct, frozen=True, kw_only=True):
         return tuple(bytes(self.fields[name]) for name in names if name in self.fields)
 
     def with_list(self, encoded: Sequence[bytes]) -> bytes:
-        """The body with other messages, each encoded already; everything else as it came."""
+        """The body with other messages, already encoded; everything else as it came."""
         key = LISTS[self.dialect]
         swapped = b"[" + b",".join(encoded) + b"]"
         return b"{" + b",".join(
@@ -331,9 +320,8 @@ def asked_of(
     *,
     retries: bool = False,
 ) -> ParsedCall | None:
-    """What a known call says; None for what is not a whole conversation. A body that begins like
-    one that is known is read from there on. Raises what msgspec raises for a body that is no
-    JSON."""
+    """The parsed call; None if it is not a whole conversation. A body with a known beginning is
+    read from there on. Raises msgspec's errors for a body that is not JSON."""
     assert target.known is not None
     listed = read(body, LISTS[target.known.dialect], known)
     if listed is None or not _is_whole(listed.fields, listed.messages):
@@ -357,15 +345,15 @@ def asked_of(
 
 
 def _is_whole(fields: Mapping[str, Raw], messages: Sequence[Wire]) -> bool:
-    """Whether the list is the whole conversation: nothing of it is kept by the provider."""
+    """Whether the list is the whole conversation: the provider keeps none of it."""
     if any(bytes(fields.get(name, Raw(_NULL))) != _NULL for name in _ELSEWHERE):
         return False
     return not any(one.get("type") == "item_reference" for one in messages)
 
 
 def _whole_answers(contents: Sequence[Wire]) -> list[Wire]:
-    """The contents, with an answer as one of them, and its texts in one piece: clients repeat each
-    chunk of a stream as a content or as a part of its own."""
+    """The contents, with an answer as one of them and its texts joined: clients repeat each chunk
+    of a stream as a content or part of its own."""
     whole: list[Wire] = []
     for content in contents:
         before = whole[-1] if whole else {}
@@ -378,7 +366,7 @@ def _whole_answers(contents: Sequence[Wire]) -> list[Wire]:
 
 
 def in_one_piece(content: Wire) -> Wire:
-    """A content of Gemini's; of an answer, pieces of one text as that text."""
+    """A content of Gemini; in an answer, pieces of one text are joined."""
     parts = content.get("parts")
     if content.get("role") != "model" or not isinstance(parts, list) or len(parts) < 2:
         return content
@@ -391,8 +379,8 @@ def _value(fields: Mapping[str, Raw], name: str) -> Any:
 
 
 def _is_native(fields: Mapping[str, Raw]) -> bool:
-    """Whether the provider is asked for a compaction. Clearing old thinking, which some agents ask
-    for at every call, is none."""
+    """Whether the provider is asked for a compaction. Clearing old thinking, which some agents
+    request at every call, does not count."""
     if _value(fields, "compaction"):
         return True
     management = _value(fields, "context_management")
@@ -405,11 +393,11 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-# --- who said it ---
+# --- answers ---
 
 
 def is_answer(message: Wire) -> bool:
-    """Whether the model said this: by its role, or by the kind of an item that has none."""
+    """Whether the model wrote a message: by its role, or by the kind of an item without one."""
     role = message.get("role")
     if role is not None:
         return role in _ANSWERING
@@ -418,8 +406,8 @@ def is_answer(message: Wire) -> bool:
 
 
 def answered_upto(messages: Sequence[Wire]) -> int:
-    """How many messages the list has up to its last answer, which is not counted as one if
-    nothing follows it: then it is the beginning of an answer that the client asks for."""
+    """The number of messages up to the last answer. An answer at the very end does not count: it is
+    the beginning of an answer that the client asks for."""
     end = len(messages)
     while end and is_answer(messages[end - 1]):
         end -= 1
@@ -429,14 +417,14 @@ def answered_upto(messages: Sequence[Wire]) -> int:
 
 
 def has_one_answer(messages: Sequence[Wire]) -> bool:
-    """Whether these are one answer and what came after it, or no answer at all."""
+    """Whether these are one answer and the messages after it, or no answer at all."""
     kinds = [is_answer(one) for one in messages]
     return kinds == sorted(kinds, reverse=True)
 
 
 def begins(asked: ParsedCall) -> bool:
-    """Whether these are the first words of an agent: it has tools, and something to say that is
-    not sent to be thrown away."""
+    """Whether these are the first words of an agent: it has tools, and the call is not a
+    throwaway."""
     if not asked.has_tools or not asked.messages or is_answer(asked.messages[-1]):
         return False
     return _last_text(asked.messages[-1]).strip().lower() not in _THROWN_AWAY
@@ -462,15 +450,15 @@ class Copy(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """A whole answer, as messages of its dialect. `calls` says that it asks for tools, so that it
-    comes back with what they gave."""
+    """A whole answer, as messages of its dialect. `calls`: it calls tools, so it comes back with
+    their results."""
 
     messages: list[Wire]
     calls: bool
 
 
 def reply_of(copy: Copy, dialect: str) -> Reply | None:
-    """What the model said; None if it did not come to its end, or cannot be read."""
+    """The model's answer; None if it is incomplete or unreadable."""
     try:
         response = response_of(copy)
     except (RefoldError, msgspec.DecodeError, LookupError, TypeError, AttributeError):
@@ -479,7 +467,8 @@ def reply_of(copy: Copy, dialect: str) -> Reply | None:
 
 
 def reply_in(response: Any, dialect: str) -> Reply | None:
-    """The same for a response that is read already: the provider's object as plain JSON."""
+    """The model's answer in a response that is parsed already, the provider's object as plain
+    JSON."""
     try:
         messages = _MESSAGES[dialect](response)
         return Reply(messages, bool(tool_calls(response))) if messages else None
@@ -488,7 +477,7 @@ def reply_in(response: Any, dialect: str) -> Reply | None:
 
 
 def response_of(copy: Copy) -> Any:
-    """The whole response, put together if it came as a stream."""
+    """The whole response, assembled if it came as a stream."""
     if copy.is_stream:
         return assemble(objects([copy.content]))
     said = msgspec.json.decode(copy.content)

@@ -1,19 +1,16 @@
-"""How the proxy folds: whether, into which window, and with which settings of a conversation.
+"""How the proxy folds: into which window, with which settings, and with the provider's own
+compaction first if asked to.
 
-A window that is smaller than the model's is a wish, not a limit: what is sent may fill it, and the
-answer has room above it. Every call pays for its page, so the page of a short conversation stays
-small, and grows with what was said. An agent that reads much at once would fill it every few calls,
-and each compaction costs the front: the next one waits until the page is full, and goes further.
-What a user says of any of this stands alone. Neighbours: `book` opens conversations with it, and
-notes the limits for a shell beside it (`settings.noted`).
+A window smaller than the model's is a wish, not a limit: the page may fill it, and the answer has
+room above it. Every call pays for its page, so the page of a short conversation stays small. An
+agent that reads much at once would fill it every few calls, and each compaction costs the front:
+the next one waits until the page is full, and goes further. A user's own settings override all of
+this.
 
-The provider's own compaction, asked for with the call that needs it: the client's key and
-headers, its model, system prompt and tools, and its own messages up to the cut.
-
-What is sent is what was sent before, so the provider knows it, and what it thought behind the cut
-stays valid. The call is made from the thread that prepares the client's, over the proxy's own
-connections; what fails is the compactor's to answer, which then folds here. Neighbours: `observer`
-hands a call over, `app` sends, `compaction.native` asks and keeps what comes back.
+The provider's compaction is asked for with the call that needs it: its key and headers, model,
+system prompt and tools, and messages up to the cut, all sent before, so that later thinking stays
+valid. If it fails, the compactor folds here. Neighbours: `conversation_registry` opens
+conversations, `observer` hands calls over, `app` sends, `compaction.native` asks.
 """
 
 from __future__ import annotations
@@ -34,16 +31,16 @@ from refold.core.model import NATIVE
 from refold.dialects.native import native_wire
 from refold.edges.proxy.body import LISTS, MARK, ParsedCall, Wire
 from refold.edges.proxy.gate import Header, Target
-from refold.edges.proxy.limits import Limits
+from refold.edges.proxy.upstream import Limits
 from refold.errors import Unavailable
 from refold.settings.sources import are_said, loaded
 from refold.tokens.models import model_info
 
 if TYPE_CHECKING:
-    from refold.edges.proxy.book import OpenConversation
+    from refold.edges.proxy.conversation_registry import OpenConversation
     from refold.edges.proxy.upstream import Upstream
 
-WISH_FROM = 40_000  # tokens: in a smaller window, a gist needs all the room there is
+WISH_FROM = 40_000  # tokens: in a smaller window, a gist needs all the room
 WISHED: dict[str, Any] = {
     "reserve_tokens": 0,
     "target_ratio": 0.38,
@@ -53,18 +50,18 @@ WISHED: dict[str, Any] = {
 
 
 class Folding(Struct, frozen=True, kw_only=True):
-    """Whether requests are folded, by whom first, and into which window; None is the model's. With
-    `tools`, conversations that begin now have ours."""
+    """Whether requests are folded, by whom first, and into which window (None: the model's). With
+    `tools`, new conversations have our tools."""
 
     folds: bool = False
-    native: bool = False  # what is due is asked of the provider first
+    native: bool = False  # the provider is asked for compactions first
     tools: bool = False
     window: int | None = None
     config: dict[str, Any] = {}
 
     def settings(self, asked: ParsedCall, *, offloads: bool) -> dict[str, Any]:
-        """What the proxy needs of the settings: the client has its own cache marks and roles, and
-        nothing is put on its page that it did not say."""
+        """The settings of a conversation behind the proxy: the client has its own cache marks and
+        roles, and its page shows nothing that it did not send."""
         ladder = loaded(self.config)[0].ladder
         asks = {"ladder": tuple(dict.fromkeys((NATIVE, *ladder)))} if self.native else {}
         return {
@@ -79,8 +76,8 @@ class Folding(Struct, frozen=True, kw_only=True):
         }
 
     def _is_wish(self, asked: ParsedCall) -> bool:
-        """Whether the model has room for an answer above the window, and the user says nothing of
-        when a compaction comes and how far it goes."""
+        """Whether the model has room for an answer above the window, and the user has not set when
+        and how far to compact."""
         window, info = self.window, model_info(asked.model or None)
         if window is None or not info.known or window < WISH_FROM:
             return False
@@ -88,9 +85,9 @@ class Folding(Struct, frozen=True, kw_only=True):
         return not are_said(*loaded(self.config)) and window + answer <= info.window
 
     def large_tokens(self, asked: ParsedCall) -> int:
-        """The size from which a result is a stub at its first send: as the user says, else as in
-        any message of a caller's own. An agent behind a base URL has no tool that gives back what
-        is out of its sight: what is smaller leaves with a compaction, which quotes it."""
+        """The size from which a result is a stub at its first send: the user's setting, or the one
+        for a caller's own messages. An agent behind a base URL has no tool to unfold it; smaller
+        results leave with a compaction, which quotes them."""
         said = loaded(self.config)[0].offload_tokens
         window = self.window or model_info(asked.model or None).window
         return whole_tokens(window) if said is None else said
@@ -101,8 +98,8 @@ _CODES = ("error_code", "code", "type")
 
 
 class Sending(Struct, frozen=True):
-    """A body that is to be sent in the place of a client's call: behind its path, and with these
-    headers beside its own; it has so many seconds."""
+    """A body to send instead of a client's call: after its path, with these headers beside its own,
+    within a time."""
 
     body: bytes
     path: str
@@ -110,12 +107,12 @@ class Sending(Struct, frozen=True):
     wait_s: float
 
 
-# Sends one, and gives the status and the body of the answer. Raises what the connection raises.
+# Sends one, and returns the status and body of the answer. Raises the connection's errors.
 Send = Callable[[Sending], tuple[int, bytes]]
 
 
 class Asking:
-    """Sends from a thread what is asked while a call is prepared; for as long, it may be."""
+    """Sends requests from a thread while a call is prepared, within a time."""
 
     def __init__(
         self,
@@ -130,7 +127,7 @@ class Asking:
     def send(
         self, target: Target, query: bytes, headers: list[Header], sending: Sending
     ) -> tuple[int, bytes]:
-        """The status and the body of the answer, in the place of the call to this target."""
+        """The status and body of the answer, for the target of the call."""
         wait_s = min(sending.wait_s, self._limits.native_s)
         target = msgspec.structs.replace(target, path=target.path + sending.path.encode())
         sent = with_headers(headers, sending.headers)
@@ -151,26 +148,26 @@ class Asking:
 
 
 class Compaction:
-    """Asks the provider of one conversation, by the call that is being prepared."""
+    """Asks the provider of one conversation, with the call being prepared."""
 
     def __init__(self) -> None:
         self._held: OpenConversation | None = None
         self._asked: ParsedCall | None = None
         self._send: Send | None = None
-        self.answers: list[dict[str, Any]] = []  # to the calls that were made for this one
+        self.answers: list[dict[str, Any]] = []  # to requests made with this call
 
     def begin(self, held: OpenConversation, asked: ParsedCall, send: Send | None) -> None:
-        """From here on, what is asked is asked by this call."""
+        """Uses this call for requests from now on."""
         self._held, self._asked, self._send = held, asked, send
         self.answers = []
 
     def end(self) -> None:
-        """The call is prepared: nothing of it is kept."""
+        """Forgets the call."""
         self._held = self._asked = self._send = None
         self.answers = []
 
     def __call__(self, request: NativeRequest) -> Any:
-        """What the provider answered. Unavailable if it refused."""
+        """The provider's answer. Unavailable if it refused."""
         held, asked, send = self._held, self._asked, self._send
         wire = native_wire(request.dialect)
         if held is None or asked is None or send is None or wire is None:
@@ -194,8 +191,8 @@ def _plain(fields: dict[str, Raw], name: str) -> dict[str, Any]:
 
 
 def _marked(wires: Sequence[Wire], asked: ParsedCall) -> list[Wire]:
-    """The messages, the last with a cache mark if the client sets such marks in its list: what was
-    sent before is found from there."""
+    """The messages, with a cache mark on the last one if the client sets marks in its list, so that
+    the provider finds them in its cache."""
     last = wires[-1]
     content = last.get("content")
     if not asked.marks or not isinstance(content, list) or not isinstance(content[-1], dict):
@@ -205,7 +202,7 @@ def _marked(wires: Sequence[Wire], asked: ParsedCall) -> list[Wire]:
 
 
 def _code(answer: bytes) -> str:
-    """What kind of error it is, without its words, which may repeat the request."""
+    """The kind of an error, without its text, which may repeat the request."""
     try:
         error = msgspec.json.decode(answer).get("error")
         said = {**error, **(error.get("details") or {})}
@@ -216,7 +213,7 @@ def _code(answer: bytes) -> str:
 
 
 def with_headers(given: Sequence[Header], added: dict[str, str]) -> list[Header]:
-    """The client's headers with these; a value that a list already has is not repeated."""
+    """The client's headers with these; a value that a list header already has is not repeated."""
     made = list(given)
     for name, value in added.items():
         key, text = name.encode(), value.encode()
@@ -229,7 +226,7 @@ def with_headers(given: Sequence[Header], added: dict[str, str]) -> list[Header]
 
 
 def headers_for(dialect: str, wires: Sequence[Wire]) -> dict[str, str]:
-    """The headers that a list needs because it begins with what the provider wrote."""
+    """The headers for a list that begins with the provider's own compaction."""
     wire = native_wire(dialect)
     content = wires[0].get("content") if wires else None
     first = content[0] if isinstance(content, list) and content else None

@@ -1,15 +1,11 @@
-"""Who may call: only this machine, by its own names, unless a token was set; never a web page.
+"""Admission and routing: who may call, for which provider, and whether refold reads the body.
 
-A page in a browser can reach this port, and would bring its own Host or Origin. The token is taken
-off before anything goes upstream, whether it came as a header or, for clients that can send none,
-as the beginning of the path. Neighbours: `app` asks for each call.
-
-Which provider a request is for, and whether its body is a conversation's.
-
-A first segment (`/anthropic`, `/openai`, `/gemini`) names the provider and is taken off. Without
-one the path of a known call does, then a header that only one of them has. A path that is nobody's
-is passed on like any other: what a provider answers, it answers. Neighbours: `upstream` knows the
-addresses, `body` reads what a known call says.
+Only this machine may call, by its own names, unless a token is set; never a web page, which would
+bring its own Host or Origin. The token is removed before anything goes upstream, whether it came as
+a header or, for clients that cannot send one, as the beginning of the path. A first segment
+(`/anthropic`, `/openai`, `/gemini`) names the provider and is removed; without one the path of a
+known call decides, then a header that only one provider has. Unknown paths are passed on.
+Neighbours: `app` asks for each call, `upstream` has the addresses, `body` reads known calls.
 """
 
 from __future__ import annotations
@@ -32,28 +28,28 @@ _TOKEN_PATH = re.compile(rb"/token/([^/]{1,200})(/.*)?", re.DOTALL)
 
 
 class Unauthorized(RefoldError):
-    """There is no token, or a wrong one."""
+    """The token is missing or wrong."""
 
     code = "unauthorized"
 
 
 class Admitted(Struct, frozen=True):
-    """What a call that was let in asks for: its path and its headers, without the token."""
+    """The path and headers of an admitted call, without the token."""
 
     path: bytes
     headers: list[Header]
 
 
 class Gate:
-    """Lets calls in, or says why not."""
+    """Admits calls, or says why not."""
 
     def __init__(self, *, names: Iterable[str] = (), token: str = "") -> None:
         self._names = LOOPBACK | {name.lower() for name in names}
         self._token = token.encode()
 
     def admitted(self, scope: Scope) -> Admitted:
-        """The call without its token. Denied for a foreign name or a web page, Unauthorized
-        without the token that was set."""
+        """The call without its token. Denied for a foreign name or a web page, Unauthorized without
+        the token that was set."""
         headers: list[Header] = scope["headers"]
         self._check_names(headers)
         path = (scope.get("raw_path") or scope["path"].encode()).partition(b"?")[0]
@@ -62,7 +58,7 @@ class Gate:
         return Admitted(path, [one for one in headers if one[0] != TOKEN_HEADER])
 
     def _without_token(self, path: bytes, headers: list[Header]) -> bytes:
-        """The path without the token, which stands there or in a header."""
+        """The path without the token, which may be there or in a header."""
         found = _TOKEN_PATH.fullmatch(path)
         given = [value for name, value in headers if name == TOKEN_HEADER]
         given += [found[1]] if found else []
@@ -95,7 +91,8 @@ PROVIDERS: tuple[Provider, ...] = get_args(Provider)
 
 
 class Known(Struct, frozen=True):
-    """A call whose body refold reads: its provider, its dialect, and whether it only counts."""
+    """A call whose body refold reads: its provider, its dialect, and whether it only counts
+    tokens."""
 
     provider: Provider
     dialect: str
@@ -103,8 +100,8 @@ class Known(Struct, frozen=True):
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """Where a request goes; `known` is None for what is passed on unread. `model` is the one that
-    the path names, if it does."""
+    """The destination of a request; `known` is None if its body is passed on unread. `model` is the
+    model named in the path, if any."""
 
     provider: Provider
     path: bytes
@@ -127,7 +124,7 @@ _KNOWN: tuple[tuple[re.Pattern[bytes], Known], ...] = (
     ),
 )
 # Headers that only one provider's clients send.
-_TELLING: tuple[tuple[bytes, Provider], ...] = (
+_PROVIDER_HEADERS: tuple[tuple[bytes, Provider], ...] = (
     (b"anthropic-version", "anthropic"),
     (b"anthropic-beta", "anthropic"),
     (b"x-goog-api-key", "gemini"),
@@ -138,7 +135,7 @@ _TELLING: tuple[tuple[bytes, Provider], ...] = (
 
 
 def target_of(method: str, path: bytes, headers: Collection[bytes]) -> Target:
-    """Where a request goes, by its path and the names of its headers."""
+    """The destination of a request, by its path and the names of its headers."""
     first, _, rest = path[1:].partition(b"/")
     named = next((one for one in PROVIDERS if one.encode() == first), None)
     path = b"/" + rest if named else path
@@ -147,20 +144,19 @@ def target_of(method: str, path: bytes, headers: Collection[bytes]) -> Target:
         if found is not None and named in (None, known.provider):
             model = found.groupdict().get("model", b"").decode("utf-8", "replace")
             return Target(provider=known.provider, path=path, known=known, model=model)
-    return Target(provider=named or _told_by(headers), path=path)
-
-
-def _told_by(headers: Collection[bytes]) -> Provider:
-    return next((provider for name, provider in _TELLING if name in headers), "anthropic")
+    if named is not None:
+        return Target(provider=named, path=path)
+    by_header = (provider for name, provider in _PROVIDER_HEADERS if name in headers)
+    return Target(provider=next(by_header, "anthropic"), path=path)
 
 
 def session_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
-    """The session that a client says it is; several of these make one."""
-    given = dict(headers)
-    found = next(filter(None, map(given.get, SESSION_HEADERS)), b"")
+    """The session that a client names in its headers."""
+    values = dict(headers)
+    found = next(filter(None, map(values.get, SESSION_HEADERS)), b"")
     return found.decode("latin-1")[:200]
 
 
 def is_retry(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether a client says that it makes a call again."""
+    """Whether a client says that it repeats a call."""
     return dict(headers).get(RETRY_HEADER, b"0").strip() not in (b"", b"0")

@@ -1,20 +1,11 @@
-"""An answer on its way to the client: every chunk as it comes.
+"""Bodies on their way: a request read whole or streamed on, an answer relayed chunk by chunk, and
+the proxy's own errors in a form that SDKs read.
 
-Where the page is ours, the end waits until the log knows that it was answered: a proxy that is
-killed right after an answer would else not know under which front that was thought. A client reads
-a stream as it comes and needs the rest of any other body at once, so what waits is the end of a
-stream, or the last chunk. It waits for a moment, never for good. Neighbours: `app` sends, `usage`
-reads along.
-
-Answers of the proxy's own, where there is none of a provider's: in a form that SDKs read.
-
-Neighbours: `app` answers, `errors` has the codes of the rest of refold.
-
-What a client sends, read whole if refold is to look at it, and streamed on if it is not.
-
-A body that is too large, or that comes while too many bytes are held already, goes on as it comes,
-without a look: the limit is on looking, never on the agent. Neighbours: `app` asks, `limits` says
-how much.
+A body that is too large, or that comes while too many bytes are in memory, is streamed on unread:
+the limit is on reading, never on the agent. Where the page is ours, the end of an answer waits for
+a moment until the log knows that the call was answered: a proxy killed right after it would not
+know the front of its thinking. Neighbours: `app` sends and relays, `savings` reads the usage from a
+copy, `errors` has the codes of the rest of refold.
 """
 
 from __future__ import annotations
@@ -25,9 +16,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, 
 from typing import Any
 
 from refold.edges.proxy.gate import Header
-from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.savings import UsageReader
-from refold.edges.proxy.upstream import Answer, end_to_end
+from refold.edges.proxy.upstream import Answer, Limits, end_to_end
 from refold.errors import OUTCOMES, RefoldError, Unavailable
 
 END_WAIT_S = 2.0
@@ -36,7 +26,7 @@ Finish = Callable[[], asyncio.Task[None] | None]
 
 
 async def finished(finish: Finish) -> None:
-    """Waits for what is to be in the log before the client has the end of an answer."""
+    """Waits until the log has the call, before the client has the end of the answer."""
     finishing = finish()
     if finishing is not None:
         await asyncio.wait([finishing], timeout=END_WAIT_S)
@@ -45,8 +35,8 @@ async def finished(finish: Finish) -> None:
 async def relay(
     response: Answer, reader: UsageReader | None, send: Send, finish: Finish | None = None
 ) -> None:
-    """Sends an answer chunk by chunk, with a copy for whoever reads its usage; its end waits until
-    it is finished, if that is asked."""
+    """Sends an answer chunk by chunk, with a copy for the usage; its end waits for the log if asked
+    to."""
     headers = [(name.lower(), value) for name, value in end_to_end(response.headers.raw)]
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     is_stream = "text/event-stream" in response.headers.get("content-type", "")
@@ -69,7 +59,7 @@ STATUSES = {"unauthorized": 401, "upgrade": 426, "upstream": 502, "slow": 504}
 
 
 class Refused(RefoldError):
-    """An answer of the proxy's own, by a code of STATUSES."""
+    """An error of the proxy itself, with a code of STATUSES."""
 
     def __init__(self, code: str, message: str, *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -77,14 +67,14 @@ class Refused(RefoldError):
 
 
 async def send_error(send: Send, error: RefoldError) -> None:
-    """An error in a form that the providers' SDKs read."""
+    """Sends an error in a form that the providers' SDKs read."""
     status = STATUSES.get(error.code) or OUTCOMES.get(error.code, (500, 1))[0]
     retry = [(b"retry-after", b"1")] if isinstance(error, Unavailable) else []
     await send_json(send, status, error_body(error), retry)
 
 
 def error_body(error: RefoldError) -> bytes:
-    """What an answer says of an error."""
+    """The body of an error answer."""
     said = {"type": f"refold_{error.code}".replace("-", "_"), "message": f"refold proxy: {error}"}
     return json.dumps({"type": "error", "error": said}).encode()
 
@@ -100,11 +90,11 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
 class Gone(Exception):
-    """The client left before its request was whole."""
+    """The client left before its request was complete."""
 
 
 class Incoming:
-    """The body of one call. `whole` is None as long as not all of it is here."""
+    """The body of one call. `whole` is None until all of it has come."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
@@ -121,7 +111,7 @@ class Incoming:
         return self._parts[0] if self._parts else b""
 
     async def part(self) -> bytes:
-        """The next part; `Gone` if the client left."""
+        """The next chunk; `Gone` if the client left."""
         message = await self._receive()
         if message["type"] == "http.disconnect":
             raise Gone
@@ -131,12 +121,12 @@ class Incoming:
         return part
 
     async def read(self, size_max: int) -> None:
-        """Reads until the body is whole, or larger than this."""
+        """Reads until the body is complete, or larger than this."""
         while not self._is_complete and self.size <= size_max:
             self._parts.append(await self.part())
 
     async def stream(self) -> AsyncIterator[bytes]:
-        """What was read, then the rest as it comes."""
+        """The chunks read so far, then the rest as it comes."""
         while self._parts:
             yield self._parts.pop(0)
         while not self._is_complete:
@@ -144,14 +134,15 @@ class Incoming:
 
 
 class Bodies:
-    """Reads bodies, and knows how much of them is held."""
+    """Reads bodies, and limits how much of them is in memory."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self.held_bytes = 0
 
     async def read(self, receive: Receive, *, looks: bool) -> Incoming:
-        """The body of a call; whole, if it is to be looked at and not too large. `release` it."""
+        """The body of a call; complete, if refold reads it and it is not too large. `release`
+        it."""
         incoming = Incoming(receive)
         free = max(0, self._limits.held_bytes - self.held_bytes)
         room = min(self._limits.body_bytes, free) if looks else 0
@@ -161,5 +152,5 @@ class Bodies:
         return incoming
 
     def release(self, size: int) -> None:
-        """So many bytes are no longer held."""
+        """Gives back the memory of a body."""
         self.held_bytes -= size

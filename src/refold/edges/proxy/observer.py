@@ -1,25 +1,17 @@
-"""What is kept of a call, and what is sent for it: the list is mirrored, and folded if asked for.
+"""Follows the conversations that pass through: mirrors each list into its log, and folds it if
+asked to.
 
-A list without an answer in it is nothing to keep yet: titles and probes pass, and the first words
-of an agent are kept with their answer. An answer that asks for tools comes back in the client's
-next list; one that asks for none may be the last, and is kept as it came, under the key that its
-repetition has: at once, or where requests are folded once the conversation is let go of, because a
-client that words it otherwise would have the page changed under its thinking. An answer that did
-not come through here (the agent called its provider directly for a while) was thought under another
-front than ours; then all thinking so far is left out. The log notes with the newest answer which
-page it was given to, because somebody may edit the page before it comes back. Everything runs in
-worker threads, one call of a conversation at a time. Neighbours: `book` finds the conversation,
-`page` encodes, `savings` counts; `app` passes on the client's own bytes if anything here raises.
+A list without an answer is not kept yet: titles and probes pass, and an agent's first words are
+kept with their answer. An answer with tool calls comes back in the client's next list; one without
+may be the last, and is kept under the key that its repetition will have: at once, or, where
+requests are folded, when the conversation is closed, because a reworded repetition would change the
+page under its thinking. An answer that did not come through the proxy belongs to another front;
+then all thinking so far is left out. First words that are too long are shortened in a registry
+without a store, and written with their answer.
 
-The log follows a client's list: what is new in it is written.
-
-First words that the provider refused as too long are written and made shorter. The same words give
-the same page each time, so they are tried out in a book that keeps nothing, and written to the log
-only with their answer. Neighbours: `observer` says when, `book` opens conversations.
-
-What an observed call would have saved, had it been folded.
-
-Neighbours: `observer` asks, `savings` adds it up, `book` holds the conversation.
+Everything runs in worker threads, one call of a conversation at a time. Neighbours:
+`conversation_registry` finds the conversation, `page` encodes, `savings` counts; `app` sends the
+client's own bytes if anything here raises.
 """
 
 from __future__ import annotations
@@ -45,7 +37,7 @@ from refold.edges.proxy.body import (
     is_answer,
     reply_of,
 )
-from refold.edges.proxy.book import Book, OpenConversation, common
+from refold.edges.proxy.conversation_registry import ConversationRegistry, OpenConversation, common
 from refold.edges.proxy.folding import Send, headers_for
 from refold.edges.proxy.gate import Header, Target, is_retry, session_of
 from refold.edges.proxy.inside import tools as kept
@@ -55,11 +47,11 @@ from refold.edges.proxy.savings import NOTE, CallLine, line_text
 from refold.engine.mirror import Unchanging
 from refold.errors import RefoldError
 
-Refusal = dict[str, int | str]  # the status and the body of an answer to what was not taken
+Refusal = dict[str, int | str]  # the status and body of a refusal
 
 
 def mirror(held: OpenConversation, asked: ParsedCall) -> None:
-    """Hands the list over; what stands beside it only if it is not what came last time."""
+    """Mirrors the list, and the system prompt and tools only if they changed."""
     messages = Unchanging(asked.messages)
     if asked.beside == held.beside:
         mirrored = held.mirror(messages)
@@ -68,16 +60,18 @@ def mirror(held: OpenConversation, asked: ParsedCall) -> None:
         held.beside = asked.beside
     held.places = mirrored.seqs
     if mirrored.kind == "amended" and mirrored.first_new < len(messages):
-        # The client has other words than came: each answer taken would be written twice.
+        # The client rewords answers: each one kept would be written twice.
         held.takes_replies = False
 
 
-def take_refused(book: Book, held: OpenConversation, asked: ParsedCall, refusal: Refusal) -> bool:
-    """Writes first words that were refused, and makes them shorter. False if the refusal is not
-    about their size."""
+def take_refused(
+    book: ConversationRegistry, held: OpenConversation, asked: ParsedCall, refusal: Refusal
+) -> bool:
+    """Writes first words that were refused, and shortens them. False if the refusal is not about
+    their size."""
     mirror(held, asked)
     held.context.close()
-    # What a conversation has when it is opened is taken for what was shown, and refused.
+    # The content of a conversation at its opening counts as what was sent, and refused.
     held.context = book.open(asked, held.context.id, held.native)
     held.is_swapped = held.context.recover(refusal)
     return held.is_swapped
@@ -85,55 +79,52 @@ def take_refused(book: Book, held: OpenConversation, asked: ParsedCall, refusal:
 
 class Taken(Struct, frozen=True, kw_only=True):
     """A call that was kept. `body` is what is sent, None for the client's own bytes; `head` is the
-    log as that shows it. Where our tools are in it, `sent` are its messages."""
+    head of the log that it shows. With our tools in it, `sent` are its messages."""
 
     asked: ParsedCall
-    held: OpenConversation | None = (
-        None  # None for first words, which are kept once they are answered
-    )
+    held: OpenConversation | None = None  # None for first words, which are kept with their answer
     conversation: str = ""
     head: int = 0
     body: bytes | None = None
     sent: list[bytes] | None = None
-    headers: dict[str, str] = {}  # beside the client's own, because of what is sent
-    at: float = 0.0  # when first words came, in seconds
-    refusal: Refusal | None = None  # of first words that were too long, and are made shorter
+    headers: dict[str, str] = {}  # needed by the body, beside the client's own
+    at: float = 0.0  # time of first words, in seconds
+    refusal: Refusal | None = None  # of first words that are too long, and are shortened
 
     @property
     def share(self) -> float:
-        """What is sent, as a share of the client's bytes."""
+        """The size sent, as a share of the client's bytes."""
         return 1.0 if self.body is None else len(self.body) / max(1, self.asked.size_bytes)
 
     def answered(self) -> None:
-        """The provider took it: what comes next was thought under what was sent."""
+        """Notes that the provider accepted the call: later thinking belongs to what was sent."""
         if self.held is not None and self.held.context.id == self.conversation:
             self.held.answered = max(self.held.answered, self.head)
 
 
 class Finished(Struct, frozen=True, kw_only=True):
-    """A call whose answer has come, with a line for each time that the provider was asked; none
-    where nothing said what it was billed."""
+    """An answered call, with a line for each round that has a known usage."""
 
     conversation: str
     lines: tuple[CallLine, ...] = ()
 
 
 class Observer:
-    """Follows the conversations that pass by."""
+    """Follows the conversations that pass through."""
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: ConversationRegistry) -> None:
         self._book = book
 
     def read(
         self, body: bytes, target: Target, headers: Sequence[Header] = ()
     ) -> ParsedCall | None:
-        """What a known call says; None for what is not a whole conversation."""
+        """A known call, parsed; None if it is not a whole conversation."""
         known = self._book.begun()
         return asked_of(body, target, session_of(headers), known, retries=is_retry(headers))
 
     def take(self, asked: ParsedCall, send: Send | None = None) -> Taken | None:
-        """Keeps a call; None for one that is no part of a conversation. `send` asks the provider
-        for a compaction, with the headers of this call."""
+        """Keeps a call; None if it does not belong to a conversation. `send` asks the provider for
+        a compaction, with the headers of this call."""
         if not answered_upto(asked.messages):
             return self._first_words(asked) if begins(asked) else None
         held = self._book.find(asked)
@@ -144,14 +135,15 @@ class Observer:
                 held.native.begin(held, asked, send)
                 return self._shown(held, asked)
             except BaseException:
-                # Nobody knows how far it came: the next call opens it anew.
+                # Its state is uncertain: the next call opens it again.
                 self._book.let_go(held)
                 raise
             finally:
                 held.native.end()
 
     def _first_words(self, asked: ParsedCall) -> Taken:
-        """The beginning of a conversation: the one moment at which our tools can be added."""
+        """Takes the beginning of a conversation, the only moment at which our tools can be
+        added."""
         at = time.monotonic()
         if not self._book.folding.tools or not kept.can_be_added(asked):
             return Taken(asked=asked, at=at)
@@ -160,9 +152,8 @@ class Observer:
         return Taken(asked=asked, body=asked.with_list(sent), sent=sent, at=at)
 
     def beside(self, asked: ParsedCall) -> tuple[bytes | None, dict[str, str]]:
-        """What to send for a call that is only about a conversation, such as a count: the page in
-        place of what it shows, and the rest as it came, or None for the client's own bytes; and
-        the headers that this needs."""
+        """The body and headers for a call about a conversation, such as a token count: with the
+        page in place of its list. None for the client's own bytes."""
         held = self._book.beside(asked)
         if held is None:
             return None, {}
@@ -177,13 +168,14 @@ class Observer:
             return asked.with_list(sent), held.headers
 
     def is_beside(self, asked: ParsedCall) -> bool:
-        """Whether a call that carries a conversation is no turn of it: its tools are gone."""
+        """Whether a call carries a conversation without being a turn of it: its tools are
+        missing."""
         if asked.has_tools or not answered_upto(asked.messages):
             return False
         held = self._book.beside(asked)
         return held is not None and held.has_tools
 
-    # --- following ---
+    # --- mirroring ---
 
     def _follow(self, held: OpenConversation, asked: ParsedCall) -> None:
         """Lets the log follow the list."""
@@ -197,7 +189,7 @@ class Observer:
         mirror(held, asked)
         is_foreign = is_foreign or has_parted
         if is_foreign and not self._is_own(held):
-            # A restore to where the log is changes nothing but what thinking it was thought under.
+            # A restore to the head changes only the front that thinking is bound to.
             held.context.restore(held.context.view.head)
         held.take(asked)
 
@@ -205,8 +197,8 @@ class Observer:
         return self._book.folding.folds or held.is_swapped
 
     def _is_ours(self, held: OpenConversation, asked: ParsedCall) -> bool:
-        """Whether what is new in the list are what the client says, and at most the one answer
-        that came through here last."""
+        """Whether the list has grown only by the client's messages and at most the one answer that
+        last came through the proxy."""
         known = common(held.seen, asked.messages) if held.seen else held.known
         new = asked.messages[known:]
         if not any(map(is_answer, new)):
@@ -215,8 +207,8 @@ class Observer:
         return has_one_answer(new) and held.answered >= (slots[-1].last if slots else 0)
 
     def _take_sent(self, held: OpenConversation, asked: ParsedCall) -> None:
-        """Keeps what the provider was sent by others as it was sent: none of its results is
-        moved out."""
+        """Keeps messages that another way sent to the provider unchanged: no result is moved
+        out."""
         id = held.context.id
         held.context.close()
         sent = self._book.open(asked, id, held.native, offloads=False)
@@ -231,14 +223,14 @@ class Observer:
     def _is_own(self, held: OpenConversation) -> bool:
         return not held.is_swapped and is_own(held.context.view, held.places)
 
-    # --- showing ---
+    # --- rendering ---
 
     def _shown(self, held: OpenConversation, asked: ParsedCall) -> Taken:
         wires: Sequence[Wire] | None = None
-        # A list of which more was said than the client has is not what the provider knows.
+        # A list with rounds inside is not what the provider knows.
         if self._folds(held) and (held.has_inside or not asked.is_native):
             request = held.context.request(asked.dialect)
-            head = held.context.view.head  # not later: others may edit while the page is written
+            head = held.context.view.head  # read now: others may edit while the page is rendered
             wires = self._folded(held, asked, request)
         else:
             count_large(held)
@@ -278,15 +270,15 @@ class Observer:
     def _account_compaction(
         self, held: OpenConversation, asked: ParsedCall, answer: dict[str, Any]
     ) -> None:
-        """Notes what the provider's own compaction took: it is spent, and nothing of it saved."""
+        """Adds the cost of the provider's own compaction to the account."""
         usage = read_usage(answer.get("usage"), asked.dialect)
         line = held.account.spent(msgspec.structs.replace(usage, model=asked.model))
         said = {**msgspec.to_builtins(line), "text": line_text(line)}
         held.context.note(NOTE, said, by="proxy")
 
     def recover(self, taken: Taken, status: int, answer: bytes) -> Taken | None:
-        """The call made shorter, after the provider refused it as too long, or without thinking
-        that it did not take back; None if neither is what it said, or nothing helps."""
+        """The call shortened after the provider refused it as too long, or without the thinking
+        that the provider refused; None if it refused something else, or nothing helps."""
         held = taken.held
         refusal: Refusal = {"status_code": status, "body": answer.decode("utf-8", "replace")}
         if held is None:
@@ -303,8 +295,8 @@ class Observer:
             return self._shown(held, taken.asked)
 
     def _shorter_words(self, taken: Taken, refusal: Refusal) -> Taken | None:
-        """First words made shorter in a book of their own, as they are kept only with their answer;
-        None if that is not what the refusal is about."""
+        """First words, shortened in a registry of their own because they are kept only with their
+        answer; None if the refusal is about something else."""
         taken = msgspec.structs.replace(taken, refusal=refusal)
         with self._book.aside() as aside:
             held = aside.begin(taken.asked, at=taken.at, anyway=True)
@@ -318,7 +310,7 @@ class Observer:
     # --- our own tools ---
 
     def answers(self, taken: Taken, calls: list[ToolCall]) -> list[str]:
-        """What our tools give to the model, of what was said before this call."""
+        """The results of our tools for the model, from the log before this call."""
         held = taken.held
         if held is None:
             return kept.answers_of_nothing(calls)
@@ -328,8 +320,8 @@ class Observer:
             return kept.answers(held.context, calls)
 
     def keep_inside(self, taken: Taken, inside: Inside) -> Taken | None:
-        """Keeps the answer of a first call, and one of which the client sees less than was said,
-        as both must be known when it comes back; None if it cannot be told what it belongs to."""
+        """Keeps the answer of a first call, and an answer of which the client sees only a part, so
+        that both are recognized when they come back; None if its conversation is unclear."""
         held = taken.held
         if held is None:
             return self._begun(taken, inside)
@@ -348,11 +340,11 @@ class Observer:
             [*_, last] = mirrored.seqs[-1]
             return msgspec.structs.replace(taken, head=last - 1)
 
-    # --- afterwards ---
+    # --- after the answer ---
 
     def finish(self, taken: Taken, usage: Usage | None, copy: Copy | None) -> Finished | None:
-        """Keeps what a call was billed, and its answer if that may be the last; None if nothing is
-        kept of it, or the conversation went elsewhere meanwhile."""
+        """Keeps the usage of a call, and its answer if it may be the last; None if nothing is kept
+        of the call, or the conversation went elsewhere meanwhile."""
         reply = None if copy is None else reply_of(copy, taken.asked.dialect)
         if taken.held is None:
             begun = None if reply is None else self._begun(taken, Inside(reply.messages, {}))
@@ -381,7 +373,7 @@ class Observer:
         with held.guard:
             if (held.is_unrepeated or not held.seen) and held.began_at <= taken.at:
                 self._take_begun(held, taken, asked, inside)
-            # What made the words shorter stands behind them, and the answer was given under it.
+            # The edits that shortened the words come after them; the answer saw them.
             [first, *_] = held.places[len(taken.asked.messages)] or (1,)
             id, body = held.context.id, taken.body if taken.refusal else None
             return Taken(asked=taken.asked, held=held, conversation=id, head=first - 1, body=body)
@@ -389,7 +381,7 @@ class Observer:
     def _take_begun(
         self, held: OpenConversation, taken: Taken, asked: ParsedCall, inside: Inside
     ) -> None:
-        """Writes first words and their answer, which the client has not gone on from yet."""
+        """Writes first words and their answer, which the client has not continued yet."""
         held.began_at, held.retries = taken.at, asked.retries
         _begin_tools(held, taken)
         if taken.refusal is not None and not held.is_swapped:
@@ -399,15 +391,14 @@ class Observer:
             held.inside.add(len(taken.asked.messages), inside)
             held.is_swapped = held.has_inside = True
         mirror(held, asked)
-        held.takes_replies = True  # an answer to the same words again is no other wording
+        held.takes_replies = True  # a second answer to the same words is not a reworded one
         held.take(asked)
         held.answered = held.context.view.head
 
     def finish_rounds(
         self, taken: Taken, kept: Taken, usages: Sequence[Usage | None]
     ) -> Finished | None:
-        """Keeps what the rounds of a call were billed: the first as ever, and of the others that
-        they saved nothing."""
+        """Keeps the usage of a call's rounds: the first as usual, the others without savings."""
         held = kept.held
         if held is None:
             return None
@@ -439,12 +430,12 @@ class Observer:
 
 
 def _begin_tools(held: OpenConversation, taken: Taken) -> None:
-    """Writes down that first words had our tools."""
+    """Notes in the log that first words had our tools."""
     if taken.sent is not None and not held.tools:
         held.tools = kept.begin(held.context, taken.asked.dialect)
 
 
-STUB_TOKENS = 400  # about what stands in the place of a result that is moved out
+STUB_TOKENS = 400  # the usual size of a stub
 
 
 def plan_if_due(held: OpenConversation, usage: Usage) -> None:
@@ -461,7 +452,7 @@ def plan_if_due(held: OpenConversation, usage: Usage) -> None:
 
 
 def count_large(held: OpenConversation) -> None:
-    """Counts what a fold would have moved out of the newest message before it was sent."""
+    """Counts the large results of the newest message that a fold would have moved out."""
     view = held.context.view
     for slot in reversed(view.slots):
         if not any(isinstance(block, ToolResult) for block in slot.message.blocks):

@@ -1,27 +1,15 @@
-"""The page in place of the client's list: the client's own messages wherever no edit is, and each
+"""The page in place of the client's list: the client's own messages wherever there is no edit, each
 encoded once.
 
-What was sent once is kept as bytes, so the next request begins with the same bytes as long as the
-page only grew; a message that the client words anew without meaning anything by it goes out as it
-did. Cache marks move at every call and are no part of what is compared: they are put on copies,
-where the client has them now, so there are never more than it set. Neighbours: `observer` asks for
-the page, `body` puts it into the request.
+Messages are kept as the bytes first sent, so the next request begins with the same bytes as long as
+the page only grew, even if the client rewords one without changing its meaning. Cache marks move at
+every call: they are put on copies, where the client has them now. Roles follow the client's list:
+where its messages alternate, ours do, since some gateways refuse two user messages in a row; a
+system message inside the list stays one where the provider accepts it.
 
-The roles of a page as the client's own list has them.
-
-Where the client's messages take turns, ours do: some gateways refuse two of a user in a row, and a
-summary that stands before a message of the user's would make two. What the client said as system
-inside its list stays so where the provider takes it, directly after the user. Both follow from the
-page and from the beginning of the client's list alone, so what was sent stays as it was sent.
-Neighbours: `observer` asks, `page` encodes.
-
-Thinking that the provider does not take back, because it was thought under another front.
-
-Where refold acts, a client's own list holds thinking that stands under our page. If refold then
-fails, that list goes up as it came, and the provider may refuse it: it is sent once more without
-any thinking, so that the agent goes on. Where the page left thinking out of an open tool loop, and
-the client asks for thinking by a budget, its calls are said as text, as in the library. Neighbours:
-`app` asks for calls that are not only observed, `observer` has the page renewed.
+Thinking that the provider refuses, because it belongs to another front, is removed once more from
+the client's own list. Neighbours: `observer` asks for the page, `body` puts it into the request,
+`app` sends without thinking.
 """
 
 from __future__ import annotations
@@ -42,13 +30,13 @@ from refold.edges.proxy.body import MARK, Mark, ParsedCall, Wire, is_answer
 from refold.tokens.models import model_info
 
 Seqs = tuple[int, ...]
-Inner = Mapping[int, Sequence[Wire]]  # by its place in the list, what was said for one message
+Inner = Mapping[int, Sequence[Wire]]  # by position in the list: all messages of a turn
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 
 
 def is_own(view: View, places: Sequence[Seqs]) -> bool:
-    """Whether the page is the client's own list: no edit stands on it, none of its messages was
-    taken off, and no result was moved out of it."""
+    """Whether the page is the client's own list: without edits, with all its messages and whole
+    results."""
     there = {slot.seq for slot in view.slots}
     return not any(_edited(view)) and all(map(there.issuperset, places))
 
@@ -58,26 +46,26 @@ def _has_stub(blocks: Sequence[object]) -> bool:
 
 
 class Encoded:
-    """The messages that were sent last, each with its bytes."""
+    """The messages sent last, each with its bytes."""
 
     def __init__(self) -> None:
-        self._own: dict[Seqs, Wire] = {}  # the client's messages, as they were sent first
+        self._own: dict[Seqs, Wire] = {}  # the client's messages as first sent
         self._wires: list[Wire] = []
         self.sent: list[bytes] = []  # without cache marks
-        self.broke = False  # whether the last page changed what was sent before it
+        self.broke = False  # whether the last page changed bytes sent before
 
     def messages(
         self, view: View, shown: Sequence[PageMessage], places: Sequence[Seqs], own: Sequence[Wire]
     ) -> list[Wire]:
-        """The messages of a page: the client's where no edit is, without thinking where the page
-        has none, and as system what the client said so."""
+        """The messages of a page: the client's own if unedited, without thinking where the page has
+        none, and with the client's system messages."""
         edited = set(_edited(view))
         place_of = {seq: at for at, place in enumerate(places) for seq in place}
         chosen: list[Wire] = []
         for one in shown:
             found = dict.fromkeys(place_of[seq] for seq in one.seqs if seq in place_of)
             is_whole = tuple(seq for at in found for seq in places[at]) == one.seqs
-            # What the page puts in beside a message has its seq, and is of the other side.
+            # A message that the page inserts has the seq of its neighbour and the other role.
             is_put_in = any(is_answer(own[at]) != is_answer(one.message) for at in found)
             if not found or not is_whole or is_put_in or not edited.isdisjoint(one.seqs):
                 is_system = found and all(own[at].get("role") == "system" for at in found)
@@ -90,15 +78,15 @@ class Encoded:
     def as_it_came(
         self, view: View, places: Sequence[Seqs], own: Sequence[Wire], inner: Inner, dialect: str
     ) -> list[Wire] | None:
-        """The client's list, with all that was said in the place of a message of which the client
-        has less; None if the page shows anything else."""
+        """The client's list, with all rounds in place of a message of which the client sees only a
+        part; None if the page shows anything else."""
         slots = {slot.seq: slot for slot in view.slots}
         has_edits = any(slot.edits or slot.summary for slot in view.slots)
         if has_edits or slots.keys() != {seq for place in places for seq in place}:
             return None
         ours = _own_calls(view)
         chosen: list[Wire] = []
-        is_inside = False  # what was chosen last
+        is_inside = False  # the message chosen last
         for at, (place, message) in enumerate(zip(places, own, strict=True)):
             was_inside = is_inside
             said = [slots[seq].message for seq in place]
@@ -114,7 +102,7 @@ class Encoded:
         return chosen
 
     def encode(self, wires: Sequence[Wire], marks: Sequence[Mark]) -> list[bytes]:
-        """The messages of a page as bytes, marked where the client's list is."""
+        """The messages of a page as bytes, with the cache marks of the client's list."""
         same = _common(self._wires, wires)
         self.broke = same < len(self._wires)
         del self._wires[same:], self.sent[same:]
@@ -129,7 +117,7 @@ class Encoded:
 
 
 def _edited(view: View) -> Iterator[int]:
-    """The seqs of what is not on the page as the client sent it."""
+    """The seqs of messages that differ from what the client sent."""
     for slot in view.slots:
         if slot.edits or slot.summary or _has_stub(slot.message.blocks):
             yield from range(slot.seq, slot.last + 1)
@@ -142,7 +130,7 @@ def _own_calls(view: View) -> set[str]:
 
 
 def _is_inside(message: Message, ours: set[str]) -> bool:
-    """Whether a message calls our tools, or has what they gave."""
+    """Whether a message calls our tools, or has their results."""
     return any(
         (isinstance(block, ToolCall) and block.id in ours)
         or (isinstance(block, ToolResult) and block.call in ours)
@@ -156,12 +144,12 @@ def _rendered(said: Sequence[Message], dialect: str) -> list[Wire]:
 
 
 def _are_results(one: Wire, other: Wire) -> bool:
-    """Whether two contents are of one user: Gemini takes what parallel calls gave as one."""
+    """Whether two contents belong to one user message: Gemini takes parallel results as one."""
     return "parts" in one and one.get("role") == other.get("role") == "user"
 
 
 def has_thoughts_of(wires: Sequence[Wire], other: Sequence[Wire]) -> bool:
-    """Whether two lists have as many thoughts."""
+    """Whether two lists have the same number of thoughts."""
     return sum(map(_thoughts_in, wires)) == sum(map(_thoughts_in, other))
 
 
@@ -173,7 +161,7 @@ def _thoughts_in(wire: Wire) -> int:
 
 
 def _thoughts(messages: Sequence[Wire]) -> int:
-    return sum(map(_is_thinking, (block for one in messages for block in _blocks(one))))
+    return sum(map(is_thinking, (block for one in messages for block in _blocks(one))))
 
 
 def _blocks(message: Wire) -> Sequence[Any]:
@@ -181,15 +169,15 @@ def _blocks(message: Wire) -> Sequence[Any]:
     return content if isinstance(content, list) else ()
 
 
-def _is_thinking(block: Any) -> bool:
+def is_thinking(block: Any) -> bool:
+    """Whether a block of the Messages API is thinking."""
     return isinstance(block, dict) and block.get("type") in _THINKING
 
 
 def _unthought(sent: Sequence[Wire], shown: PageMessage) -> list[Wire]:
-    """The client's messages without their thinking; as the page has it, if nothing else is in
-    them."""
+    """The client's messages without their thinking; the page's own, if nothing else is in them."""
     left = [
-        {**one, "content": [block for block in _blocks(one) if not _is_thinking(block)]}
+        {**one, "content": [block for block in _blocks(one) if not is_thinking(block)]}
         if _blocks(one)
         else one
         for one in sent
@@ -198,7 +186,7 @@ def _unthought(sent: Sequence[Wire], shown: PageMessage) -> list[Wire]:
 
 
 def _common(before: Sequence[Wire], now: Sequence[Wire]) -> int:
-    """How many messages two lists have in common at their beginning."""
+    """The number of messages that two lists have in common at their beginning."""
     pairs = enumerate(zip(before, now, strict=False))
     return next((at for at, (one, other) in pairs if one != other), min(len(before), len(now)))
 
@@ -227,14 +215,14 @@ def _can_be_marked(block: Any) -> bool:
     return isinstance(block, dict) and block.get("type") not in _THINKING
 
 
-LOOKED_AT = 8  # messages by which a list is known to take turns
+LOOKED_AT = 8  # messages that show whether roles alternate
 _CONTENTS = {"anthropic": "content", "openai_chat": "content", "gemini": "parts"}
 
 
 def as_the_client_has_them(
     wires: Sequence[Wire], own: Sequence[Wire], dialect: str
 ) -> Sequence[Wire]:
-    """The messages of a page, in the roles of the client's list."""
+    """The messages of a page, with alternating roles if the client's list has them."""
     key = _CONTENTS.get(dialect)
     if key is None or not _takes_turns(own[:LOOKED_AT]):
         return wires
@@ -262,7 +250,7 @@ def _parts(content: Any) -> Sequence[Any]:
 
 
 def in_place(chosen: Sequence[Wire]) -> list[Wire]:
-    """The messages; what the system says elsewhere than directly after the user, the user says."""
+    """The messages, with a system message as the user's unless it directly follows the user."""
     before = ["", *(one.get("role") for one in chosen)]
     return [
         {**one, "role": "user"} if one.get("role") == "system" and role != "user" else one
@@ -271,14 +259,13 @@ def in_place(chosen: Sequence[Wire]) -> list[Wire]:
 
 
 _REFUSED = re.compile(rb"`signature`.{0,20}`(redacted_)?thinking`")
-_THINKING_THINKING = frozenset({"thinking", "redacted_thinking"})
-_NOTHING = [{"type": "text", "text": "…"}]  # a message has to say something
+_NOTHING = [{"type": "text", "text": "…"}]  # a message must have content
 
 
 def with_loops_taken(asked: ParsedCall, wires: Sequence[Wire]) -> Sequence[Wire]:
-    """The messages of a page, so that every answer of an open tool loop begins with thinking. A
-    model that does not bind its thinking keeps that of the loop anyway, and one that thinks when
-    it likes (`adaptive`) takes calls without."""
+    """The messages of a page, with thinking at the beginning of every answer in an open tool loop,
+    or its calls as text. Models that do not bind thinking keep it anyway, and `adaptive` ones
+    accept calls without."""
     is_by_budget = b'"enabled"' in bytes(asked.fields.get("thinking", b""))
     if asked.dialect != "anthropic" or not is_by_budget:
         return wires
@@ -287,12 +274,12 @@ def with_loops_taken(asked: ParsedCall, wires: Sequence[Wire]) -> Sequence[Wire]
 
 
 def is_refused(status: int, answer: bytes) -> bool:
-    """Whether a provider says that it does not take thinking back."""
+    """Whether a provider refuses thinking."""
     return status == 400 and _REFUSED.search(answer) is not None
 
 
 def without_thinking(body: bytes) -> bytes | None:
-    """The body without any thinking in its messages; None if there is none."""
+    """The body without any thinking in its messages; None if it has none."""
     try:
         fields = decoding.decode(body, dict[str, msgspec.Raw])
         messages = decoding.decode(fields["messages"], list[dict[str, Any]])
@@ -308,10 +295,5 @@ def _plain(message: dict[str, Any]) -> dict[str, Any]:
     content = message.get("content")
     if not isinstance(content, list):
         return message
-    kept = [one for one in content if not is_thinking(one)]
+    kept = [block for block in content if not is_thinking(block)]
     return message if len(kept) == len(content) else {**message, "content": kept or _NOTHING}
-
-
-def is_thinking(block: Any) -> bool:
-    """Whether a block of the Messages API is thinking."""
-    return isinstance(block, dict) and block.get("type") in _THINKING_THINKING

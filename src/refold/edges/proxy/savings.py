@@ -1,24 +1,16 @@
-"""What each call took and what folding saved of it, in tokens and money; one line a call.
+"""Savings: the tokens and money of each call and of its alternative, the usage in its answer, and
+its outcome; and their sums by conversation.
 
-The provider's usage says what was sent. What the other way would have been is worked out from it:
-of a folded call, what the client's own list would have had, by its bytes; of a call that was only
-observed, what a fold would have left, by plans made where one would have been due. Money follows
-from the model's prices, the other way with the cache that the provider reports: none, or one that
-holds whatever was sent last time. A new process goes on from the last line in the log.
-Neighbours: `observer` brings the usage, `report` adds the lines up.
+The provider's usage says what was sent. The alternative is derived from it: for a folded call, the
+client's own list, by its bytes; for an observed call, the rest after a fold, by plans made whenever
+one would have been due. Money follows from the model's prices, with the cache that the provider
+reports. Usage is read from a copy of the answer while it streams; only lines that name a usage are
+decoded. A new process continues from the last line in the log; lines that a fork shares with its
+parent count once.
 
-What a call was billed, read from a copy of its answer while that streams by.
-
-Only lines that name a usage are decoded, so a long answer costs a search for one word. The copy is
-unpacked here if it is packed; what cannot be read is left alone, and the answer never touched.
-Neighbours: `dialects.usage` knows the four shapes, `app` feeds the chunks, `reply` reads what was
-said from the same copy.
-
-What became of the calls of one agent: kept, or not and why; said over a pipe, one line a call.
-
-The pipe outlives a proxy that is killed, and what was said before is not lost with it. Saying never
-waits: a line that nobody reads is dropped. Neighbours: `app` says, `supervisor` counts and the
-command `run` tells the person.
+The outcome of each call goes over a pipe that outlives a killed proxy; a line that nobody reads is
+dropped. Neighbours: `observer` brings the usage, `supervisor` counts outcomes, the command `proxy
+report` shows sums.
 """
 
 from __future__ import annotations
@@ -28,7 +20,7 @@ import threading
 import time
 import traceback
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -37,10 +29,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold import decoding
-from refold.core.model import Usage
+from refold.conversations.listing import described, newest, title_of
+from refold.core.model import Conversation, Usage
 from refold.dialects.usage import read_usage
 from refold.edges.proxy.body import Copy
 from refold.errors import Corrupt, Denied, RefoldError, Unavailable
+from refold.log.log import Log
+from refold.log.notes import notes_of
+from refold.settings.sources import KEEPER
+from refold.stores.protocol import Store
 from refold.tokens.models import cost, dollars, model_info
 
 NOTE = "proxy-call"
@@ -48,9 +45,8 @@ CACHE_LIFE_S = 300.0
 
 
 class CallLine(Struct, frozen=True, kw_only=True):
-    """One call: what the client's list has, what was sent, what of it came from the cache, and
-    what was saved; `written` is what was put into it. `folded` says that it was; else `saved` is
-    what a fold would have saved."""
+    """One call in tokens: the client's list, the request, its cached part, the saving, and the part
+    written to the cache. If the call was not `folded`, `saved` is what a fold would have saved."""
 
     model: str = ""
     input: int = 0
@@ -72,7 +68,7 @@ def line_text(line: CallLine) -> str:
 
 
 def line_of(data: object) -> CallLine | None:
-    """The line that a note holds; None for somebody else's note under our name."""
+    """The line in a note; None for a foreign note under our name."""
     try:
         return decoding.convert(data, CallLine)
     except msgspec.ValidationError:
@@ -80,39 +76,38 @@ def line_of(data: object) -> CallLine | None:
 
 
 class Account:
-    """The calls of one conversation. Time is in seconds, by the clock of the wall: a conversation
-    goes on in another process."""
+    """The calls of one conversation. Times are wall-clock seconds, since a conversation may
+    continue in another process."""
 
     def __init__(self) -> None:
-        self.offset = 0  # tokens that a fold would have taken off by now
-        self._is_broken = False  # whether it would have taken some off since the last call
-        self._before: int | None = None  # what the other way sent last; None if nobody knows
+        self.offset = 0  # tokens that a fold would have removed by now
+        self._is_broken = False  # whether it would have removed some since the last call
+        self._before: int | None = None  # tokens sent last the other way; None if unknown
         self._at_s = float("-inf")
-        self._is_cached = False  # whether the provider ever said that it caches
+        self._is_cached = False  # whether the provider ever reported a cache
 
     def resume(self, line: CallLine, at_s: float) -> None:
-        """Goes on from the last line of a conversation, written at that time."""
+        """Continues from the last line of a conversation, written at that time."""
         self._before = line.input if line.folded else line.input - line.saved
         self._at_s = at_s
         self._is_cached = line.cached > 0 or line.written > 0
         self.offset = 0 if line.folded else line.saved
 
     def take_off(self, tokens: int, *, breaks: bool) -> None:
-        """A fold would have taken so many tokens off by now; `breaks` says that these had been
-        sent before, so that the provider's cache would have been lost."""
+        """Sets the tokens that a fold would have removed by now; with `breaks` they had been sent
+        before, so the provider's cache would have been lost."""
         self.offset = max(self.offset, tokens)
         self._is_broken = self._is_broken or breaks
 
     def folded(self, usage: Usage, share: float, *, broke: bool = False) -> CallLine:
-        """A call that was sent, of which the bytes were this share of the client's; `broke` says
-        that what the call before had sent was changed."""
+        """The line of a folded call whose bytes were this share of the client's; `broke`: it
+        changed bytes that the call before had sent."""
         client = max(usage.input, round(usage.input / max(share, 1e-6)))
         other = self._other(usage, client, is_warm=broke or usage.cache_read > 0)
         return self._line(usage, client, client - usage.input, other, sign=1, folded=share < 1.0)
 
     def spent(self, usage: Usage) -> CallLine:
-        """A call that no client made, for a compaction or for what our own tools were asked: all
-        of it is to be saved by others."""
+        """The line of a call that no client made, for a compaction or our own tools: pure cost."""
         paid = cost(model_info(usage.model or None), usage)
         return CallLine(
             model=usage.model,
@@ -127,14 +122,14 @@ class Account:
         )
 
     def observed(self, usage: Usage) -> CallLine:
-        """A call that was passed on as it came."""
+        """The line of a call that was passed on unchanged."""
         would = max(0, usage.input - self.offset)
         is_warm = usage.cache_read > 0 and not self._is_broken
         other = self._other(usage, would, is_warm=is_warm)
         return self._line(usage, usage.input, usage.input - would, other, sign=-1, folded=False)
 
     def _other(self, usage: Usage, size: int, *, is_warm: bool) -> float | None:
-        """What the call would have cost the other way, with the cache that this one had."""
+        """The cost of the call the other way, with the same use of the cache."""
         now = time.time()
         self._is_cached = self._is_cached or usage.cache_read > 0 or usage.cache_write > 0
         read = 0
@@ -148,8 +143,8 @@ class Account:
         )
 
     def _read(self, usage: Usage, size: int, now: float) -> int:
-        """How much of it would have come from the cache: what was sent last, if that is not too
-        long ago; as much as came from it here, if nobody knows what that was."""
+        """The part that would have come from the cache the other way: what was sent last, if not
+        too long ago; the same part as here, if that is unknown."""
         if self._before is None:
             return _part(size, usage.cache_read, usage.input)
         return min(self._before, size) if now - self._at_s <= CACHE_LIFE_S else 0
@@ -174,7 +169,7 @@ class Account:
             output=usage.output,
             saved=saved,
             cost=paid,
-            # What is the same costs the same: only a guess at its cache could say otherwise.
+            # The same request costs the same: only a guess at its cache could differ.
             saved_cost=_difference(other, paid, sign) if saved else _difference(paid, paid, sign),
             folded=folded,
         )
@@ -185,7 +180,7 @@ def _difference(other: float | None, paid: float | None, sign: int) -> float | N
 
 
 def _part(whole: int, counted: int, of: int) -> int:
-    """The part of a whole that is as large as what was counted of another."""
+    """The same share of a whole as `counted` is of another."""
     return min(whole, round(whole * counted / of)) if of > 0 else 0
 
 
@@ -196,7 +191,7 @@ _NESTED = ("message", "response")
 
 
 class UsageReader:
-    """Reads the usage of one answer. `feed` it what comes, then ask for `usage`."""
+    """Reads the usage of one answer: `feed` it the bytes, then ask for `usage`."""
 
     def __init__(self, dialect: str, headers: Mapping[str, str]) -> None:
         self._dialect = dialect
@@ -206,7 +201,7 @@ class UsageReader:
         self._copy = bytearray()
         self._fields: dict[str, Any] = {}
         self._model = ""
-        self._is_lost = False  # it cannot be read, or is too long
+        self._is_lost = False  # unreadable, or too long
 
     def feed(self, chunk: bytes) -> None:
         """Takes the next bytes of the answer."""
@@ -227,8 +222,8 @@ class UsageReader:
             self._lose()
 
     def _take_lines(self, plain: bytes) -> None:
-        """Takes the lines that are whole now. A line may come in thousands of pieces: what was
-        looked at is not looked at again."""
+        """Takes the complete lines. A line may come in thousands of pieces, and nothing is searched
+        twice."""
         ended, newline, begun = plain.rpartition(b"\n")
         if newline:
             whole, self._rest = self._rest + ended, bytearray()
@@ -237,7 +232,7 @@ class UsageReader:
         self._rest += begun
 
     def _plain(self, chunk: bytes) -> bytes:
-        """The bytes unpacked, if they are packed; bounded, because others packed them."""
+        """The bytes unpacked, within a limit."""
         if self._unpacked is None:
             return chunk
         plain: bytes = self._unpacked.decompress(chunk, LINE_BYTES_MAX)
@@ -250,7 +245,7 @@ class UsageReader:
         self._rest.clear()
 
     def _take(self, line: bytes | bytearray) -> None:
-        """Takes what a line of a stream, or a whole body, says of its usage."""
+        """Takes the usage in a line of a stream, or in a whole body."""
         if not any(word in line for word in _TELLING):
             return
         try:
@@ -268,21 +263,21 @@ class UsageReader:
                 self._take_fields(said[name])
         found = said.get("usage") or said.get("usageMetadata") or said.get("usage_metadata")
         if isinstance(found, dict):
-            # A stream says some of it at its beginning, and the rest at its end.
+            # A stream has some of it at its beginning, and the rest at its end.
             self._fields.update({key: value for key, value in found.items() if value is not None})
         model = said.get("model") or said.get("modelVersion")
         self._model = model if isinstance(model, str) else self._model
 
     @property
     def copy(self) -> Copy | None:
-        """What came, unpacked; None if it could not be read, or is too long to be kept."""
+        """The unpacked answer; None if it is unreadable or too long."""
         if self._is_lost or len(self._copy) > COPY_BYTES_MAX:
             return None
         return Copy(bytes(self._copy), self._is_stream)
 
     @property
     def usage(self) -> Usage | None:
-        """What was billed, as far as it was said; None if nothing was."""
+        """The usage so far; None if the answer names none."""
         if self._rest and not self._is_lost:
             self._take(self._rest.strip())
             self._rest.clear()
@@ -296,7 +291,7 @@ class UsageReader:
 
 
 def _unpacker(coding: str) -> Any:
-    """What unpacks a copy; None where nothing is packed."""
+    """The decompressor of the answer; None if it is not packed."""
     match coding.strip().lower():
         case "gzip" | "x-gzip":
             return zlib.decompressobj(16 + zlib.MAX_WBITS)
@@ -312,7 +307,7 @@ Told = Callable[[str], None]
 
 
 class Tally:
-    """Counts what is said on a pipe. `why` is the newest reason why something was not kept."""
+    """Counts the outcomes on a pipe. `why` is the latest reason why something was not kept."""
 
     def __init__(self, descriptor: int) -> None:
         self.kept = self.unkept = 0
@@ -333,16 +328,16 @@ class Tally:
             self.lose(reason)
 
     def lose(self, reason: str) -> None:
-        """Something is not kept from now on, and nobody counts it."""
+        """Counts nothing from now on."""
         self.why = reason
 
     def finish(self, wait_s: float) -> None:
-        """Waits for what was said before everybody who says something has ended."""
+        """Waits for the outcomes of all writers until they have ended."""
         self._thread.join(wait_s)
 
 
 def teller(descriptor: int | None) -> Told:
-    """What says on a pipe what became of a call: KEPT, or the reason why not."""
+    """A function that writes the outcome of a call to a pipe: KEPT, or the reason why not."""
     if descriptor is None:
         return lambda _: None
     os.set_blocking(descriptor, False)
@@ -356,8 +351,8 @@ def teller(descriptor: int | None) -> Told:
 
 
 def reason_of(error: Exception) -> str:
-    """Why a call was not kept, without a word of what it said: of errors that quote what they were
-    given, only the kind."""
+    """Why a call was not kept, without any of its words: only the kind of an error that may quote
+    them."""
     if isinstance(error, TimeoutError):
         return "the log took too long"
     if isinstance(error, Unavailable | Denied | Corrupt):
@@ -366,10 +361,65 @@ def reason_of(error: Exception) -> str:
 
 
 def place_of(error: Exception) -> str:
-    """What failed and where, without a word of what was being read."""
+    """The kind and place of a failure, without the content being read."""
     places = [
         f"{one.filename.rpartition('/')[2]}:{one.lineno}"
         for one in traceback.extract_tb(error.__traceback__)
     ]
     code = error.code if isinstance(error, RefoldError) else ""
     return " ".join([type(error).__name__, code, *places])
+
+
+# --- sums ---
+
+
+class Sum(Struct, frozen=True, kw_only=True):
+    """The calls of a conversation, or of all. Money is None if no call has a known price."""
+
+    conversation: str
+    title: str = ""
+    calls: int = 0
+    folded: int = 0
+    input: int = 0
+    sent: int = 0
+    cached: int = 0
+    output: int = 0
+    saved: int = 0
+    cost: float | None = None
+    saved_cost: float | None = None
+
+
+def sums(store: Store) -> Iterator[Sum]:
+    """The conversations that came through a proxy, newest first."""
+    for about in newest(store, tag=KEEPER):
+        lines = list(_lines(store, about))
+        if lines:
+            title = title_of(store, about.id, described(store, about).title)
+            yield msgspec.structs.replace(added(about.id, lines), title=title)
+
+
+def _lines(store: Store, about: Conversation) -> Iterator[CallLine]:
+    # A restore takes messages off the page, but not off the bill.
+    for note in notes_of(Log(store, about.id), NOTE, also_off=True):
+        line = line_of(note.data) if note.seq > about.parent_seq else None
+        if line is not None:
+            yield line
+
+
+def added(name: str, lines: Iterable[CallLine | Sum]) -> Sum:
+    """The sum of lines, or of sums."""
+    given = list(lines)
+    costs = [one.cost for one in given if one.cost is not None]
+    saved = [one.saved_cost for one in given if one.saved_cost is not None]
+    return Sum(
+        conversation=name,
+        calls=sum(one.calls if isinstance(one, Sum) else 1 for one in given),
+        folded=sum(int(one.folded) for one in given),
+        input=sum(one.input for one in given),
+        sent=sum(one.sent for one in given),
+        cached=sum(one.cached for one in given),
+        output=sum(one.output for one in given),
+        saved=sum(one.saved for one in given),
+        cost=sum(costs) if costs else None,
+        saved_cost=sum(saved) if saved else None,
+    )

@@ -1,9 +1,9 @@
-"""Runs the proxy: one process, on a port of its own or on a socket that was handed over.
+"""Runs the proxy: one process, on a port of its own or on an inherited socket.
 
-What would keep it from serving is found before anything listens. A proxy that `refold run` started
-is told everything in one environment variable, and leaves once whoever started it is gone and
-nobody has called for a while: until then an agent may still need it. Neighbours: `app` runs,
-`supervisor` starts this as a process, the command `proxy` runs it here.
+Anything that would keep it from serving is found before it listens. A proxy started by `refold run`
+gets its settings in one environment variable, and leaves once its parent process is gone and nobody
+has called for a while: until then an agent may still need it. Neighbours: `app` is the application,
+`supervisor` starts this as a process, the command `proxy` runs it in its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct, field
 
 from refold import decoding
-from refold.edges.proxy.limits import Limits
+from refold.edges.proxy.upstream import Limits
 from refold.edges.server.app import BACKLOG, SETTINGS
 from refold.errors import Invalid, Unavailable, install_hint
 
@@ -36,12 +36,12 @@ GIVEN, TOKEN = "REFOLD_PROXY", "REFOLD_PROXY_TOKEN"
 PORT = 8_743
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 LOOK_S, ALONE_S = 5.0, 600.0
-GARBAGE = 20_000  # objects between two collections; most of a call are texts
+GARBAGE = 20_000  # objects between two collections; most objects of a call are strings
 
 
 class ProxySettings(Struct, frozen=True, kw_only=True):
-    """What a proxy is told. `bases` are addresses of providers that are not the usual ones; with
-    `plain` it only passes on."""
+    """The settings of a proxy. `bases` are unusual addresses of providers; with `plain` it only
+    passes on."""
 
     store: str
     host: str = "127.0.0.1"
@@ -55,21 +55,21 @@ class ProxySettings(Struct, frozen=True, kw_only=True):
     bases: dict[str, str] = {}
     plain: bool = False
     log_level: str = "info"
-    socket: int | None = None  # the descriptor of a socket that listens
+    socket: int | None = None  # the descriptor of a listening socket
     parent: int = 0  # the process that started this one
-    tells: int | None = None  # the descriptor to which it is said what became of each call
+    tells: int | None = None  # the descriptor for the outcome of each call
     limits: Limits = field(default_factory=Limits)
 
 
 def check_options(given: ProxySettings) -> None:
-    """Invalid if options contradict each other: a mistake, whatever else is there."""
+    """Invalid if options contradict each other."""
     if given.native and not given.folds:
         said = "--native needs --fold: the provider writes the compactions, and without --fold"
         raise Invalid(f"{said} there are none", hint="--fold --native")
 
 
 def checked(given: ProxySettings) -> ProxySettings:
-    """What a proxy is told, complete. An error says what is missing: a package, a name."""
+    """The complete settings. An error names what is missing: a package, a name."""
     check_options(given)
     check_packages()
     from refold.edges.proxy.gate import PROVIDERS
@@ -82,19 +82,19 @@ def checked(given: ProxySettings) -> ProxySettings:
     if given.host in LOOPBACK:
         return given
     if not given.names:
-        said = f"{given.host} can be reached by others, and nothing says by which name"
+        said = f"{given.host} can be reached from other machines, but has no name"
         raise Invalid(said, hint="--name proxy.example.com, behind something that has TLS")
     return msgspec.structs.replace(given, token=given.token or secrets.token_urlsafe(24))
 
 
 def check_packages() -> None:
-    """Unavailable, with the extra that brings it, if the package that serves is not there."""
+    """Unavailable, with the extra to install, if the server package is missing."""
     if importlib.util.find_spec("uvicorn") is None:
         raise Unavailable("the proxy needs uvicorn", hint=install_hint("proxy"))
 
 
 def url_of(given: ProxySettings) -> str:
-    """How clients call this proxy."""
+    """The address of this proxy for clients."""
     host = given.names[0] if given.names else given.host
     return f"http://{f'[{host}]' if ':' in host else host}:{given.port}"
 
@@ -109,7 +109,7 @@ def serve(given: ProxySettings) -> None:
     _search_once("sniffio")
     if given.folds:
         _load_strategies()
-    # What is here at the start stays for good: no collection has to look at it again.
+    # Objects from the start stay for good: no collection has to visit them again.
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 20)
     server = uvicorn.Server(_uvicorn_config(proxy))
@@ -123,14 +123,14 @@ def serve(given: ProxySettings) -> None:
 
 
 def _search_once(name: str) -> None:
-    """Lets an import of a package that is not there fail at once: httpcore tries this one several
-    times a call, and each time every folder of the path is looked at."""
+    """Makes the import of a missing package fail at once: httpcore tries this one several times per
+    call, and each time every folder of the path is searched."""
     if importlib.util.find_spec(name) is None:
         sys.modules[name] = None  # type: ignore[assignment]
 
 
 def _load_strategies() -> None:
-    """Loads what a compaction needs now, while no agent waits for it."""
+    """Loads the compaction's modules now, while no agent waits for them."""
     from refold.config import Config
     from refold.strategies.registry import strategy
 
@@ -139,14 +139,14 @@ def _load_strategies() -> None:
 
 
 def main() -> None:
-    """The entry point of a proxy that is a process of its own."""
+    """The entry point of a proxy in a process of its own."""
     serve(decoding.decode(os.environ.pop(GIVEN), ProxySettings))
 
 
 def proxy_of(given: ProxySettings) -> Proxy:
     """The application, with its store open."""
     from refold.edges.proxy.app import Proxy
-    from refold.edges.proxy.book import Book
+    from refold.edges.proxy.conversation_registry import ConversationRegistry
     from refold.edges.proxy.folding import Folding
     from refold.edges.proxy.gate import PROVIDERS, Gate
     from refold.edges.proxy.observer import Observer
@@ -162,7 +162,7 @@ def proxy_of(given: ProxySettings) -> Proxy:
     folding = Folding(
         folds=given.folds, native=given.native, tools=given.tools, window=given.window
     )
-    book = Book(open_store(given.store), folding, given.limits)
+    book = ConversationRegistry(open_store(given.store), folding, given.limits)
     return Proxy(
         upstream,
         Observer(book),
@@ -180,7 +180,7 @@ def _uvicorn_config(proxy: Proxy) -> uvicorn.Config:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens; Unavailable if the port is taken."""
+    """A listening socket; Unavailable if the port is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -199,7 +199,7 @@ def _handed(descriptor: int) -> socket.socket:
 
 
 def log_to_stderr(level: str) -> None:
-    """Our lines as they are; of uvicorn only what ends it: a stream that is cut off is no fault."""
+    """Logs our lines, and of uvicorn only fatal errors: a stream that is cut off is normal."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     for name, least in (("refold.proxy", level.upper()), ("uvicorn", "CRITICAL")):
@@ -210,7 +210,7 @@ def log_to_stderr(level: str) -> None:
 
 
 def _leave_alone(server: uvicorn.Server, proxy: Proxy, parent: int) -> None:
-    """Ends the server once the process that started it is gone and nobody has called for long."""
+    """Stops the server once its parent process is gone and nobody has called for a while."""
     while not server.should_exit:
         time.sleep(LOOK_S)
         is_alone = os.getppid() != parent

@@ -1,19 +1,15 @@
-"""A proxy for the life of one agent: started before it, started again if it dies, ended with it.
+"""A proxy for the life of one agent: started before it, restarted if it dies, stopped with it; and
+the agents that `refold run` knows.
 
-The socket belongs to this process, so it outlives a proxy that was killed: calls wait in line for
-the next one. A proxy that lives and no longer answers (stopped, or hung) is killed, so that calls
-which wait for it fail and are made again. One that dies again and again is replaced by one that
-only passes on; one that does not answer at all leaves the agent to call its provider directly. The
-agent never stops because of us. What became of each call the proxy says over a pipe, so a proxy
-that is killed has said it. Signals are the agent's. Neighbours: `serve` is the process that is
-started, `agents` says how the agent is told, `tally` counts.
+The socket belongs to this process, so it outlives a killed proxy: calls wait for the next one. A
+proxy that no longer answers is killed, so that waiting calls fail and are repeated. One that dies
+again and again is replaced by one that only passes on; if none answers, the agent calls its
+provider directly. The agent never stops because of us, and signals are the agent's.
 
-The agents that `refold run` knows, and how each is told where to call.
-
-An agent is told by variables of its own process, and by arguments where a variable is not enough.
-What the variable held before is where the proxy then calls: whoever has a gateway keeps it. A
-program that is not known gets the variables of all providers. Neighbours: `supervisor` starts the
-agent.
+An agent gets the proxy's address by environment variables, and by arguments where a variable is not
+enough; the variable's own value becomes the address that the proxy calls, so a gateway stays in
+use. Unknown programs get the variables of all providers. Neighbours: `serve` is the process,
+`savings.Tally` counts the outcomes of calls.
 """
 
 from __future__ import annotations
@@ -40,9 +36,9 @@ from refold.edges.proxy.serve import GIVEN, ProxySettings, listen
 from refold.errors import Denied, NotFound, RefoldError
 
 READY_PATH, READY_S, ASK_S = "/refold/ready", 20.0, 1.0
-RESTARTS_MAX = 5  # deaths after which a proxy is replaced by one that only passes on
+RESTARTS_MAX = 5  # then the proxy is replaced by one that only passes on
 STOP_S, LOOK_S, PAUSE_S_MAX = 15.0, 0.2, 5.0
-PROBE_S, SILENT_S = 2.0, 15.0  # how often a proxy is asked, and how long it may not answer
+PROBE_S, SILENT_S = 2.0, 15.0  # the interval of probes, and the longest silence
 _Handler = Callable[[int, FrameType | None], object] | int | None
 MAIN = "from refold.edges.proxy.serve import main; main()"
 Tell = Callable[[str], None]
@@ -83,7 +79,7 @@ class Supervisor:
         if plain:
             self.tally.lose(f"the proxy died {self._deaths} times, and then only passed calls on")
         given = msgspec.structs.replace(self._given, plain=plain)
-        self._heard_s = time.monotonic() + READY_S  # as long as it may take to start
+        self._heard_s = time.monotonic() + READY_S  # a start may take this long
         # In a session of its own: Ctrl-C is meant for the agent.
         return subprocess.Popen(
             [sys.executable, "-c", MAIN],
@@ -117,7 +113,7 @@ class Supervisor:
         return now - self._heard_s > SILENT_S
 
     def is_ready(self, goes_on: Callable[[], bool] = _always, within_s: float = READY_S) -> bool:
-        """Whether the proxy answers; asked only as long as there is a reason to."""
+        """Whether the proxy answers; it is asked only while there is a reason to."""
         until = time.monotonic() + within_s
         while time.monotonic() < until and goes_on():
             if _answers(self._given.port):
@@ -126,7 +122,7 @@ class Supervisor:
         return False
 
     def stop(self) -> None:
-        """Ends the proxy; what it has in hand is written first."""
+        """Stops the proxy, which first writes what it has in hand."""
         self._stopped.set()
         self._watch.join(STOP_S)
         self._socket.close()
@@ -155,8 +151,8 @@ def _answers(port: int) -> bool:
 
 
 class Ended(Struct, frozen=True, kw_only=True):
-    """An agent that has ended: its exit status, what became of its calls (None if there was no
-    proxy), and how often the proxy did not answer and was started again."""
+    """The end of an agent: its exit status, the outcomes of its calls (None without a proxy), and
+    how often a silent proxy was restarted."""
 
     status: int
     tally: Tally | None = None
@@ -171,7 +167,7 @@ def run_agent(
     log: IO[bytes] | int = subprocess.DEVNULL,
     tell: Tell,
 ) -> Ended:
-    """Runs an agent behind a proxy of its own; without one if that does not answer, or none is
+    """Runs an agent behind a proxy of its own; without one if it does not answer, or none is
     given."""
     with _Signals() as signals:
         supervisor = None if given is None else _started(given, log, tell, signals)
@@ -189,7 +185,7 @@ def run_agent(
 def _started(
     given: ProxySettings, log: IO[bytes] | int, tell: Tell, signals: _Signals
 ) -> Supervisor | None:
-    """A proxy that answers; None, and a word about it, if there is none."""
+    """A proxy that answers; None, with a message, if it does not."""
     try:
         supervisor = Supervisor(given, log)
     except (RefoldError, OSError) as error:
@@ -222,14 +218,14 @@ def _run(start: Start, signals: _Signals) -> int:
     return status if status >= 0 else 128 - status
 
 
-# What a terminal sends to everybody in front of it: Ctrl-C and Ctrl-\.
+# Sent by a terminal to its whole foreground group: Ctrl-C and Ctrl-\.
 _OF_TERMINALS = (signal.SIGINT, signal.SIGQUIT)
 _HANDED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class _Signals:
-    """Signals are the agent's, as they would be without us: a terminal sends Ctrl-C to both, and
-    what only we are sent is handed on. Before the agent is there, `status` says how to end."""
+    """Passes signals to the agent, as without us: a terminal sends Ctrl-C to both, and signals to
+    us alone are passed on. Before the agent runs, `status` is the exit status."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -252,7 +248,7 @@ class _Signals:
             self._agent.send_signal(number)
 
     def give_to(self, agent: subprocess.Popen[bytes]) -> None:
-        """From now on the agent is sent them; what came meanwhile ends it."""
+        """Passes signals to the agent from now on; one that came before ends it."""
         self._agent = agent
         if self.status:
             agent.send_signal(self.status - 128)
@@ -273,8 +269,8 @@ def _is_in_front() -> bool:
 
 
 class Variable(Struct, frozen=True):
-    """How one provider's clients are told where to call: the variable, and the address that they
-    call without it, as that variable would have it."""
+    """The variable with a provider's address, and the default address, in the form of that
+    variable."""
 
     name: str
     provider: Provider
@@ -287,8 +283,8 @@ GEMINI = Variable("GOOGLE_GEMINI_BASE_URL", "gemini", "https://generativelanguag
 
 
 class Agent(Struct, frozen=True, kw_only=True):
-    """A program: what tells it where to call. `setting` is the name of a setting that it takes as
-    `-c NAME="URL"`; `besides` are variables that it needs to be as it is without a proxy."""
+    """A program and its ways to get an address. `setting` is the name of a setting that it takes as
+    `-c NAME="URL"`; `besides` are variables that keep it as it is without a proxy."""
 
     variables: tuple[Variable, ...]
     setting: str = ""
@@ -296,7 +292,7 @@ class Agent(Struct, frozen=True, kw_only=True):
 
 
 AGENTS = {
-    # Behind another host, Claude Code leaves the search for tools off unless it is told.
+    # Behind another host, Claude Code turns its tool search off unless this is set.
     "claude": Agent(variables=(CLAUDE,), besides={"ENABLE_TOOL_SEARCH": "true"}),
     # Codex reads its address from its settings, and the variable in older versions.
     "codex": Agent(variables=(OPENAI,), setting="openai_base_url"),
@@ -306,7 +302,7 @@ ANY = Agent(variables=(CLAUDE, OPENAI, GEMINI))
 
 
 class Start(Struct, frozen=True, kw_only=True):
-    """How an agent is started: its command line and environment."""
+    """The command line and environment of an agent."""
 
     command: tuple[str, ...]
     environ: dict[str, str]
@@ -317,12 +313,12 @@ def agent_of(program: str) -> Agent:
 
 
 def bases_of(program: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Where the proxy calls for this agent: where the agent would have."""
+    """The addresses that the proxy calls for this agent: those that the agent would have called."""
     return {one.provider: environ.get(one.name) or one.usual for one in agent_of(program).variables}
 
 
 def start_of(command: tuple[str, ...], environ: Mapping[str, str], url: str) -> Start:
-    """How the agent is started with the proxy at this address; without one, as it would be."""
+    """The start of an agent with the proxy at this address; without one, its usual start."""
     if not url:
         return Start(command=command, environ=dict(environ))
     agent = agent_of(command[0])

@@ -1,10 +1,9 @@
-"""The way to the providers and back: addresses, headers, and the raw bytes of answers.
+"""The connection to the providers: addresses, headers, and the raw bytes of answers.
 
-Everything goes as it came but what belongs to one connection (RFC 9110, 7.6.1) and the Host.
+Everything goes as it came, except for headers of one connection (RFC 9110, 7.6.1) and the Host.
 Nothing is followed, retried, unpacked or remembered here: redirects, errors and cookies are the
-client's business, so requests go to a transport of httpx, below the client that would see to those.
-Only where the environment names a proxy for calls to the outside, that client finds the way.
-Neighbours: `route` names the provider, `app` relays.
+client's, so requests go to a transport of httpx, below its client. That client is used only where
+the environment names a proxy. Neighbours: `gate` names the provider, `app` relays.
 """
 
 from __future__ import annotations
@@ -16,10 +15,11 @@ from types import MappingProxyType
 from urllib.request import getproxies
 
 import httpx
+from msgspec import Struct
 
 from refold.checked import quoted
+from refold.core.codec import EVENT_BYTES_MAX
 from refold.edges.proxy.gate import Header, Provider, Target
-from refold.edges.proxy.limits import Limits
 from refold.errors import Invalid
 
 BASES: Mapping[Provider, str] = MappingProxyType(
@@ -38,12 +38,34 @@ _PER_CONNECTION = frozenset(
     }
 )  # fmt: skip
 _SAID_ANEW = (b"host", b"content-length", b"expect")
-# What a copy of an answer can be read from: see `usage`.
+# Encodings that `savings.UsageReader` can unpack.
 READABLE = ("gzip", "deflate", "identity")
 
 _VERSION = re.compile(rb"v[0-9][0-9a-z]*")
 
 Content = bytes | AsyncIterable[bytes]
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """The limits of the proxy: sizes in bytes, times in seconds. A body over `body_bytes` is not
+    read, nor is any while `held_bytes` are in memory; `preparing` calls may wait for the log at
+    once, each for `prepare_s`, and for `native_s` more while a provider writes a compaction. For
+    one call, the provider is asked `rounds` more times about our tools. Over a limit, a call is
+    passed on unread; only `calls_at_once` refuses."""
+
+    body_bytes: int = EVENT_BYTES_MAX
+    held_bytes: int = 256 * 1024 * 1024
+    calls_at_once: int = 512
+    preparing: int = 128
+    threads: int = 8
+    rounds: int = 8
+    prepare_s: float = 15.0
+    native_s: float = 150.0
+    body_s: float = 120.0
+    connect_s: float = 15.0
+    silence_s: float = 600.0
+    conversations: int = 128
+    seen_bytes: int = 256 * 1024 * 1024
 
 
 class Upstream:
@@ -65,11 +87,11 @@ class Upstream:
         await self._way.aclose()
 
     def address(self, provider: Provider) -> str:
-        """Where a provider is called, for a message to a person."""
+        """The address of a provider, for messages to a person."""
         return str(self._bases[provider])
 
     def _url(self, provider: Provider, path: bytes, query: bytes) -> httpx.URL:
-        """Where a call goes. Agents call the same few addresses, and making one takes long."""
+        """The URL of a call, cached: agents call the same few, and parsing one is slow."""
         known = self._urls.get((provider, path, query))
         if known is not None:
             return known
@@ -83,7 +105,7 @@ class Upstream:
     async def send(
         self, method: str, target: Target, query: bytes, headers: list[Header], content: Content
     ) -> Answer:
-        """The answer, with its body still to be read."""
+        """The answer, with its body still unread."""
         url = self._url(target.provider, target.path, query)
         has_body = bool(content) or not isinstance(content, bytes)
         request = httpx.Request(
@@ -97,14 +119,15 @@ class Upstream:
 
 
 def _way_out() -> httpx.AsyncBaseTransport:
-    """How providers are reached: directly, unless the environment names a proxy."""
+    """The transport to the providers: direct, unless the environment names a proxy."""
     limits = httpx.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=IDLE_MAX)
     named = getproxies().keys() - {"no"}
     return _ByEnvironment(limits) if named else httpx.AsyncHTTPTransport(limits=limits)
 
 
 class _ByEnvironment(httpx.AsyncBaseTransport):
-    """The way that the environment says, host by host, as httpx's client reads it."""
+    """A transport by the environment's proxy settings, host by host, as httpx's client reads
+    them."""
 
     def __init__(self, limits: httpx.Limits) -> None:
         self._client = httpx.AsyncClient(limits=limits)
@@ -151,8 +174,8 @@ class Answer:
 
 
 def joined(base: bytes, path: bytes) -> bytes:
-    """The path below an address. A version that ends the one and begins the other (`/v1`) is meant
-    once: people give addresses with it and without."""
+    """The path below an address. A version that ends the one and begins the other (`/v1`) counts
+    once: people give addresses with and without it."""
     base = base.rstrip(b"/")
     version = base.rpartition(b"/")[2]
     is_twice = _VERSION.fullmatch(version) and path.startswith(b"/" + version + b"/")
@@ -160,15 +183,15 @@ def joined(base: bytes, path: bytes) -> bytes:
 
 
 def _sent(headers: list[Header], content: Content) -> list[Header]:
-    """The headers as they go upstream: whose Host it is and how long the body is, is said anew;
-    what a client waits for before it sends its body, it was told here."""
+    """The headers to send upstream: with a new Host and length, and without the expectation of a
+    client that waited before its body."""
     sent = [one for one in end_to_end(headers) if one[0] not in _SAID_ANEW]
     length = _length(headers, content)
     return sent if length is None else [*sent, (b"content-length", length)]
 
 
 def _length(headers: Iterable[Header], content: Content) -> bytes | None:
-    """How long the body is, as the client said, or as it is now; None where nobody knows."""
+    """The length of the body, as the client said or as it is now; None if unknown."""
     said = next((value for name, value in headers if name == b"content-length"), None)
     if not isinstance(content, bytes):
         return said
@@ -176,7 +199,7 @@ def _length(headers: Iterable[Header], content: Content) -> bytes | None:
 
 
 def base_checked(url: str) -> httpx.URL:
-    """The address of a provider. Invalid for what is none, or has a secret in it."""
+    """The address of a provider. Invalid if it is malformed, or has a secret in it."""
     try:
         base = httpx.URL(url)
     except (httpx.InvalidURL, TypeError) as error:
@@ -187,7 +210,7 @@ def base_checked(url: str) -> httpx.URL:
 
 
 def end_to_end(headers: Iterable[Header]) -> list[Header]:
-    """The headers without those that belong to one connection."""
+    """The headers without those of one connection."""
     given = list(headers)
     named = {
         name.strip().lower()
@@ -199,7 +222,7 @@ def end_to_end(headers: Iterable[Header]) -> list[Header]:
 
 
 def readable(headers: Iterable[Header]) -> list[Header]:
-    """The headers, with no encoding asked for in which the usage could not be read."""
+    """The headers, with only encodings in which the usage can be read."""
     return [
         (name, _readable_codings(value)) if name == b"accept-encoding" else (name, value)
         for name, value in headers
@@ -207,7 +230,7 @@ def readable(headers: Iterable[Header]) -> list[Header]:
 
 
 def unpacked(headers: Iterable[Header]) -> list[Header]:
-    """The headers of a request whose answer is taken apart: nothing is to be packed."""
+    """The headers of a request whose answer is parsed: without compression."""
     kept = [one for one in headers if one[0] != b"accept-encoding"]
     return [*kept, (b"accept-encoding", b"identity")]
 

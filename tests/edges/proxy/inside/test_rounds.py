@@ -11,8 +11,7 @@ import pytest
 
 from refold.edges.proxy import savings
 from refold.edges.proxy.inside import tools
-from refold.edges.proxy.limits import Limits
-from refold.edges.proxy.upstream import Answer, Upstream
+from refold.edges.proxy.upstream import Answer, Limits, Upstream
 from tests.edges.proxy.kit import (
     MODEL,
     TOOLS,

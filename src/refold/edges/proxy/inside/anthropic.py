@@ -1,7 +1,7 @@
-"""The Messages API: blocks by their index, and an end that says why and what it took.
+"""The Messages API: blocks by their index, and an end with a reason and a usage.
 
-Blocks of all rounds follow one another under running indexes; the first round begins the message,
-the last one ends it. Neighbour: `seen` says what a shape is.
+Blocks of all rounds get running indexes; the first round begins the message, the last one ends it.
+Neighbour: `events.Shape` is the interface.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def _is_our_call(block: object) -> bool:
 
 
 class AnthropicStream:
-    """One message made of several."""
+    """One message from several rounds."""
 
     def __init__(self) -> None:
-        self._places: dict[object, int | None] = {}  # of this round's blocks; None is ours
-        self._blocks = 0  # that the client has
+        self._places: dict[object, int | None] = {}  # of this round's blocks; None for ours
+        self._blocks = 0  # sent to the client
         self._rounds = 0
         self._held: list[ServerEvent] = []
 
@@ -62,7 +62,7 @@ class AnthropicStream:
         self._blocks += not is_ours
 
     def _placed(self, event: ServerEvent) -> bytes:
-        """The event under the index that its block has for the client."""
+        """The event with the client's index of its block."""
         index = event.said.get("index")
         place = self._places.get(index)
         if place is None:

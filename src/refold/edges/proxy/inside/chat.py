@@ -1,8 +1,8 @@
 """Chat Completions: one message whose text and calls come in deltas.
 
-Texts of several rounds make one text, a paragraph each; calls are counted anew without ours, and
-the chunks of later rounds go under the id of the first. The end is the chunk that says why, the
-one with the usage, and the end mark. Neighbour: `seen` says what a shape is.
+Texts of several rounds become one text, a paragraph each; calls are renumbered without ours, and
+chunks of later rounds have the id of the first. The end is the chunk with the finish reason, the
+one with the usage, and the end mark. Neighbour: `events.Shape` is the interface.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ def _is_our_call(call: Any) -> bool:
 
 
 def _between(before: str) -> str:
-    """What stands between the texts of two rounds."""
+    """The separator between the texts of two rounds."""
     return "\n\n" if before and not before.endswith("\n") else ""
 
 
 class ChatStream:
-    """One message made of several."""
+    """One message from several rounds."""
 
     def __init__(self) -> None:
-        self._places: dict[object, int | None] = {}  # of this round's calls; None is ours
+        self._places: dict[object, int | None] = {}  # of this round's calls; None for ours
         self._rounds = self._calls = 0
         self._first: dict[str, Any] = {}
-        self._last_text = ""  # that the client has
+        self._last_text = ""  # sent to the client
         self._has_spoken = False  # in this round
         self._held: list[ServerEvent] = []
-        self._unsaid: Wire = {}  # the delta of the chunk that ends this round
+        self._unsaid: Wire = {}  # the delta in the last chunk of this round
         self._before = b""
 
     def begin(self) -> None:
@@ -83,7 +83,7 @@ class ChatStream:
         return self._late() + (self._encoded(event.said, choice, delta) if delta else b"")
 
     def _late(self) -> bytes:
-        """What a round before said in its last chunk, as some servers do."""
+        """The content in the last chunk of the round before, as some servers send it."""
         late, self._before = self._before, b""
         return late
 
@@ -97,7 +97,7 @@ class ChatStream:
         return {**rest, **self._first, "choices": [choice]}
 
     def _seen(self, delta: Wire) -> Wire:
-        """A delta without what is ours, and without a beginning where there was one."""
+        """A delta without our calls, and without a second beginning."""
         seen = dict(delta)
         if self._rounds > 1:
             seen.pop("role", None)
@@ -113,7 +113,7 @@ class ChatStream:
         return seen
 
     def _placed(self, call: Any) -> Wire | None:
-        """A part of a call under the number that it has for the client; None if it is ours."""
+        """A part of a call with the client's number; None for ours."""
         index = call.get("index", 0)
         if index not in self._places:
             is_ours = _is_our_call(call)
@@ -203,7 +203,7 @@ class ChatShape:
 
 
 def _joined_messages(messages: Sequence[Wire]) -> Wire:
-    """Messages as one: the texts, what was thought, and the calls that are not ours."""
+    """Messages as one: their texts, their reasoning, and their calls without ours."""
     text = thought = ""
     calls: list[Wire] = []
     for message in messages:

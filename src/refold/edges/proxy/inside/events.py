@@ -1,14 +1,11 @@
-"""A stream of server-sent events, cut into events: each as the bytes it came in, and what it says.
+"""Server-sent events as bytes and values, and the interface of a dialect that makes one answer from
+several rounds.
 
-What is passed on unchanged goes on as those bytes. Neighbours: `endpoints.server_events` reads
-streams whose bytes nobody needs; the dialects here look at each event.
-
-What a client sees of an answer that took several rounds: one answer, without our calls.
-
-A shape knows how one dialect puts answers together, whole and as a stream. Of a stream everything
-is passed on as it comes, but our calls and the end: only then is it known whether another round
-follows. An answer without a call of ours goes on as the bytes that came. Neighbours: `anthropic`,
-`chat`, `gemini` and `responses` are shapes, `rounds` uses them.
+Unchanged events are passed on as the bytes they came in. A shape joins the answers of one dialect,
+whole and as a stream, without our calls. Everything in a stream is passed on at once, except our
+calls and the end: only then is it known whether another round follows. An answer without our calls
+is passed on as the bytes that came. Neighbours: `anthropic`, `chat`, `gemini` and `responses` are
+shapes, `rounds` uses them.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ DONE = b"[DONE]"
 
 
 class ServerEvent(Struct, frozen=True):
-    """One event. `said` is empty for what is no object: a comment, an end mark."""
+    """One event. `said` is empty for a comment or an end mark."""
 
     raw: bytes
     said: dict[str, Any] = {}
@@ -39,14 +36,14 @@ class ServerEvent(Struct, frozen=True):
 
 
 class Cutter:
-    """Cuts what comes into events."""
+    """Cuts a stream into events."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     def feed(self, chunk: bytes) -> list[ServerEvent]:
-        """The events that are whole now. An event may come in thousands of pieces: what was
-        searched is not searched again."""
+        """The complete events. An event may come in thousands of pieces, and nothing is searched
+        twice."""
         searched = max(0, len(self._rest) - _END_BYTES_MAX + 1)
         self._rest += chunk
         ends = [end.end() for end in _END.finditer(self._rest, searched)]
@@ -58,7 +55,7 @@ class Cutter:
         return events
 
     def rest(self) -> list[ServerEvent]:
-        """What is left once the stream has ended."""
+        """The bytes left at the end of the stream."""
         left, self._rest = bytes(self._rest), bytearray()
         return [_event(left)] if left else []
 
@@ -77,12 +74,13 @@ def _event(raw: bytes) -> ServerEvent:
 
 
 def own_event(said: dict[str, Any], *, named: bool) -> ServerEvent:
-    """An event of ours, as if it had come."""
+    """An event made here, as if it had come."""
     return ServerEvent(encoded(said, named=named), said)
 
 
 def encoded(said: dict[str, Any], *, named: bool) -> bytes:
-    """An event of ours, with its name in a line of its own where the provider has one."""
+    """The bytes of an event made here, with its name on a line of its own if the provider sends
+    one."""
     name = f"event: {said['type']}\n".encode() if named else b""
     return name + b"data: " + msgspec.json.encode(said) + b"\n\n"
 
@@ -91,35 +89,35 @@ Response = dict[str, Any]
 
 
 class Inside(Struct, frozen=True):
-    """An exchange that the client sees a part of: its messages as the client has them, and for
-    each place of these where more was said, all of it."""
+    """An exchange of which the client sees a part: its messages in the client's list, and all
+    messages for each of them that has more."""
 
     seen: list[Wire]
     inner: dict[int, list[Wire]]
 
 
 class SeenStream(Protocol):
-    """One stream made of several."""
+    """One stream from several rounds."""
 
     def begin(self) -> None:
-        """Another round begins."""
+        """Begins another round."""
         ...
 
     def take(self, event: ServerEvent) -> bytes:
-        """What is passed on for an event; nothing for what is ours, or may not be the end."""
+        """The events to pass on for an event; none for our calls and a possible end."""
         ...
 
     def end(self, response: Response | None) -> bytes:
-        """The end, of the one answer that was seen; None if the client saw all there was."""
+        """The end of the one answer; None if the client saw everything."""
         ...
 
     def failed(self, error: bytes) -> bytes:
-        """An error of the provider's, in the middle of the stream."""
+        """An error of the provider in the middle of the stream."""
         ...
 
 
 class Shape(Protocol):
-    """One dialect."""
+    """The joining of answers in one dialect."""
 
     def stream(self) -> SeenStream: ...
 
@@ -132,24 +130,24 @@ class Shape(Protocol):
         ...
 
     def messages(self, response: Response) -> list[Wire]:
-        """An answer as it stands in the next request; without our calls if they are cut off."""
+        """The messages of an answer in the next request; without our calls if they are cut off."""
         ...
 
     def results(self, answered: Sequence[tuple[ToolCall, str]]) -> list[Wire]:
-        """What calls gave."""
+        """The messages with the results of calls."""
         ...
 
     def words(self, last: Response, text: str) -> tuple[Response, list[ServerEvent]]:
-        """An answer of ours that says this after the last one, whole and as a stream."""
+        """An answer with this text after the last one, whole and as a stream."""
         ...
 
     def inside(self, said: Sequence[Sequence[Wire]], seen: Response) -> Inside:
-        """What was said in all rounds, with the results in between, as the client has it."""
+        """All rounds, with the results in between, for the client's messages."""
         ...
 
 
 def summed(usages: Sequence[Any]) -> Any:
-    """Counts added up by their names; of what is no count, the last."""
+    """Counts added up by name; for other values, the last one."""
     total: dict[str, Any] = {}
     for usage in usages:
         for name, value in usage.items() if isinstance(usage, dict) else ():
@@ -167,7 +165,7 @@ def _added(before: Any, value: Any) -> Any:
 
 
 def whole_in_one(said: Sequence[Sequence[Wire]], seen: Sequence[Wire]) -> Inside:
-    """For dialects in which an answer is one message: all that was said takes its place."""
+    """The exchange in dialects with one message per answer: all rounds in its place."""
     messages = [one for part in said for one in part]
     is_more = messages != list(seen)
     return Inside(list(seen), {0: messages} if is_more and seen else {})

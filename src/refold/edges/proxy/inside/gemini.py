@@ -1,9 +1,9 @@
-"""generateContent: one content whose parts come a few in each chunk.
+"""generateContent: one content whose parts come in chunks.
 
-Parts of several rounds make one content, without our calls, the texts a paragraph each round; the
-chunks of later rounds go under the id of the first. The end is the chunk that says why, and
-whatever comes after it; it may bring parts as well. A call has no id of its own in some versions:
-what it gave goes by its name. Neighbour: `seen` says what a shape is.
+Parts of several rounds become one content, without our calls, with a paragraph of text per round;
+chunks of later rounds have the id of the first. The end is the chunk with the finish reason and all
+after it, and may have parts too. In some versions a call has no id, and its result goes by its
+name. Neighbour: `events.Shape` is the interface.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ class _Paragraphs:
     """Puts a gap between the texts of two rounds."""
 
     def __init__(self) -> None:
-        self._last = ""  # that the client has
+        self._last = ""  # sent to the client
         self._has_spoken = False  # in this round
 
     def begin(self) -> None:
         self._has_spoken = False
 
     def seen(self, parts: Sequence[Any]) -> list[Any]:
-        """The parts that the client sees."""
+        """The parts for the client."""
         return [self._placed(part) for part in _without_ours(parts)]
 
     def _placed(self, part: Any) -> Any:
@@ -78,7 +78,7 @@ class _Paragraphs:
 
 
 class GeminiStream:
-    """One content made of several."""
+    """One content from several rounds."""
 
     def __init__(self) -> None:
         self._rounds = 0
@@ -108,12 +108,12 @@ class GeminiStream:
         return self._late() + self._seen(event)
 
     def _late(self) -> bytes:
-        """What a round before said in its last chunk."""
+        """The parts in the last chunk of the round before."""
         late, self._before = self._before, b""
         return late
 
     def _seen(self, event: ServerEvent) -> bytes:
-        """A chunk without what is ours and without an end; nothing, if nothing is left of it."""
+        """A chunk without our calls and without an end; empty if nothing else is in it."""
         candidate = _candidate_in(event.said) or {}
         parts = self._paragraphs.seen(_parts_of(candidate))
         if not parts:

@@ -1,7 +1,7 @@
-"""The Responses API: items by their place, events by their number, and an end that repeats all.
+"""The Responses API: items by position, events by number, and an end that repeats everything.
 
-An answer is several items of the client's list. What of it the client does not see stands before
-the next item that it does, or behind the last one. Neighbour: `seen` says what a shape is.
+An answer is several items of the client's list. Items that the client does not see come before the
+next one that it does, or after the last. Neighbour: `events.Shape` is the interface.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def _is_our_call(item: Any) -> bool:
 
 
 class ResponsesStream:
-    """One response made of several."""
+    """One response from several rounds."""
 
     def __init__(self) -> None:
-        self._places: dict[object, int | None] = {}  # of this round's items; None is ours
+        self._places: dict[object, int | None] = {}  # of this round's items; None for ours
         self._rounds = self._items = self._events = 0
         self._id = ""
         self._held: list[ServerEvent] = []
@@ -62,7 +62,7 @@ class ResponsesStream:
         return b"" if place is None else self._numbered(event, {"output_index": place})
 
     def _numbered(self, event: ServerEvent, changed: Wire) -> bytes:
-        """The event under the number that it has for the client."""
+        """The event with the client's number."""
         number = event.said.get("sequence_number")
         if isinstance(number, int):
             changed = {**changed, "sequence_number": self._events}
@@ -137,7 +137,9 @@ class ResponsesShape:
                 groups[len(visible)] = [*waiting, item]
                 waiting = []
             visible.append(item)
-        if len(seen["output"]) > len(visible):  # words of ours, which the provider never sees
+        if len(seen["output"]) > len(
+            visible
+        ):  # the proxy's own text, which the provider never sees
             groups[len(visible)] = waiting
             visible.append(seen["output"][-1])
         elif waiting and visible:

@@ -1,13 +1,12 @@
-"""The rounds of one answer: as long as the model calls only our tools, they are answered here and
-the provider is asked again; then the client has its answer.
+"""The rounds of one answer: while the model calls only our tools, they are answered here and the
+provider is asked again; then the client gets its answer.
 
-Calls of ours beside some of the client's are held back: what they gave stands in the log, and goes
-up with what the client's tools gave. A turn has so many rounds at most; then our tools say that it
-is enough, and an answer that still calls them ends there, with words for the person. What the
-client has not seen is in the log before it sees the end, so it never repeats an answer that nobody
-knows. An error of the provider's in a later round is the client's as it is; a request of ours that
-it does not take is sent once more with less in it. Neighbours: `seen` puts the answers together,
-`observer` answers and keeps, `app` says how to send.
+Our calls beside some of the client's are held back: their results are in the log, and go up with
+the results of the client's tools. The number of rounds is limited; then our tools answer that it is
+enough, and an answer that still calls them ends with a text for the person. The log has every round
+before the client sees the end, so the client never repeats an unknown answer. A provider's error in
+a later round goes to the client unchanged; a request that the provider refuses is sent once more
+with less in it. Neighbours: `events` joins the answers, `observer` answers and keeps, `app` sends.
 """
 
 from __future__ import annotations
@@ -51,9 +50,8 @@ log = logging.getLogger("refold.proxy")
 
 
 class Ways(Struct, frozen=True, kw_only=True):
-    """What a round needs of others: to ask the provider again, to answer calls, to keep what was
-    said, and to wait for what is to be in the log before the end. The second and third give None if
-    they fail."""
+    """The caller's functions: ask the provider again, answer calls, keep the exchange, and wait for
+    the log before the end. The second and third return None if they fail."""
 
     again: Callable[[bytes], Awaitable[Answer]]
     answers: Callable[[list[ToolCall]], Awaitable[list[str] | None]]
@@ -62,7 +60,7 @@ class Ways(Struct, frozen=True, kw_only=True):
 
 
 def can_be_read(answer: Answer) -> bool:
-    """Whether an answer can be taken apart. Packed ones, which nobody asked for, cannot."""
+    """Whether an answer can be parsed: it is not compressed."""
     if answer.headers.get("content-encoding", "identity") == "identity":
         return True
     log.warning(PACKED)
@@ -80,17 +78,17 @@ class Rounds:
         self._shape, self._rounds_max = SHAPES[asked.dialect], rounds_max
         self._responses: list[Response] = []
         self._said: list[list[Wire]] = []
-        self._has_called = False  # one of ours
-        self._is_over = False  # the last answer calls only ours, once too often
-        self.readers: list[UsageReader] = []  # of what each round was billed
+        self._has_called = False  # our tools
+        self._is_over = False  # the last answer calls only our tools, over the limit
+        self.readers: list[UsageReader] = []  # of each round's usage
 
     @property
     def has_begun(self) -> bool:
-        """Whether the client has anything of its answer."""
+        """Whether the client has any part of its answer."""
         return self._client.has_begun
 
     async def relay(self, answer: Answer) -> None:
-        """Hands the client its answer."""
+        """Sends the client its answer."""
         while True:
             raw = await self._read(answer)
             try:
@@ -109,8 +107,8 @@ class Rounds:
             answer = again
 
     async def _read(self, answer: Answer) -> bytes:
-        """Reads an answer to its end; of a stream, or of what is too long to be looked at, the
-        client has it as it comes."""
+        """Reads an answer to its end; a stream, or an answer that is too long, goes to the client
+        as it comes."""
         reader = UsageReader(self._asked.dialect, answer.headers)
         self.readers.append(reader)
         self._client.begin(answer)
@@ -130,11 +128,11 @@ class Rounds:
         return bytes(whole)
 
     async def _answered(self) -> Answer | None:
-        """The next answer, where the last one calls only our tools; None where it is the end."""
+        """The next answer, if the last one calls only our tools; None at the end."""
         try:
             calls = self._calls()
         except (RefoldError, LookupError, TypeError, AttributeError, msgspec.DecodeError):
-            self._responses.clear()  # nobody can tell what was said: it goes on as it came
+            self._responses.clear()  # unreadable: it is passed on unchanged
             return None
         ours = list(filter(tools.is_ours, calls))
         if not ours:
@@ -152,8 +150,8 @@ class Rounds:
         return await self._ways.again(self._body())
 
     def _calls(self) -> list[ToolCall]:
-        """The calls of the newest answer that are complete. It is one of those that were read from
-        now on, unless it cannot be told what it says."""
+        """The complete calls of the newest answer; it is kept from now on, unless it is
+        unreadable."""
         copy = self.readers[-1].copy
         if copy is None:
             raise TypeError("an answer that is too long")
@@ -188,12 +186,12 @@ class Rounds:
         await self._client.end(raw, seen if self._has_called else None)
 
     def _is_silent(self) -> bool:
-        """Whether the client would have nothing of an answer in which something was said."""
+        """Whether the client would get nothing of an answer with content."""
         return any(self._said) and not self._shape.messages(self._shape.one(self._responses))
 
     async def _say(self, text: str) -> None:
-        """Ends the answer with words of ours, which the provider never sees: an answer without any
-        would puzzle the person, and some clients leave it out of their list."""
+        """Ends the answer with a text that the provider never sees: an empty answer would puzzle
+        the person, and some clients drop it from their list."""
         response, events = self._shape.words(self._responses[-1], text)
         self._responses.append(response)
         await self._client.say(events)
@@ -210,7 +208,7 @@ class _Client:
         self.is_stream = False
 
     def begin(self, answer: Answer) -> None:
-        """Another answer comes; the client has the head of the first, or of the last if that is
+        """Takes another answer; the client gets the head of the first, or of the last if it is
         whole."""
         if not self.has_begun:
             self._answer = answer
@@ -221,7 +219,7 @@ class _Client:
         await self._pass_on(self._cutter.feed(chunk))
 
     async def say(self, events: list[ServerEvent]) -> None:
-        """Goes on with an answer of ours, if this is a stream."""
+        """Continues with an answer made here, if this is a stream."""
         if self.is_stream:
             await self._pass_on(self._cutter.rest())
             self._stream.begin()
@@ -234,7 +232,7 @@ class _Client:
             await self._send({"type": "http.response.body", "body": seen, "more_body": True})
 
     async def pass_on(self, raw: bytes) -> None:
-        """Hands on a part of an answer as it came."""
+        """Passes on a part of an answer unchanged."""
         await self._start(is_changed=False)
         await self._send({"type": "http.response.body", "body": raw, "more_body": True})
 
@@ -250,18 +248,18 @@ class _Client:
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def end(self, raw: bytes, seen: Response | None) -> None:
-        """Ends the answer: with the one that was seen, or as it came if that is None."""
+        """Ends the answer: with the joined one, or unchanged if that is None."""
         if self.is_stream:
             await self._pass_on(self._cutter.rest())
             raw = self._stream.end(seen)
         elif seen is not None:
-            # A stream that is no stream of events is a list.
+            # A stream without server-sent events is a list.
             raw = msgspec.json.encode([seen] if raw.lstrip().startswith(b"[") else seen)
         await self._start(is_changed=self.is_stream or seen is not None)
         await self._send({"type": "http.response.body", "body": raw, "more_body": False})
 
     async def refuse(self, answer: Answer) -> None:
-        """Hands on an error of the provider's: as it came, or inside of a stream that has begun."""
+        """Passes on an error of the provider: unchanged, or inside a stream that has begun."""
         try:
             error = await answer.peek(ERROR_BYTES_MAX) or b"{}"
         finally:
@@ -280,7 +278,7 @@ class _Client:
 
 
 class Guarded(Protocol):
-    """What runs our own work in a thread, and gives None if it fails."""
+    """Runs our own work in a thread, and returns None if it fails."""
 
     async def __call__(self, work: Callable[[], T], doing: str) -> T | None: ...
 
@@ -292,7 +290,7 @@ def ways_of(
     keep: Callable[[Inside], object],
     finished: Callable[[], Awaitable[None]],
 ) -> Ways:
-    """Ways by which our own work may fail without anybody's noticing."""
+    """The functions for a call, whose failures the client does not notice."""
     return Ways(
         again=again,
         answers=lambda calls: guarded(partial(answers, calls), "answering inside"),

@@ -1,17 +1,13 @@
-"""Our tools in a client's request: the very same bytes from the first call of a conversation on.
+"""Our tools in a client's request, with the same bytes from the first call of a conversation on;
+and its exchanges of which the client sees only a part.
 
-Tools stand before everything else, in the provider's cache and in what thinking is bound to. So
-they are added at the beginning or never, and as the log has them: another version of refold may
-describe them otherwise. Neighbours: `engine.toolbox` has and runs them, `observer` asks.
-
-The exchanges of one conversation of which its client has less than was said.
-
-The log has them too, and knows them by what the client repeats; this is for a list that leaves the
-log and comes back, and for a client that repeats an answer otherwise. How its texts are cut and
-joined means nothing. Without its thinking, all of the exchange goes without, also where thinking is
-an item of its own and everything behind it stands at an earlier place; in other words, it is
-another answer, and what was thought after our tools had answered can no longer be sent.
-Neighbours: `book` holds one for each conversation, `observer` asks.
+Tools come before everything else, in the provider's cache and in the front that thinking is bound
+to, so they are added at the beginning or never, in the form that the log has. The log also has the
+exchanges, by the client's repetition; `Kept` serves a list that leaves the log and comes back, and
+a client that repeats an answer differently. How texts are cut and joined does not matter. If the
+client drops the thinking of an exchange, all of it is dropped; a reworded exchange is another
+answer. Neighbours: `engine.toolbox` runs the tools, `conversation_registry` has one `Kept` per
+conversation, `observer` asks.
 """
 
 from __future__ import annotations
@@ -34,12 +30,12 @@ from refold.log.front import mark_of
 from refold.log.notes import Noted
 
 NOTE = "proxy-tools"
-# Dialects whose answers can be taken apart and put together again while they stream.
+# Dialects whose answers can be split and joined while they stream.
 DIALECTS = frozenset({"anthropic", "gemini", "openai_chat", "openai_responses"})
-# Where one tool of a request has the declarations of all functions.
+# Dialects in which one tool declares all functions.
 _DECLARATIONS = ("functionDeclarations", "function_declarations")
 FAILED = "Error: refold cannot answer now. Go on without it."
-# To the person, who would see no answer.
+# For the person, who would see no answer.
 SILENT = (
     "[refold: the model called refold's tools in this turn and gave no answer after them. "
     "Write to it to go on.]"
@@ -49,7 +45,7 @@ ENOUGH = "Error: refold's tools were called often enough in this turn. Go on wit
 
 @cache
 def definitions(dialect: str) -> str:
-    """Our tools as a provider takes them: JSON, to stand in a list with others."""
+    """Our tools in a provider's form: JSON, for a list with other tools."""
     with refold.open("tools", store="memory:") as context:
         made: list[dict[str, Any]] = context.toolbox.tools(dialect)
     if dialect == "gemini":
@@ -58,8 +54,8 @@ def definitions(dialect: str) -> str:
 
 
 def can_be_added(asked: ParsedCall) -> bool:
-    """Whether a first call can have our tools: in a dialect that we can answer in, once, and with
-    no tool of the client's by one of our names."""
+    """Whether a first call can have our tools: its dialect is supported, it has none of them yet,
+    and no tool of the client has one of our names."""
     if asked.dialect not in DIALECTS or not asked.tools or _asks_for_several(asked):
         return False
     if asked.dialect == "gemini" and _declaring(asked) is None:
@@ -75,8 +71,8 @@ def _asks_for_several(asked: ParsedCall) -> bool:
 
 
 def _declaring(asked: ParsedCall) -> int | None:
-    """The tool of a Gemini request that declares functions: ours stand behind its own, because not
-    every version takes two such."""
+    """The tool of a Gemini request that declares functions: ours follow its own, because not every
+    version accepts two."""
     tools = asked.tools or ()
     places = (at for at, one in enumerate(tools) if isinstance(one, dict) and _declared(one))
     return next(places, None)
@@ -88,7 +84,7 @@ def _declared(tool: Mapping[str, Any]) -> str:
 
 
 def with_tools(asked: ParsedCall, added: str) -> ParsedCall:
-    """The call with our tools behind the client's."""
+    """The call with our tools after the client's."""
     if not added or not asked.has_tools:
         return asked
     if asked.dialect == "gemini":
@@ -110,15 +106,15 @@ def _with_declarations(asked: ParsedCall, added: str) -> Raw:
 
 
 def _extended(listed: Raw, added: str) -> Raw:
-    """A list with more behind what it has, which stays as it came."""
+    """A list with more values at its end; its bytes stay as they came."""
     theirs = bytes(listed).strip()[:-1]
     comma = b"" if theirs.strip() == b"[" else b","
     return Raw(theirs + comma + added.encode() + b"]")
 
 
 def own_list(asked: ParsedCall) -> list[bytes]:
-    """The client's own messages as they came, cache marks and all; as what `with_list` takes. Of
-    Gemini's, an answer that came in pieces is whole: so it stays once more was said inside."""
+    """The client's own messages as they came, with cache marks, for `with_list`. For Gemini, an
+    answer in pieces is joined, as it must be once it has rounds inside."""
     if not asked.came or asked.dialect == "gemini":
         return list(map(msgspec.json.encode, asked.messages))
     return [bytes(asked.came[1:-1])]
@@ -128,26 +124,26 @@ def own_list(asked: ParsedCall) -> list[bytes]:
 
 
 def added_in(notes: Sequence[Noted]) -> str:
-    """The definitions that a conversation began with, by its notes; empty if it has none."""
+    """The definitions that a conversation began with, from its notes; empty if it has none."""
     data = next((note.data for note in reversed(notes) if note.kind == NOTE), None)
     found = data.get("definitions") if isinstance(data, Mapping) else None
     return found if isinstance(found, str) else ""
 
 
 def begin(context: refold.Context, dialect: str) -> str:
-    """Writes down that a conversation has our tools, and as which bytes; gives these."""
+    """Notes that a conversation has our tools, with their bytes, and returns these."""
     added = definitions(dialect)
     context.note(NOTE, {"definitions": added}, by="proxy")
     return added
 
 
 def answers(context: refold.Context, calls: list[ToolCall]) -> list[str]:
-    """What our tools give."""
+    """The results of our tools."""
     return [_answer(context, call) for call in calls]
 
 
 def answers_of_nothing(calls: list[ToolCall]) -> list[str]:
-    """The same where nothing was said before."""
+    """The results of our tools for an empty conversation."""
     with refold.open("nothing", store="memory:") as context:
         return answers(context, calls)
 
@@ -166,8 +162,8 @@ _THOUGHT = "reasoning_content"
 
 
 class _Exchange(Struct, frozen=True):
-    """Where it begins in the client's list, what the client has of it, and for each place of that
-    where more was said, all of it."""
+    """An exchange: its position in the client's list, its messages there, and all messages for each
+    of them that has more."""
 
     begin: int
     seen: list[Wire]
@@ -175,28 +171,28 @@ class _Exchange(Struct, frozen=True):
 
     @property
     def placed(self) -> dict[int, list[Wire]]:
-        """What was said, by the place in the client's list."""
+        """All messages, by position in the client's list."""
         return {self.begin + at: whole for at, whole in self.inner.items()}
 
 
 class Kept:
-    """Exchanges by their place in the client's list."""
+    """Exchanges by position in the client's list."""
 
     def __init__(self, dialect: str) -> None:
         self._dialect = dialect
         self._exchanges: dict[int, _Exchange] = {}
 
     def add(self, begin: int, inside: Inside) -> None:
-        """Keeps an exchange that begins at this place."""
+        """Keeps an exchange that begins at this position."""
         self._exchanges[begin] = _Exchange(begin, inside.seen, inside.inner)
 
     def inner(self, messages: Sequence[Wire]) -> dict[int, list[Wire]]:
-        """What was really said, for each message of the list that is one of these."""
+        """All messages for each message of the list that belongs to an exchange."""
         found = [self._found(one, messages) for one in self._exchanges.values()]
         return {at: whole for one in found for at, whole in one.placed.items()}
 
     def part(self, messages: Sequence[Wire]) -> bool:
-        """Takes the list as the client has it now; whether it has one of these otherwise."""
+        """Takes the client's current list; returns whether it repeats an exchange differently."""
         has_parted = False
         for begin, kept in list(self._exchanges.items()):
             there = {at: whole for at, whole in kept.placed.items() if at < len(messages)}
@@ -210,10 +206,10 @@ class Kept:
         return has_parted
 
     def _found(self, kept: _Exchange, messages: Sequence[Wire]) -> _Exchange:
-        """An exchange as the list has it; with nothing inside if it is not there."""
+        """An exchange as the list has it; with nothing inside if it is missing."""
         at = kept.begin
         inner: dict[int, list[Wire]] = {}
-        waiting: list[Wire] = []  # what was said before an item that is left out
+        waiting: list[Wire] = []  # messages before an item that is left out
         is_thought = True
         for place, seen in enumerate(kept.seen):
             if at >= len(messages):
@@ -234,7 +230,7 @@ class Kept:
         return _Exchange(kept.begin, list(messages[kept.begin : at]), inner)
 
     def _whole(self, seen: Wire, whole: list[Wire], message: Wire) -> list[Wire]:
-        """All that was said for a message; nothing if it is another one."""
+        """All messages for one message; empty if it is another one."""
         if message == seen:
             return whole
         came, known = self._said(message), self._said(seen)
@@ -244,7 +240,8 @@ class Kept:
         return list(map(unthought, whole)) if is_same and not came.thoughts else []
 
     def _said(self, message: Wire) -> _Said:
-        """What a message says, however its texts are cut, joined and set beside its calls."""
+        """The content of a message, however its texts are cut, joined and ordered among its
+        calls."""
         blocks = [block for one in dialects.parse(message, self._dialect) for block in one.blocks]
         texts = "".join(block.text for block in blocks if isinstance(block, Text))
         thoughts = [block for block in blocks if isinstance(block, Thinking)]
@@ -257,7 +254,7 @@ class Kept:
 
 
 class _Said(Struct, frozen=True):
-    texts: str  # without any space: clients join them with some, or trim them
+    texts: str  # without spaces: clients join texts with some, or trim them
     thoughts: str
     rest: list[bytes]
 
@@ -276,7 +273,7 @@ def _is_reasoning(item: Wire) -> bool:
 
 
 def _unreasoned(items: Sequence[Wire]) -> list[Wire]:
-    """Items without reasoning, and so without the ids by which a provider knows what it led to."""
+    """Items without reasoning, and so without the ids that connect them to it."""
     return [
         {key: value for key, value in item.items() if key != "id"}
         for item in items
@@ -289,7 +286,7 @@ def _is_thought(part: Any) -> bool:
 
 
 def note(context: refold.Context, inside: Inside) -> None:
-    """Says in the log that something was answered inside, before it is."""
+    """Notes in the log that something is answered inside, before it is."""
     names = [call.name for whole in inside.inner.values() for call in _calls(whole)]
     said = f"answered inside: {', '.join(names)}"
     context.note(KEPT_NOTE, {"tools": names, "text": said}, by="proxy")

@@ -1,20 +1,12 @@
-"""Which conversation a request belongs to, by what its list says; and those that are held open.
+"""The registry of open conversations, and the conversation of each request.
 
-The longest known front wins; a header (the client's own session) only decides between equals. Two
-lists that share a front and then differ are two branches, and each is held by itself. What nobody
-holds is looked for in the store (`conversations.recognition`). A front that holds no answer is
-nothing to go by: many sessions begin with the same words. Only the first answer is looked at more
-closely (`beginning`), and one call at a time opens what is new, so that a client which goes on
-before its first answer is kept does not open a second. Neighbours: `observer` mirrors what is found
-here.
-
-The beginning of a conversation: first words, and the answer that their client has not repeated.
-
-Its client goes on from that answer in words of its own (without thinking, without a space at the
-end), or asks again because it gave up on the answer. Both are the same conversation, and only this
-answer is in doubt: every later one stands behind a front that is known. Two answers are alike if
-they make the same call, or if the text of one begins the text of the other. Neighbours: `book`
-looks among the conversations that are held, and in the store; `body` says what is an answer.
+The longest known front decides; a session header only decides between equals. Two lists that share
+a front and then differ are two branches, each open on its own. A conversation that is not open is
+looked up in the store. A front without an answer identifies nothing: many sessions begin with the
+same words. The first answer is compared by its calls and text, because a client may reword it, or
+retry without having read it; every later answer follows a known front. One call at a time opens a
+new conversation. Neighbours: `observer` mirrors lists into the conversations, `body` recognizes
+answers.
 """
 
 from __future__ import annotations
@@ -37,9 +29,9 @@ from refold.edges.proxy.body import Begun, ParsedCall, Wire, is_answer
 from refold.edges.proxy.folding import Compaction, Folding
 from refold.edges.proxy.inside import tools as inside
 from refold.edges.proxy.inside.tools import Kept, added_in
-from refold.edges.proxy.limits import Limits
 from refold.edges.proxy.page import Encoded, as_the_client_has_them, has_thoughts_of
 from refold.edges.proxy.savings import NOTE, Account, CallLine, line_of
+from refold.edges.proxy.upstream import Limits
 from refold.engine.mirror import Mirrored, Unchanging
 from refold.errors import RefoldError
 from refold.log.notes import Noted
@@ -47,8 +39,8 @@ from refold.settings.sources import KEEPER, LIMITS, limits_of, noted
 from refold.stores.protocol import Store
 
 log = logging.getLogger("refold.proxy")
-# Where thinking is bound to the front to the last block, the client's own messages must stand.
-# Others bind an item to the reasoning before it: of these, only the renderer knows what may stay.
+# Dialects that bind thinking to every block before it, so the client's own messages are sent.
+# Others bind an item to the reasoning before it, and only the renderer knows what may stay.
 BINDING = frozenset({"anthropic"})
 _NUMBERS = count()
 # A difference in the last two messages or the last answer is an amendment: see `engine.mirror`.
@@ -56,8 +48,7 @@ AMENDED_MAX = 2
 
 
 class OpenConversation:
-    """A conversation that is held open, and the list that came last. Whoever works with it has its
-    `guard`."""
+    """An open conversation and its latest list. Callers hold its `guard`."""
 
     def __init__(
         self, context: refold.Context, asked: ParsedCall, *, known: int, native: Compaction
@@ -66,34 +57,34 @@ class OpenConversation:
         self.native = native
         self.number = next(_NUMBERS)
         self.context = context
-        self.known = known  # so many messages of the list were in the log when it was opened
-        # What was sent folded once goes on so: its thinking stands under the page, and its own list
+        self.known = known  # messages of the list that the log had when it was opened
+        # Once folded, always folded: its thinking belongs to the page, and the client's own list
         # may no longer fit.
         notes = context.log.notes()
         calls = list(_calls(notes))
         self.has_inside = any(note.kind == inside.KEPT_NOTE for note in notes)
         self.is_swapped = self.has_inside or any(line.folded for line, _ in calls)
-        self.tools = added_in(notes)  # ours, as this conversation began with them
+        self.tools = added_in(notes)  # our own, from the beginning of the conversation
         self.inside = Kept(asked.dialect)
         self.dialect, self.session, self.model = asked.dialect, asked.session, asked.model
         self._opened_for = asked.messages
-        self.began_at = 0.0  # when the call came that has the first answer
-        self.retries = False  # and whether its client had asked before
+        self.began_at = 0.0  # the time of the call with the first answer
+        self.retries = False  # whether that call was a retry
         self.has_tools = asked.has_tools
         self.seen: list[Wire] = []
         self.places: tuple[tuple[int, ...], ...] = ()  # the seqs of each message of that list
         self.beside: tuple[bytes, ...] = ()
-        self.headers: dict[str, str] = {}  # that the page needs beside the client's
+        self.headers: dict[str, str] = {}  # needed by the page, beside the client's own
         self.size_bytes = 0
-        self.begun: Begun | None = None  # what the next body may begin with
+        self.begun: Begun | None = None  # the beginning that the next body may share
         anchor = context.view.anchor
-        # The newest seq whose answer came through here: what follows it was thought under our page.
+        # The newest seq answered through the proxy: later thinking belongs to our page.
         self.answered = anchor.upto if anchor else 0
-        self.takes_replies = True  # the client repeats answers as they came
-        self.unkept: list[Wire] = []  # the last answer, as long as it is not in the log
+        self.takes_replies = True  # the client repeats answers unchanged
+        self.unkept: list[Wire] = []  # the last answer, until it is in the log
         self.encoded = Encoded()
-        self.counted = 0  # up to this seq, large results were counted
-        self.large = 0  # so many tokens of a result are too many for a first send
+        self.counted = 0  # large results are counted up to this seq
+        self.large = 0  # results above this token count are moved out before they are first sent
         self.account = Account()
         if calls:
             self.account.resume(*calls[-1])
@@ -101,16 +92,16 @@ class OpenConversation:
 
     @property
     def listed(self) -> list[Wire]:
-        """The list that came last, or that the conversation was opened for."""
+        """The latest list, or the one that the conversation was opened for."""
         return self.seen or self._opened_for
 
     @property
     def is_unrepeated(self) -> bool:
-        """Whether the client has not brought the first answer back yet."""
+        """Whether the client has not sent the first answer back yet."""
         return is_unrepeated(self.listed)
 
     def take(self, asked: ParsedCall) -> None:
-        """This list came last."""
+        """Takes the client's latest list."""
         self.seen, self.size_bytes = asked.messages, asked.size_bytes
         self.begun = asked.begun
         self.session = asked.session or self.session
@@ -119,8 +110,8 @@ class OpenConversation:
         self.used_at = time.monotonic()
 
     def own_wires(self, asked: ParsedCall, *, upto: int | None = None) -> Sequence[Wire] | None:
-        """The messages of the page as the client has them; up to one of the log, if that is
-        asked. None where the renderer's must stand."""
+        """The messages of the page in the client's own form, up to a seq of the log if given. None
+        where the renderer's form is required."""
         if asked.dialect not in BINDING:
             return None
         context = self.context
@@ -131,16 +122,16 @@ class OpenConversation:
         return as_the_client_has_them(wires, asked.messages, asked.dialect)
 
     def list_as_it_came(self, asked: ParsedCall, page: Sequence[Wire]) -> Sequence[Wire]:
-        """The client's list and what was said inside, for as long as the page shows just that;
-        else the page."""
+        """The client's list with the rounds inside it, as long as the page shows exactly that; else
+        the page."""
         inner = self.inside.inner(asked.messages)
         view, own = self.context.view, asked.messages
         came = self.encoded.as_it_came(view, self.places, own, inner, asked.dialect)
         return page if came is None or not has_thoughts_of(came, page) else came
 
     def mirror(self, messages: Unchanging, beside: ParsedCall | None = None) -> Mirrored:
-        """Lets the log follow the list, and what a call has beside it. The answer that is new in
-        it was given to the page that was sent last, whatever became of that since."""
+        """Lets the log follow the list, and the system prompt and tools of a call. A new answer in
+        the list belongs to the page sent last, whatever happened to that page since."""
         return self.context.mirror(
             messages,
             system=None if beside is None else beside.system,
@@ -150,7 +141,7 @@ class OpenConversation:
         )
 
     def keep_reply(self) -> None:
-        """Writes the last answer to the log, as the client will repeat it."""
+        """Writes the last answer to the log in the form in which the client will repeat it."""
         if self.unkept and self.takes_replies:
             seen = Unchanging([*self.seen, *self.unkept])
             self.mirror(seen)
@@ -158,32 +149,31 @@ class OpenConversation:
         self.unkept = []
 
     def close(self) -> None:
-        """Lets go of the conversation."""
+        """Writes the last answer and closes the conversation."""
         try:
             self.keep_reply()
         finally:
             self.context.close()
 
 
-class Book:
-    """The conversations of one store that are held open, the newest of them."""
+class ConversationRegistry:
+    """The open conversations of one store, the most recent ones."""
 
     def __init__(self, store: Store, folding: Folding, limits: Limits) -> None:
         self.store, self.folding, self._limits = store, folding, limits
         self._guard = threading.Lock()
-        self._opening = threading.Lock()  # one call at a time opens what is new
+        self._opening = threading.Lock()  # one call at a time opens a new conversation
         self._held: OrderedDict[int, OpenConversation] = OrderedDict()
 
-    # --- finding ---
+    # --- lookup ---
 
     def begun(self) -> list[Begun]:
-        """What the next bodies may begin with."""
+        """The beginnings that the next bodies may share."""
         with self._guard:
             return [held.begun for held in self._held.values() if held.begun is not None]
 
     def find(self, asked: ParsedCall) -> OpenConversation:
-        """The conversation of a list that has an answer: held already, known to the store, or
-        new."""
+        """The conversation of a list with an answer: open, stored, or new."""
         held = self._going_on(asked)
         if held is not None:
             return held
@@ -194,8 +184,8 @@ class Book:
             return self._going_on(asked) or self._hold(asked, _new_id(asked), 0)
 
     def _going_on(self, asked: ParsedCall) -> OpenConversation | None:
-        """The conversation that is held and has more of a list than others, or its first answer in
-        other words; a branch of it is held by itself."""
+        """The open conversation with the longest part of a list, or with its first answer reworded;
+        a branch of it is opened on its own."""
         held, shared = self._nearest(asked)
         if held is None:
             return self._reworded(asked)
@@ -207,10 +197,10 @@ class Book:
     def begin(
         self, asked: ParsedCall, *, at: float, anyway: bool = False
     ) -> OpenConversation | None:
-        """The conversation of a list that came at a time and has its first answer now: a new one,
-        one that is begun again, or one that its client has gone on with meanwhile. None if another
-        has the same words and the same answer: nobody can tell whether it is the same one, so it
-        is new only if it must be kept `anyway`."""
+        """The conversation of a list that came at a time and now has its first answer: a new one,
+        one begun again, or one that its client has continued meanwhile. None if another
+        conversation has the same words and answer, since they cannot be distinguished; `anyway`
+        opens a new one all the same."""
         found = None if anyway else recognise(self.store, asked.messages, asked.dialect)
         is_known = found is not None and _has_answer(asked.messages[: found.shared])
         stored = begun_in(self.store, asked)
@@ -225,8 +215,8 @@ class Book:
             return None if is_known else self._hold(asked, _new_id(asked), 0, at)
 
     def _reworded(self, asked: ParsedCall, at: float | None = None) -> OpenConversation | None:
-        """The conversation that began with the first answer of a list, in other words; or that was
-        opened after a time to go on from it."""
+        """The open conversation with the same first answer as a list, reworded; or one opened since
+        a time to continue from it."""
         for held in self._with_words_of(asked):
             is_near = held.is_unrepeated if at is None else held.opened_at > at
             if is_near and are_alike(held.listed, asked.messages, asked.dialect):
@@ -234,7 +224,7 @@ class Book:
         return None
 
     def _with_words_of(self, asked: ParsedCall) -> list[OpenConversation]:
-        """The conversations that begin with the first words of a list, the newest first."""
+        """The open conversations with the same first words, newest first."""
         words = words_in(asked.messages)
         with self._guard:
             held = [one for one in self._held.values() if one.dialect == asked.dialect]
@@ -245,7 +235,7 @@ class Book:
         ]
 
     def _begun_again(self, asked: ParsedCall, at: float) -> OpenConversation | None:
-        """The conversation that the same client began with these words, and gave up on."""
+        """The conversation that the same client began with these words and gave up on."""
         there = (one for one in self._with_words_of(asked) if one.is_unrepeated)
         return next((one for one in there if _is_same_client(one, asked, at)), None)
 
@@ -254,7 +244,7 @@ class Book:
             return any(held.context.id == id for held in self._held.values())
 
     def beside(self, asked: ParsedCall) -> OpenConversation | None:
-        """The conversation that a list goes on from exactly, if one is held."""
+        """The open conversation that a list continues exactly, if any."""
         held, shared = self._nearest(asked)
         return held if held is not None and shared == len(held.listed) else None
 
@@ -271,12 +261,12 @@ class Book:
                 best, most = held, rank
         return best, most[0]
 
-    # --- holding ---
+    # --- opening and closing ---
 
     @contextmanager
-    def aside(self) -> Iterator[Book]:
-        """A book with the same settings that keeps nothing, to try something out."""
-        book = Book(refold.open_store("memory:"), self.folding, self._limits)
+    def aside(self) -> Iterator[ConversationRegistry]:
+        """A registry with the same settings and a store in memory, for trying something out."""
+        book = ConversationRegistry(refold.open_store("memory:"), self.folding, self._limits)
         try:
             yield book
         finally:
@@ -285,7 +275,7 @@ class Book:
     def open(
         self, asked: ParsedCall, id: str, native: Compaction, *, offloads: bool = True
     ) -> refold.Context:
-        """A conversation, new or known, with the settings of the proxy."""
+        """Opens a conversation, new or known, with the settings of the proxy."""
         context = refold.open(
             id,
             store=self.store,
@@ -312,7 +302,7 @@ class Book:
         return held
 
     def _over_limits(self, newest: OpenConversation) -> list[OpenConversation]:
-        """Takes out those that were used longest ago, until the limits are kept."""
+        """Removes and returns the least recently used conversations, until the limits are kept."""
         gone: list[OpenConversation] = []
         ordered = sorted(self._held.values(), key=lambda held: held.used_at)
         size = sum(held.size_bytes for held in ordered)
@@ -325,13 +315,13 @@ class Book:
         return gone
 
     def let_go(self, held: OpenConversation) -> None:
-        """Forgets a conversation that something went wrong with; whoever calls has its guard."""
+        """Drops a conversation after a failure; the caller holds its guard."""
         with self._guard:
             self._held.pop(held.number, None)
         held.context.close()
 
     def close(self) -> None:
-        """Lets go of all, and of the store."""
+        """Closes all conversations and the store."""
         with self._guard:
             held, self._held = list(self._held.values()), OrderedDict()
         for one in held:
@@ -345,8 +335,8 @@ class Book:
 
 
 def _is_same_client(held: OpenConversation, asked: ParsedCall, at: float) -> bool:
-    """Whether a conversation began for the client of a call that came at a time: it says that it
-    asks again, or it has the same session and asks again only when it was answered."""
+    """Whether a conversation began for the client of a call at a time: the client says that it
+    retries, or it has the same session and asks again only after an answer."""
     if asked.session != held.session:
         return False
     if asked.retries or (held.retries and held.began_at > at):
@@ -355,7 +345,7 @@ def _is_same_client(held: OpenConversation, asked: ParsedCall, at: float) -> boo
 
 
 def common(seen: Sequence[Wire], messages: Sequence[Wire]) -> int:
-    """How many messages two lists have in common at their beginning."""
+    """The number of messages that two lists have in common at their beginning."""
     for at, (one, other) in enumerate(zip(seen, messages, strict=False)):
         if one is not other and one != other and _texts_alike(one) != _texts_alike(other):
             return at
@@ -372,7 +362,7 @@ def _texts_alike(message: Wire) -> Wire:
 
 
 def _calls(notes: Sequence[Noted]) -> Iterator[tuple[CallLine, float]]:
-    """The lines of the calls of a conversation, each with its time in seconds."""
+    """The call lines of a conversation, each with its time in seconds."""
     for note in notes:
         line = line_of(note.data) if note.kind == NOTE else None
         if line is not None:
@@ -384,7 +374,7 @@ def _has_answer(messages: Sequence[Wire]) -> bool:
 
 
 def _new_id(asked: ParsedCall) -> str:
-    """An id that nobody has: the client's session may hold many conversations."""
+    """A new id; a client's session may have many conversations."""
     words = "".join(char for char in asked.session.lower() if char in "0123456789abcdef-")[:8]
     return "-".join(part for part in (TAG, words.strip("-"), secrets.token_hex(4)) if part)
 
@@ -394,7 +384,7 @@ _Said = tuple[set[tuple[str, str, str]], str]  # the calls of an answer, and its
 
 
 def words_in(messages: Sequence[Wire]) -> int:
-    """How many messages come before the first answer."""
+    """The number of messages before the first answer."""
     return next((at for at, one in enumerate(messages) if is_answer(one)), len(messages))
 
 
@@ -405,8 +395,7 @@ def is_unrepeated(messages: Sequence[Wire]) -> bool:
 
 
 def are_alike(one: Sequence[Wire], other: Sequence[Wire], dialect: str) -> bool:
-    """Whether two lists that have the same first words have the same first answer, however each
-    words it."""
+    """Whether two lists with the same first words have the same first answer, even if reworded."""
     return _are_alike(_said(_first_answer(one), dialect), _said(_first_answer(other), dialect))
 
 
@@ -414,7 +403,7 @@ def are_alike(one: Sequence[Wire], other: Sequence[Wire], dialect: str) -> bool:
 
 
 def has_first_answer(store: Store, found: Recognised, asked: ParsedCall) -> bool:
-    """Whether a stored conversation has the first answer of a list, in whatever words."""
+    """Whether a stored conversation has the first answer of a list, even if reworded."""
     words = words_in(asked.messages)
     if found.shared != words:
         return found.shared > words
@@ -424,7 +413,7 @@ def has_first_answer(store: Store, found: Recognised, asked: ParsedCall) -> bool
 
 
 def tag(context: refold.Context, asked: ParsedCall) -> None:
-    """Tags a conversation as kept here, and notes by which limits."""
+    """Tags a conversation as kept by a proxy, and notes its limits."""
     view, limits = context.view, limits_of(context.config)
     if TAG in view.tags and noted(view.metadata) == limits:
         return
@@ -440,7 +429,7 @@ def tag(context: refold.Context, asked: ParsedCall) -> None:
 
 
 def begun_in(store: Store, asked: ParsedCall) -> str | None:
-    """The stored conversation that the same client began with these words, and gave up on."""
+    """The stored conversation that the same client began with these words and gave up on."""
     if not asked.session and not asked.retries:
         return None
     words = asked.messages[: words_in(asked.messages)]
@@ -460,7 +449,7 @@ def _view(store: Store, found: Recognised) -> View:
 
 
 def _unrepeated(view: View) -> Sequence[Block] | None:
-    """The answer of a page that has nothing after its first answer; None for any other."""
+    """The answer of a page that ends with its first answer; None for any other page."""
     roles = [slot.message.role for slot in view.slots]
     words = roles.index("assistant") if "assistant" in roles else len(roles)
     if set(roles[words:]) != {"assistant"}:
@@ -468,7 +457,7 @@ def _unrepeated(view: View) -> Sequence[Block] | None:
     return [block for slot in view.slots[words:] for block in slot.message.blocks]
 
 
-# --- what an answer says ---
+# --- the content of an answer ---
 
 
 def _first_answer(messages: Sequence[Wire]) -> Sequence[Wire]:
@@ -479,7 +468,7 @@ def _first_answer(messages: Sequence[Wire]) -> Sequence[Wire]:
 
 
 def _said(answer: Sequence[Wire], dialect: str) -> _Said:
-    """What an answer says; nothing, if it cannot be read."""
+    """The calls and text of an answer; empty if it is unreadable."""
     try:
         parsed = [message for one in answer for message in dialects.parse(one, dialect)]
     except RefoldError:
