@@ -1,12 +1,10 @@
-"""A file of source: its signatures, outermost first, then what it imports.
+"""Kinds of program text: source files, diffs, and the output of compilers.
 
-Numbers that a tool put before the lines are looked through.
-
-A diff, alone or behind the words of commits: its files, its hunks, the first changes of each.
-
-What compilers, linters and type checkers say (gcc, clang, rustc, javac, tsc, eslint, mypy, ruff,
-go vet, make): errors first, each kind of them once, with the source that some show below; then
-warnings, and the sum at the end.
+A source file is shown by its signatures, outermost first, then its imports; line numbers added by a
+tool are ignored. A diff, alone or after commit messages, by its files, its hunks, and the first
+changes of each. Compilers, linters and type checkers (gcc, clang, rustc, javac, tsc, eslint, mypy,
+ruff, go vet, make) by errors, each kind once, with the source below them; then warnings, and the
+summary at the end. Neighbours: `sample` has the lines, `registry` lists the kinds.
 """
 
 from __future__ import annotations
@@ -55,9 +53,9 @@ def fits(sample: Sample) -> bool:
 def telling(sample: Sample) -> Iterator[Telling]:
     lines = [_plain(line) for line in sample.lines]
     signatures = [at for at, line in enumerate(lines) if SIGNATURE.match(line)]
-    outermost_first = sorted(signatures, key=lambda at: (_depth(lines[at]), at))
+    depths = {at: len(lines[at]) - len(lines[at].lstrip()) for at in signatures}
     imports = [at for at, line in enumerate(lines) if _IMPORT.match(line)]
-    yield from map(Telling, outermost_first)
+    yield from map(Telling, sorted(signatures, key=lambda at: (depths[at], at)))
     yield from map(Telling, imports[:6])
     yield from ends(sample)
 
@@ -66,10 +64,6 @@ def _plain(line: str) -> str:
     """The line without a number before it."""
     number = _NUMBER.match(line)
     return line[number.end() :] if number else line
-
-
-def _depth(line: str) -> int:
-    return len(line) - len(line.lstrip())
 
 
 DIFF_SHARE_MIN, FILES_MAX, HUNKS_MAX, COMMITS_MAX = 0.6, 12, 40, 4
@@ -100,23 +94,20 @@ def diff_telling(sample: Sample) -> Iterator[Telling]:
 
 
 def _hunks(sample: Sample) -> Iterator[list[Telling]]:
-    """Each hunk: its heading, and what it changes that no hunk before changed likewise."""
+    """Each hunk: its heading, and its changes that no earlier hunk has."""
     hunk: list[Telling] = []
     known: set[str] = set()
     for at, line in enumerate(sample.lines):
+        is_change = line[:1] in ("+", "-") and line[1:].strip() and not _OLD_NEW.match(line)
         if HUNK.match(line):
             if hunk:
                 yield hunk
             hunk = [Telling(at)]
-        elif hunk and line not in known and _is_change(line):
+        elif hunk and line not in known and is_change:
             known.add(line)
             hunk.append(Telling(at))
     if hunk:
         yield hunk
-
-
-def _is_change(line: str) -> bool:
-    return line[:1] in ("+", "-") and bool(line[1:].strip()) and not _OLD_NEW.match(line)
 
 
 FOUND_MIN = 3
@@ -135,7 +126,7 @@ ERROR = any_of(
     r"collect2: error",
     r"ERROR: ",
 )
-# A finding without a word for how bad it is: `a.py:1:2: E501 Line too long`, `a.go:3:2: …`.
+# A finding without a severity: `a.py:1:2: E501 Line too long`, `a.go:3:2: …`.
 NOTED = re.compile(r"\S+\.\w+:\d+:\d+: [A-Z]{1,4}\d{2,4} |[A-Z]{1,4}\d{2,4} (?:\[\*\] )?\S")
 WARNED = any_of(
     r"[^\s:][^:]{0,200}:\d+(?::\d+)?: warning\b",
@@ -174,7 +165,7 @@ def compiler_telling(sample: Sample) -> Iterator[Telling]:
 
 
 def _below(sample: Sample, at: int) -> list[Telling]:
-    """The source and the place that are shown below an error."""
+    """The source lines below an error."""
     below = []
     for place in range(at + 1, min(at + 6, len(sample.lines))):
         if not _SOURCE.match(sample.lines[place]):

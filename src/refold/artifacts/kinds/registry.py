@@ -1,9 +1,8 @@
-"""Which kind a text is: the first in the list that fits, else plain. A program may add its own.
+"""The kinds of text, in order: the first that fits wins, else plain. A program may add its own.
 
-The order is from the most to the least particular: a line of a compiler looks like a search result,
-and a log like nearly anything. Neighbours: `sample` has the lines, `stub` shows the excerpt.
-
-Any other text: its first and last lines, and what speaks of trouble between them.
+The order is from the most to the least particular: a compiler's line looks like a search result,
+and a log like nearly anything. A plain text is shown by its first and last lines, and lines of
+trouble between them. Neighbours: `sample` has the lines, `stub` shows the excerpt.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ TELLING_MAX, AROUND_MAX = 500, 10
 Fits = Callable[[Sample], bool]
 Tell = Callable[[Sample], Iterable[Telling]]
 LinesFit = Callable[[Sequence[str]], bool]
-"""Given the lines of a text, whether it is of the kind."""
+"""Given the lines of a text, whether it is of this kind."""
 TellingLines = Callable[[Sequence[str]], Iterable[int]]
-"""Given the lines of a text, the places of those that tell most, counted from 0, best first."""
+"""Given the lines of a text, the indices of the most telling ones, from 0, best first."""
 
 
 class Kind(Struct, frozen=True):
-    """Whether a text is of the kind, its telling lines, best first, and a few words on all of it.
-    `filled`: room that is left is for the lines around those."""
+    """The test for a kind of text, its telling lines, best first, and a short description.
+    `filled`: remaining room is for the lines around them."""
 
     fits: Fits
     telling: Tell
@@ -78,7 +77,7 @@ _registered: dict[str, Kind] = {}
 
 
 def register(name: str, fits: LinesFit, telling: TellingLines) -> None:
-    """Adds a kind of text, which is asked before all others, or replaces one."""
+    """Adds a kind of text, which is tried before all others, or replaces one."""
     _registered[name] = Kind(
         lambda sample: bool(fits(sample.lines)),
         lambda sample: [Telling(at) for at in telling(sample.lines) if 0 <= at < len(sample.lines)],
@@ -86,14 +85,13 @@ def register(name: str, fits: LinesFit, telling: TellingLines) -> None:
 
 
 def kind_of(text: str) -> str:
-    """The name of the kind that a text is of; `plain` if of none."""
-    return Looked(text, _ignore).name
+    """The name of a text's kind, or `plain`."""
+    return Looked(text, lambda _: None).name
 
 
 class Looked:
-    """A text, looked at: its kind, and the lines of it that tell most. `failed` is told why a kind
-    that the program brought was passed over; `redact` gives a line, after the one before it, as it
-    may be shown."""
+    """A text with its kind and its most telling lines. `failed` gets the error of a registered
+    kind; `redact` takes a line and the one before it, and returns it as it may be shown."""
 
     def __init__(
         self, text: str, failed: Callable[[str], None], redact: RedactLine | None = None
@@ -107,8 +105,20 @@ class Looked:
         self.name, self._kind = self._chosen()
 
     def _chosen(self) -> tuple[str, Kind]:
+        """The first kind that fits. Items of data can be of fewer kinds than lines, and a few long
+        lines of none."""
+        candidates: dict[str, Kind] = {}
+        match self._sample.unit:
+            case "lines" if self._sample.files:
+                candidates = {**_registered, SEARCH_RESULTS: KINDS[SEARCH_RESULTS]}
+            case "lines":
+                candidates = {**_registered, **KINDS}
+            case "items":
+                candidates = {name: KINDS[name] for name in (SEARCH_RESULTS, JSON)}
+            case "pieces":
+                pass
         glance = self._sample.glance()
-        for name, kind in self._candidates().items():
+        for name, kind in candidates.items():
             try:
                 if kind.fits(self._sample if name in _registered else glance):
                     return name, kind
@@ -116,28 +126,15 @@ class Looked:
                 self._failed(f"kind {name}: {type(error).__name__}: {error}")
         return PLAIN, _PLAIN
 
-    def _candidates(self) -> dict[str, Kind]:
-        """The kinds that lines can be of; items of data are of fewer, and a few long lines of
-        none."""
-        match self._sample.unit:
-            case "lines" if self._sample.files:
-                return {**_registered, SEARCH_RESULTS: KINDS[SEARCH_RESULTS]}
-            case "lines":
-                return {**_registered, **KINDS}
-            case "items":
-                return {name: KINDS[name] for name in (SEARCH_RESULTS, JSON)}
-            case "pieces":
-                return {}
-
     @property
     def about(self) -> str:
-        """A few words on all of it: what the kind says, or its name."""
+        """A short description: the kind's own, or its name."""
         if self._kind.about is not None:
             return self._kind.about(self._sample)
         return "" if self.name == PLAIN else self.name
 
     def excerpt(self, room: int) -> list[str]:
-        """The lines that tell most, as many as there is room for, in their order."""
+        """As many of the most telling lines as fit, in text order."""
         try:
             telling = list(islice(self._kind.telling(self._sample), TELLING_MAX))
             beside = around(self._sample, telling[:AROUND_MAX]) if self._kind.filled else ()
@@ -146,7 +143,3 @@ class Looked:
         except Exception as error:  # noqa: BLE001 - a registered kind is the caller's code
             self._failed(f"kind {self.name}: {type(error).__name__}: {error}")
             return excerpt(self._sample, plain_telling(self._sample), room, self._redact)
-
-
-def _ignore(_: str) -> None:
-    """Nobody is told."""

@@ -1,15 +1,10 @@
-"""A log: lines with a time or a level. Errors first, then warnings, then what is rare; of lines
-that are alike the first, with how many follow.
+"""Kinds of program runs: logs, stack traces, and test runs.
 
-Stack traces of Python, Java, JavaScript, Go, Rust, C# and Ruby: what was raised, then where in
-the program's own code.
-
-Python says the error last, the others first. Frames of libraries and of the language come last.
-
-A run of tests (pytest, unittest, jest, go test, cargo test, TAP, …): the sum, what failed, and
-why.
-
-Neighbours: `stack_trace` for what a failing test raised.
+A log has lines with a time or a level: errors first, then warnings, then rare lines; of similar
+lines the first, with the number of the others. Stack traces of Python, Java, JavaScript, Go, Rust,
+C# and Ruby are shown by the raised error, then the program's own frames; frames of libraries come
+last. Test runs (pytest, unittest, jest, go test, cargo test, TAP, …) by the summary, the failures,
+and their reasons. Neighbours: `sample` has the lines, `registry` lists the kinds.
 """
 
 from __future__ import annotations
@@ -46,7 +41,7 @@ def telling(sample: Sample) -> Iterator[Telling]:
     alike = Alike(sample)
     grave = [at for at in sample.marked if LEVEL.search(sample.lines[at])]
     yield from alike.distinct(grave)
-    yield from (one for at in grave[:5] for one in _said_below(sample, at))
+    yield from (one for at in grave[:5] for one in _continuation(sample, at))
     yield from alike.distinct(sample.troubled)
     yield from alike.distinct(sample.warned)
     yield from ends(sample, first=2, last=2)
@@ -55,8 +50,8 @@ def telling(sample: Sample) -> Iterator[Telling]:
     yield from ends(sample)
 
 
-def _said_below(sample: Sample, at: int) -> Iterator[Telling]:
-    """What belongs to an entry but is not one: the last line of a traceback says what it was."""
+def _continuation(sample: Sample, at: int) -> Iterator[Telling]:
+    """The lines below an entry that belong to it: the last line of a traceback names the error."""
     last = at
     while last + 1 < len(sample.lines) and not ENTRY.match(sample.lines[last + 1]):
         last += 1
@@ -116,10 +111,10 @@ def stack_trace_telling(sample: Sample) -> Iterator[Telling]:
     frames = [at for at, line in enumerate(sample.lines) if _is_frame(line)]
     near = sorted(frames, key=lambda at: min((abs(at - one) for one in raised), default=0))
     own = [at for at in near if not _FOREIGN.search(sample.lines[at])]
-    words = [one for one in distinct(sample, raised) if one.at + 1 < len(sample.lines)]
-    said = [Telling(one.at + 1) for one in words if "panicked" in sample.lines[one.at]]
+    errors = [one for one in distinct(sample, raised) if one.at + 1 < len(sample.lines)]
+    messages = [Telling(one.at + 1) for one in errors if "panicked" in sample.lines[one.at]]
     yield from distinct(sample, raised)
-    yield from said
+    yield from messages
     yield from in_turn(*(_with_source(sample, at) for at in own[:12]))
     yield from map(Telling, near[:12])
     yield from ends(sample)
@@ -130,7 +125,7 @@ def _is_frame(line: str) -> bool:
 
 
 def _with_source(sample: Sample, at: int) -> list[Telling]:
-    """A frame, and the line of source that some languages show below it."""
+    """A frame, and the source line below it in some languages."""
     following = sample.lines[at + 1 : at + 2]
     has_source = bool(following) and following[0][:4].isspace() and not _is_frame(following[0])
     return [Telling(at), Telling(at + 1)] if has_source else [Telling(at)]
@@ -193,10 +188,8 @@ _OUTCOME = any_of(
 def test_run_fits(sample: Sample) -> bool:
     outcomes = sum(_OUTCOME.match(line) is not None for line in sample.lines)
     sums = sum(SUM.match(line) is not None for line in sample.lines)
-    return sums > 0 and (outcomes >= OUTCOMES_MIN or outcomes + sums > 1 or _is_headed(sample))
-
-
-def _is_headed(sample: Sample) -> bool:
+    if not sums or outcomes >= OUTCOMES_MIN or outcomes + sums > 1:
+        return sums > 0
     return any("test session starts" in line or "= FAILURES =" in line for line in sample.lines)
 
 

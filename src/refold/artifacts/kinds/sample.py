@@ -1,9 +1,9 @@
-"""The lines of a text that are looked at, with their numbers; of a very long one both ends, and the
-lines between that speak of trouble.
+"""A sample of a text's lines with their numbers; of a very long text both ends, and the lines of
+trouble between them.
 
-A kind names the lines that tell most, best first; `excerpt` takes as many as there is room for and
-puts them back in order. Lines are shown as they are, or cut at the end, never in other words.
-Neighbours: the kinds in this folder, `registry` chooses among them.
+A kind names the most telling lines, best first; `excerpt` takes as many as fit and restores their
+order. Lines are shown verbatim, or cut at the end, never in other words. Neighbours: the kinds in
+this folder, `registry` chooses among them.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ RedactLine = Callable[[str, str], str]
 
 
 class Sample(Struct, frozen=True, kw_only=True):
-    """Lines of a text and their numbers, counted from 1; `total` is how many the text has. The
-    `unit` is what they are: lines, items of data, or pieces of a line that is too long; `marked`
-    are the places of those that hold a word of trouble."""
+    """Lines of a text and their numbers, counted from 1; `total` is the number of all lines. They
+    are lines, items of data, or pieces of a very long line (`unit`); `marked` are the indices of
+    lines with a word of trouble."""
 
     lines: Sequence[str]
     numbers: Sequence[int]
     total: int
     unit: Unit = "lines"
     marked: Sequence[int] = ()
-    uncut: Sequence[str] = ()  # the lines as they are in the text, where they are lines
+    uncut: Sequence[str] = ()  # the original lines, if the unit is lines
     files: Sequence[str] = ()  # of a JSON list of results, the file of each
 
     @property
     def troubled(self) -> list[int]:
-        """The places of lines that say that something went wrong."""
+        """The indices of lines that report trouble."""
         return [at for at in self._marked if is_trouble(self.lines[at])]
 
     @property
@@ -76,22 +76,22 @@ class Sample(Struct, frozen=True, kw_only=True):
         return self.marked if self.unit == "lines" else range(len(self.lines))
 
     def line(self, at: int, redact: RedactLine | None) -> str:
-        """A line as it is to be shown."""
+        """A line for display, redacted."""
         if redact is None or self.unit != "lines":
             return self.lines[at]
         before = self.uncut[at - 1] if at else ""
         return redact(self.uncut[at], before)
 
     def glance(self) -> Sample:
-        """Fewer lines, enough to see what kind of text it is."""
+        """Fewer lines, enough to recognize the kind of text."""
         if len(self.lines) <= 2 * GLANCE_LINES or self.unit != "lines":
             return self
         count = len(self.lines)
         ends = {*range(GLANCE_LINES), *range(count - GLANCE_LINES, count)}
-        places = sorted(ends.union(self.marked[:GLANCE_LINES]))
+        indices = sorted(ends.union(self.marked[:GLANCE_LINES]))
         return Sample(
-            lines=[self.lines[at] for at in places],
-            numbers=[self.numbers[at] for at in places],
+            lines=[self.lines[at] for at in indices],
+            numbers=[self.numbers[at] for at in indices],
             total=self.total,
             files=self.files,
         )
@@ -102,19 +102,19 @@ class Sample(Struct, frozen=True, kw_only=True):
 
 
 def any_of(*patterns: str) -> re.Pattern[str]:
-    """A pattern that matches what any of these match."""
+    """One pattern for all of these."""
     return re.compile("|".join(patterns))
 
 
 class Telling(NamedTuple):
-    """A line by its place in the sample, and how many others are like it."""
+    """A line by its index in the sample, and the number of similar lines."""
 
     at: int
     alike: int = 0
 
 
 def sample_of(text: str) -> Sample:
-    """The lines of a text; of a very long one, its ends and what speaks of trouble between."""
+    """The lines of a text; of a very long one, its ends and the lines of trouble between."""
     body = text.removesuffix("\n")
     total = body.count("\n") + 1
     if total <= LONG_LINES_MAX and len(body) > LONG_LINES_MAX * LINE_LOOKED_AT:
@@ -144,68 +144,63 @@ def _pieces_of(text: str) -> Sample:
     numbers: Sequence[int] = range(1, len(starts) + 1)
     if len(starts) > 2 * ENDS_LINES:
         numbers = [*numbers[:ENDS_LINES], *numbers[-ENDS_LINES:]]
-    pieces = [text[(one - 1) * PIECE_CHARS : one * PIECE_CHARS] for one in numbers]
+    pieces = [text[(number - 1) * PIECE_CHARS : number * PIECE_CHARS] for number in numbers]
     return Sample(lines=pieces, numbers=numbers, total=len(starts), unit="pieces")
 
 
 def _marked_lines(text: str) -> Iterator[tuple[int, str]]:
-    """The lines that hold a word of trouble, with their numbers, in order. Looking for the words in
-    the whole text is far cheaper than looking at every line."""
-    looked_at = text[:MARKED_CHARS].lower()
-    if len(looked_at) != min(len(text), MARKED_CHARS):
-        looked_at = text[:MARKED_CHARS]  # a character has no lower form of its own length
+    """The lines with a word of trouble, with their numbers, in order. Searching the whole text for
+    the words is far cheaper than checking every line."""
+    searched = text[:MARKED_CHARS].lower()
+    if len(searched) != min(len(text), MARKED_CHARS):
+        searched = text[:MARKED_CHARS]  # some lower-case character has another length
+    starts: set[int] = set()
+    for word in WORDS:
+        at = searched.find(word)
+        for _ in range(MARKED_MAX):
+            if at < 0:
+                break
+            starts.add(searched.rfind("\n", 0, at) + 1)
+            end = searched.find("\n", at)
+            at = searched.find(word, end) if end >= 0 else -1
     number, at = 1, 0
-    for start in sorted(_marked_starts(looked_at)):
+    for start in sorted(starts):
         number += text.count("\n", at, start)
         end = text.find("\n", start)
         yield number, text[start : end if end >= 0 else len(text)]
         at = start
 
 
-def _marked_starts(text: str) -> set[int]:
-    """Where lines begin that hold a word of trouble; of each word, a limited number."""
-    starts: set[int] = set()
-    for word in WORDS:
-        at = text.find(word)
-        for _ in range(MARKED_MAX):
-            if at < 0:
-                break
-            starts.add(text.rfind("\n", 0, at) + 1)
-            end = text.find("\n", at)
-            at = text.find(word, end) if end >= 0 else -1
-    return starts
-
-
-# --- what lines have in common ---
+# --- similar lines ---
 
 
 def is_trouble(line: str) -> bool:
-    """Whether a line says that something went wrong."""
+    """Whether a line reports trouble."""
     return TROUBLE.search(line[:500]) is not None and _NO_TROUBLE.search(line[:500]) is None
 
 
 def template(line: str) -> str:
-    """What is left of a line without what varies: numbers, addresses, quoted values."""
+    """A line without its varying parts: numbers, addresses, quoted values."""
     return _VARYING.sub("#", line[:200])
 
 
 def distinct(sample: Sample, places: Iterable[int]) -> list[Telling]:
-    """The first of the lines that are alike, each with how many more there are at these places."""
+    """The first of each group of similar lines, with the number of the others among these."""
     templates = {at: template(sample.lines[at]) for at in places}
     return _firsts(templates, templates, Counter(templates.values()))
 
 
 class Alike:
-    """Which lines of a sample are alike, counted over all of them: of the lines that speak of
-    trouble only some are looked for, so they cannot say how many there are."""
+    """The similar lines of a sample, counted over all lines: the marked lines of trouble are
+    incomplete, so they cannot be counted alone."""
 
     def __init__(self, sample: Sample) -> None:
         self.templates = list(map(template, sample.lines))
         self.counts = Counter(self.templates)
 
     def distinct(self, places: Iterable[int]) -> list[Telling]:
-        """The first at these places of the lines that are alike, each with how many more there
-        are."""
+        """The first of each group of similar lines at these indices, with the number of the
+        others."""
         return _firsts(places, self.templates, self.counts)
 
 
@@ -225,7 +220,7 @@ def in_turn(*groups: Iterable[Telling]) -> Iterator[Telling]:
 
 
 def ends(sample: Sample, first: int = 12, last: int = 6) -> Iterator[Telling]:
-    """Lines of both ends, from outside to inside; what is repeated, once."""
+    """Lines of both ends, from outside to inside, repeated ones only once."""
     count = len(sample.lines)
     heads = _unrepeated(sample, range(count), first)
     tails = _unrepeated(sample, range(count - 1, -1, -1), last)
@@ -259,9 +254,8 @@ def around(sample: Sample, telling: Iterable[Telling]) -> Iterator[Telling]:
 def excerpt(
     sample: Sample, telling: Iterable[Telling], room: int, redact: RedactLine | None = None
 ) -> list[str]:
-    """As many of the telling lines as there is room for, in their order, with what is left out
-    between them."""
-    chosen = _Chosen(sample, room - GAP_CHARS, redact)  # for what is left out at the end
+    """As many of the telling lines as fit, in text order, with marks for the gaps."""
+    chosen = _Chosen(sample, room - GAP_CHARS, redact)  # for the gap at the end
     skipped = 0
     for one in telling:
         skipped += not chosen.take(one)
@@ -271,22 +265,26 @@ def excerpt(
 
 
 class _Chosen:
-    """The lines of an excerpt so far, by their places, and the room that is left."""
+    """The lines of an excerpt so far, by their indices, and the room that is left."""
 
     def __init__(self, sample: Sample, room: int, redact: RedactLine | None) -> None:
         self.sample, self.room, self.redact = sample, room, redact
         self.lines: dict[int, str] = {}
-        self.counted: set[int] = set()  # those that say how many are like them
+        self.counted: set[int] = set()  # lines with the number of similar ones
 
     def take(self, one: Telling) -> bool:
-        """Takes a line; false if it has no room. One that is there already is only told how many
-        are like it, whoever named it first."""
+        """Takes a line; False if it has no room. A line that was taken before only gets the number
+        of similar ones."""
         before = self.lines.get(one.at)
         if before is not None and (not one.alike or one.at in self.counted):
             return True
-        line = self._shown(one)
+        line = cut(self.sample.line(one.at, self.redact), LINE_CHARS_MAX).rstrip("\r")
+        if one.alike:  # of an incomplete sample, there may be more
+            is_all = self.sample.is_whole
+            line += f" [+{one.alike:,} alike]" if is_all else f" [+{one.alike:,} or more alike]"
         if before is None:
-            cost = len(line) + 1 + _gap_cost(self.lines, one.at)
+            beside = (one.at - 1 in self.lines) + (one.at + 1 in self.lines)
+            cost = len(line) + 1 + GAP_CHARS * (1 - beside)  # neighbours need no gap
         else:
             cost = len(line) - len(before)
         if cost > self.room:
@@ -296,27 +294,10 @@ class _Chosen:
         self.counted |= {one.at} if one.alike else set()
         return True
 
-    def _shown(self, one: Telling) -> str:
-        """A line as it is to be shown, redacted before it is cut."""
-        line = cut(self.sample.line(one.at, self.redact), LINE_CHARS_MAX).rstrip("\r")
-        return line + _mark(one.alike, is_all=self.sample.is_whole)
-
-
-def _mark(alike: int, *, is_all: bool) -> str:
-    """How many lines are like a line; of a text that was not looked at whole, at least so many."""
-    if not alike:
-        return ""
-    return f" [+{alike:,} alike]" if is_all else f" [+{alike:,} or more alike]"
-
-
-def _gap_cost(chosen: dict[int, str], at: int) -> int:
-    """What the marks of left out lines around a line add: none between neighbours."""
-    beside = (at - 1 in chosen) + (at + 1 in chosen)
-    return GAP_CHARS * (1 - beside)
-
 
 def _joined(sample: Sample, chosen: dict[int, str]) -> Iterator[str]:
-    """The chosen lines in order; pieces that follow each other make one line again."""
+    """The chosen lines in order, with marks for the gaps; consecutive pieces become one line again,
+    and a gap of one short line shows the line itself."""
     shown, row = 0, ""
     for at in sorted(chosen):
         number = sample.numbers[at]
@@ -325,23 +306,18 @@ def _joined(sample: Sample, chosen: dict[int, str]) -> Iterator[str]:
             yield row
             row = ""
         if not is_next:
-            yield _between(sample, at, shown + 1, number - 1)
+            before = sample.lines[at - 1]
+            is_short = number == shown + 2 and len(before) < GAP_CHARS // 2
+            is_shown = is_short and sample.unit == "lines"
+            yield before if is_shown else _gap(shown + 1, number - 1, sample.unit)
         row, shown = row + chosen[at], number
     yield row
     if shown < sample.total:
         yield _gap(shown + 1, sample.total, sample.unit)
 
 
-def _between(sample: Sample, at: int, first: int, last: int) -> str:
-    """What stands for the lines before one; a short line alone is shown itself."""
-    before = sample.lines[at - 1]
-    if first == last and len(before) < GAP_CHARS // 2 and sample.unit == "lines":
-        return before
-    return _gap(first, last, sample.unit)
-
-
 def _gap(first: int, last: int, unit: Unit) -> str:
-    """What is left out, by its numbers where lines have some."""
+    """The mark for a gap, with the line numbers if there are any."""
     count = last + 1 - first
     match unit:
         case "pieces":

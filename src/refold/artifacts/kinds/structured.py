@@ -1,19 +1,11 @@
-"""One JSON value: its shape, sample rows, and what in it speaks of trouble.
+"""Kinds of structured text: JSON, JSON lines, tables, and search results.
 
-A value on one line is parted where its items are, so that rows can be shown as they stand; one that
-is laid out over many lines is shown by its lines. Keys that are new come first: they are the shape.
-
-A record of JSON on every line: the first, those that speak of trouble, one of each shape, the
-last.
-
-Rows and columns: CSV and its relatives, tables of databases, listings such as `ls -l` and `ps`.
-The heading, the first rows, rows that are unlike the others, the last.
-
-What a search gave: nearly every line, or every item of a JSON list, names a file (`path`,
-`path:12: text`, `path-12-text`) or a page.
-
-Shown are how many results there are, and of the files in which most of them are one each, then the
-lines that name none. Contents are data: nothing is opened, names are only counted.
+A JSON value on one line is split into its items, one on many lines is shown by its lines; lines
+with new keys come first, because they are the shape. Of JSON lines: the first, the ones with
+trouble, one of each shape, the last. Of tables (CSV, database tables, `ls -l`, `ps`): the heading,
+the first rows, unusual rows, the last. Search results name a file or a page on nearly every line or
+item: shown are their number, one result of each of the top files, then the other lines. Names are
+only counted, nothing is opened. Neighbours: `sample` has the lines, `registry` lists the kinds.
 """
 
 from __future__ import annotations
@@ -52,7 +44,7 @@ def fits(sample: Sample) -> bool:
 
 
 def parted(sample: Sample) -> Sample:
-    """The items of a value that stands on one line, each as a line."""
+    """The items of a value on a single line, each as a line."""
     is_short = sample.unit == "lines" and sample.total == 1
     if sample.unit != "pieces" and not is_short:
         return sample
@@ -61,16 +53,16 @@ def parted(sample: Sample) -> Sample:
     total = len(items)
     if not sample.is_whole or len(text) > PARTED_CHARS:
         items.append(text[-ITEM_CHARS:])
-        # How many there are is not known; about as many as in the first part for its length.
+        # Their number is estimated from the first part.
         total = max(total + 2, total * sample.total // -(-PARTED_CHARS // PIECE_CHARS))
     numbers = [*range(1, len(items)), total]
     return Sample(lines=items, numbers=numbers, total=total, unit="items")
 
 
 def _items(text: str) -> list[tuple[int, int]]:
-    """Where the parts of a value begin and end: a list or object that is short stays whole."""
+    """The ranges of a value's parts; a short list or object stays whole."""
     items: list[tuple[int, int]] = []
-    opened: list[tuple[int, int]] = []  # where a container begins, and how many items were before
+    opened: list[tuple[int, int]] = []  # the start of a container, and the items before it
     start = 0
     for mark in _MARK.finditer(text):
         at, sign = mark.start(), text[mark.start()]
@@ -99,7 +91,7 @@ def _items(text: str) -> list[tuple[int, int]]:
 
 
 def value_of(text: str) -> Any:
-    """The value that a text is; None where it is none."""
+    """The value of a JSON text, or None."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
@@ -107,7 +99,7 @@ def value_of(text: str) -> Any:
 
 
 def about(sample: Sample) -> str:
-    """`JSON, a list of 2,000`, where all of it was looked at."""
+    """`JSON, a list of 2,000`, if the sample is complete."""
     value = value_of("".join(sample.uncut or sample.lines)) if sample.is_whole else None
     if not isinstance(value, list | dict):
         return "JSON"
@@ -124,7 +116,7 @@ def telling(sample: Sample) -> Iterator[Telling]:
 
 
 def _new_keys(sample: Sample) -> Iterator[Telling]:
-    """Lines with a key that was not there before."""
+    """The lines with a new key."""
     known: set[str] = set()
     for at, line in enumerate(sample.lines):
         keys = {match[1] for match in _KEY.finditer(line)}
@@ -143,7 +135,7 @@ def json_lines_fits(sample: Sample) -> bool:
 
 
 def _is_record(line: str) -> bool:
-    """Whether a line is an object. Lines are cut where they are long: then its end is not seen."""
+    """Whether a line is an object. A long line is cut, without its end."""
     if not line.startswith("{") or (
         _JSON_LINES_KEY.match(line, 1) is None and line.rstrip() != "{}"
     ):
@@ -181,20 +173,17 @@ def table_fits(sample: Sample) -> bool:
 
 
 def _delimiter(lines: list[str]) -> str:
-    """What parts the columns: nearly every line has it equally often. Empty if nothing does."""
+    """The delimiter of the columns, equally often on nearly every line; empty if there is none.
+    Prose has a comma here and there, with a space after it."""
     for delimiter in DELIMITERS:
         counts = Tally(line.count(delimiter) for line in lines)
         [(number, times)] = counts.most_common(1)
-        if number and times >= SHARE_MIN * len(lines) and _is_tabular(delimiter, number, lines):
+        may_be_prose = delimiter == "," and number <= 1
+        if may_be_prose and sum(", " in line for line in lines) >= len(lines) // 2:
+            continue
+        if number and times >= SHARE_MIN * len(lines):
             return delimiter
     return ""
-
-
-def _is_tabular(delimiter: str, number: int, lines: list[str]) -> bool:
-    """Prose has a comma here and there, with a space after it."""
-    if delimiter == ",":
-        return number > 1 or sum(", " in line for line in lines) < len(lines) // 2
-    return True
 
 
 def table_telling(sample: Sample) -> Iterator[Telling]:
@@ -219,19 +208,18 @@ def table_telling(sample: Sample) -> Iterator[Telling]:
 
 
 NAMES_MAX, OTHERS_MAX, SEARCH_RESULTS_SHARE_MIN, RESULTS_MIN, AFTER_MAX = 5, 3, 0.8, 5, 2
-# The first word of a line, of bounded length and taken whole or not at all: lines are data and may
-# be hostile.
+# The first word of a line, of bounded length and matched whole or not at all: lines may be hostile.
 _WORD = re.compile(r"(?:[A-Za-z]:(?=[/\\]))?[^\s:\"'(){}<>|=,;]{1,250}+")
 _ENDING, _CONTEXT = re.compile(r"\.[A-Za-z]\w{0,9}$"), re.compile(r"-\d{1,9}-")
 FIELDS = ("path", "file", "filename", "file_path", "filePath", "uri", "url", "link", "href")
 NAME_CHARS_MAX, LISTED_CHARS_MAX = 250, 2_000_000
 _FIELD = re.compile(rf'"(?:{"|".join(FIELDS)})" ?: ?"([^"]{{1,250}})"')
-_FRAME = re.compile(r'\s*(?:"\w{1,40}" ?: ?)?[\[\]{},\s]*')  # what holds the items of JSON
+_FRAME = re.compile(r'\s*(?:"\w{1,40}" ?: ?)?[\[\]{},\s]*')  # brackets around the items of JSON
 _ITEM = re.compile(r'\s*(?:"\w{1,40}" ?: ?\[)?\s*"([^"]{1,250})",?\s*$')
 
 
 class Results(Struct, frozen=True):
-    """The places of the results by file, those with most first, and the places of other lines."""
+    """The indices of the results by file, the most frequent first, and of other lines."""
 
     files: dict[str, list[int]]
     others: list[int]
@@ -242,7 +230,7 @@ class Results(Struct, frozen=True):
 
 
 def results_in(sample: Sample) -> Results:
-    """The results that a sample lists."""
+    """The results in a sample."""
     files: dict[str, list[int]] = {}
     others = []
     for at, line in enumerate(sample.lines):
@@ -257,8 +245,8 @@ def results_in(sample: Sample) -> Results:
 
 
 def items_in(text: str) -> list[Any]:
-    """What a text lists that is a JSON list, or an object that has one; nothing where it is
-    neither."""
+    """The items of a JSON list, or of the longest list in a JSON object; empty for any other
+    text."""
     if len(text) > LISTED_CHARS_MAX:
         return []
     value = value_of(text)
@@ -267,7 +255,7 @@ def items_in(text: str) -> list[Any]:
 
 
 def files_in(text: str) -> list[str]:
-    """The file of each result where a text is a JSON list of results; none where it is not."""
+    """The file of each result in a JSON list of results; empty for any other text."""
     items = items_in(text)
     files = [file for file in map(_file_of, items) if file]
     is_enough = len(files) >= max(RESULTS_MIN, SEARCH_RESULTS_SHARE_MIN * len(items))
@@ -275,7 +263,7 @@ def files_in(text: str) -> list[str]:
 
 
 def _file_of(item: object) -> str:
-    """The file that a result names."""
+    """The file of a result."""
     if isinstance(item, str):
         return item if _line_file(item[: NAME_CHARS_MAX + 1]) == item else ""
     named = (item.get(field) for field in FIELDS) if isinstance(item, dict) else ()
@@ -298,7 +286,7 @@ def search_results_telling(sample: Sample) -> Iterator[Telling]:
     for places in chosen:
         yield Telling(places[0], len(places) - 1)
     if sample.files:
-        # What the items say besides, where that stands in lines of its own.
+        # Other content of the items, if it is on lines of its own.
         nameless = set(found.others)
         after = [places[0] + step for step in range(1, AFTER_MAX + 1) for places in chosen]
         yield from (Telling(at) for at in after if at in nameless)
@@ -307,7 +295,7 @@ def search_results_telling(sample: Sample) -> Iterator[Telling]:
 
 
 def search_results_about(sample: Sample) -> str:
-    """`15 results in 7 files`; of very many, only how many."""
+    """`15 results in 7 files`; of very many, only their number."""
     found = results_in(sample)
     if not sample.is_whole and not sample.files:
         return f"about {sample.total:,} results"
@@ -318,38 +306,27 @@ def search_results_about(sample: Sample) -> str:
 
 
 def _line_file(line: str) -> str:
-    """The file that a line begins with: a path, or a name with an ending. After it comes nothing, a
-    colon (after a mere name, the number of a line as well), or `-12-`, as grep marks lines around a
-    match."""
-    end = _name_end(line)
+    """The file at the beginning of a line: a path, or a name with an ending. It is followed by
+    nothing, a colon (after a mere name, also the number of a line), or `-12-`, as in grep's
+    context."""
+    word = _WORD.match(line)
+    if word is None:
+        return ""
+    end = word.end()
+    if end < len(line) and line[end] != ":":
+        context = _CONTEXT.search(word[0])
+        end = context.start() if context else 0
     name, rest = line[:end], line[end:]
-    return name if _is_file(name, rest) else ""
+    if "/" in name or "\\" in name:
+        return name if any(map(str.isalpha, name)) else ""
+    is_placed = not rest or rest[1:2].isdigit()
+    return name if is_placed and _ENDING.search(name) else ""
 
 
 def _item_file(item: str) -> str:
-    """The file that an item of JSON names."""
+    """The file of a JSON item."""
     named = _FIELD.search(item)
     if named:
         return named[1]
     alone = _ITEM.match(item)
     return alone[1] if alone and _line_file(alone[1]) == alone[1] else ""
-
-
-def _name_end(line: str) -> int:
-    """Where the name at the beginning of a line ends; 0 if what follows does not fit."""
-    word = _WORD.match(line)
-    if word is None:
-        return 0
-    if word.end() == len(line) or line[word.end()] == ":":
-        return word.end()
-    around = _CONTEXT.search(word[0])
-    return around.start() if around else 0
-
-
-def _is_file(name: str, rest: str) -> bool:
-    """Whether a name is that of a file: a path, or one with an ending and nothing or the number of
-    a line after it."""
-    if "/" in name or "\\" in name:
-        return any(map(str.isalpha, name))
-    is_placed = not rest or rest[1:2].isdigit()
-    return is_placed and _ENDING.search(name) is not None
