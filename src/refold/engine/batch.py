@@ -1,10 +1,9 @@
-"""Many things that go into a log together: one write, one transaction, one look at the model.
+"""Many messages, notes and bills for one log, written in one transaction.
 
-Drafts are made as if those before them were in the log already. Nothing is written before `write`;
-then all of it is, or nothing: if somebody else wrote to the log meanwhile, `Overtaken` says so, and
-what was to be written is to be made again from what the log says now. So this is for an import,
-which knows by its keys what a log has. Neighbours: `recorder` parses and drafts, `log.open_log`
-appends, `edges.importers` fills batches.
+Drafts are made as if those before them were in the log. `write` writes all of them or none: if
+another writer was faster it raises `Overtaken`, and the caller builds the batch again from the new
+log. This is for imports, whose keys say what a log has. Neighbours: `recorder` parses and drafts,
+`log.open_log` appends, `edges.importers` fills batches.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from refold.log.notes import Stamp
 from refold.stores.protocol import Overtaken
 from refold.tokens.models import beyond
 
-HELD_BYTES_MAX = 16 << 20  # of what was written, until the page is let go
+HELD_BYTES_MAX = 16 << 20  # written bytes after which the page's messages are dropped from memory
 
 
 class Batch:
-    """What is to be appended to one log. `is_full` says that it is time to write."""
+    """Pending additions to one log. Once it `is_full`, it is time to write."""
 
     def __init__(self, context: Context) -> None:
         self._log, self._model = context._open, context._model
@@ -44,12 +43,12 @@ class Batch:
 
     @property
     def head(self) -> int:
-        """The head of the log, without what was only taken."""
+        """The head of the log, without pending additions."""
         return self._log.sums.head
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What the log says of the conversation, with what is still to be written."""
+        """Metadata of the conversation, pending changes included."""
         return self._log.known.metadata or {}
 
     @property
@@ -59,8 +58,8 @@ class Batch:
     def message(
         self, message: Any, stamp: Stamp, *, ids: tuple[str, ...] = (), continues: bool = False
     ) -> bool:
-        """Takes a message in any provider's shape, or the rest of the reply that was said before;
-        `ids` are those of its lines. False if there is nothing in it."""
+        """Adds a message in any provider's shape, or the continuation of the reply before it; `ids`
+        are the ids of its lines in the file. False if the message is empty."""
         parsed = self._recorder.parse(message, self._ahead)
         parsed = [replace(one, key=stamp.key, ids=ids) for one in parsed]
         if continues:
@@ -71,13 +70,13 @@ class Batch:
         return bool(drafts)
 
     def note(self, kind: str, data: Any, by: str, stamp: Stamp, ids: tuple[str, ...] = ()) -> None:
-        """Takes something that is no message; `data` is plain JSON."""
+        """Adds a note; `data` is plain JSON."""
         note = Note(kind=kind, data=data, key=stamp.key, ids=ids)
         self._take([self._log.draft(note, by=by, at_ms=stamp.at_ms)])
 
     def adopt(self, text: str, note: Note, by: str, at_ms: int | None) -> None:
-        """Lets a text stand for the page as it is, and notes it, in one write. Overtaken, and
-        nothing written, if the log has grown; Invalid if the text cannot stand for it."""
+        """Replaces the current page by a summary, and adds a note, in one write. Overtaken, with
+        nothing written, if the log has grown; Invalid if the text cannot replace it."""
         self.write()
         head, draft = self.head, self._log.draft(note, by=by, at_ms=at_ms)
         with self._log.reading() as state:
@@ -88,8 +87,8 @@ class Batch:
         self.written += 2
 
     def usage(self, usage: Usage, at_ms: int | None, before: Usage | None = None) -> Usage:
-        """Takes what a response was billed, for a page that was not ours: no size follows from it.
-        If it was billed `before`, what comes to that. Gives what it was billed now, with cost."""
+        """Adds the usage of a response to a page that refold did not render, so no size is learned
+        from it; only the difference if part of it was billed `before`. Returns it with its cost."""
         if before is None and self.is_billed(usage):
             return usage
         whole = self._model.received(usage, upto=0, replied=False)
@@ -104,7 +103,7 @@ class Batch:
         return bool(id) and (id in self._responses or id in self._log.sums.responses)
 
     def take_off(self, reverts: Iterable[Revert], by: str) -> None:
-        """Takes what switches other events off."""
+        """Adds reverts of other events."""
         for revert in reverts:
             self._take([self._log.draft(revert, by=by)])
 
@@ -117,7 +116,7 @@ class Batch:
             self._take(drafts)
 
     def write(self) -> list[Event]:
-        """Appends what was taken. Overtaken, and nothing written, if the log has grown since."""
+        """Appends everything. Overtaken, with nothing written, if the log has grown since."""
         drafts = self._run.drafts
         if not drafts:
             return []
@@ -126,7 +125,7 @@ class Batch:
             is_next = self._log.sums.head == self._head
             events = self._log.append(drafts, fresh=lambda _: False) if is_next else []
             if not events:
-                self._log.pending = []  # what was to be told is made again as well
+                self._log.pending = []  # the caller makes these again, too
         if not events:
             raise self._overtaken()
         self.written += len(events)
@@ -141,7 +140,7 @@ class Batch:
         return Overtaken(f"{self._log.id}: somebody else wrote to it meanwhile", hint="begin again")
 
     def _at_their_time(self, pending: list[Draft]) -> list[Draft]:
-        """What is to be said before this, at the time of what it is said of: a conversation begins
-        when its session did."""
+        """Pending metadata, dated like the first message: a conversation begins when its session
+        did."""
         first = next((draft.at_ms for draft in self._run.drafts if draft.at_ms is not None), None)
         return [replace(draft, at_ms=first) for draft in pending]

@@ -1,11 +1,8 @@
-"""Context: the one object an agent loop holds, and the one place where the rooms meet.
+"""Context: the one object an agent loop holds. It wires the parts together and decides nothing.
 
-It holds the parts and offers their verbs, and decides nothing itself. `append` and `record` write
-to the log; `request` folds it into a page that fits and is valid; everything that makes the page
-shorter is an edit in the log and can be undone. A `Context` may be shared by threads: the open log
-has the one lock, and listeners are called with no lock held. Neighbours: `log.open_log`,
-`compaction` (the model, the compactor), `pages`; the rooms `log`, `artifacts`,
-`memory` and `toolbox`.
+`append` and `record` write to the log; `request` folds it into a valid page that fits; every
+compaction is an edit in the log and can be undone. Threads may share a `Context`: the open log has
+the one lock, and listeners are called with no lock held.
 """
 
 from __future__ import annotations
@@ -13,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 
 from refold.artifacts.artifacts import ArtifactReader, Artifacts, clean_configured
@@ -32,7 +28,7 @@ from refold.dialects.overflow import overflow_of
 from refold.dialects.page import PageMessage, Rendered
 from refold.dialects.tools import plain_system, plain_tools
 from refold.display import number
-from refold.engine import log_reader, sub_agent
+from refold.engine import forks, log_reader
 from refold.engine.log_reader import ConversationSearch, Filters, LogReader
 from refold.engine.memory import Extraction, ShownMemories, memory_of
 from refold.engine.metadata_update import SharedStore, changes, check_config
@@ -40,14 +36,12 @@ from refold.engine.mirror import Mirror, Mirrored
 from refold.engine.pages import Pages
 from refold.engine.recorder import OnError, Recorder
 from refold.engine.stats import Stats, inherited, stats_of
-from refold.errors import Conflict, Invalid
+from refold.errors import Invalid
 from refold.log import undo
-from refold.log.draft import Draft
 from refold.log.front import is_same_text
 from refold.log.notes import stamp, write_note
 from refold.log.notices import Listener
 from refold.log.open_log import OpenLog
-from refold.log.trace import open_id_checked
 from refold.search.embedders import Embedder
 from refold.stores.protocol import Store
 from refold.system.disk import Moment, happened_ms
@@ -235,7 +229,7 @@ class Context:
         if response is None and usage is not None:
             shown = self._requests.head if upto is None else upto
             return self._recorder.record_usage(usage, shown=shown, at_ms=at_ms)
-        shown = self._take_shown() if upto is None else upto
+        shown = self._requests.match(head) if upto is None else upto
         return self._recorder.record(response, shown=shown, usage=usage, at_ms=at_ms)
 
     @checked
@@ -281,11 +275,8 @@ class Context:
         """Passes on the chunks of a provider's raw stream, and records the reply when the stream
         ends, whole or not."""
         self._open.check_writable()
-        return self._recorder.stream(response, shown=self._take_shown())
-
-    def _take_shown(self) -> int:
-        """The head shown by the request that the coming reply answers."""
-        return self._requests.match(self._open.state.head)
+        shown = self._requests.match(self._open.state.head)
+        return self._recorder.stream(response, shown=shown)
 
     # --- the page ---
 
@@ -534,7 +525,7 @@ class Context:
     @cached_property
     def memory(self) -> SemanticMemory:
         """Memory entries of this project and of the user."""
-        scope = sub_agent.memory_scope(self.view.metadata)
+        scope = forks.memory_scope(self.view.metadata)
         return memory_of(self._open, scope, self._embedder)
 
     @cached_property
@@ -542,9 +533,8 @@ class Context:
         """Files as they were before tools wrote to them: kept, compared, put back, shown again."""
         from refold.engine.file_versions import FileVersions
 
-        return FileVersions(
-            self._open, self._model, self.artifacts, self._reader, self._recorder.keys
-        )
+        keys = self._recorder.keys
+        return FileVersions(self._open, self._model, self.artifacts, self._reader, keys)
 
     @checked
     def on(self, name: str, listener: Listener | Hook) -> Callable[[], None]:
@@ -561,17 +551,7 @@ class Context:
     def fork(self, id: str, *, at: int | str | None = None) -> Context:
         """A new conversation that shares this log up to `at` (41 or `#41`; by default the
         head)."""
-        with self._open.reading():
-            self._open.write_pending()
-            state = self._open.state
-            place = state.head if at is None else undo.seq_of(at)
-            self._open.store.fork(self.id, place, open_id_checked(id))
-            twin = self._sibling(id)
-            # A name belongs to one conversation.
-            names = () if state.meta.names else None
-            twin.update(title=f"Fork of {state.meta.title or self.id}", names=names)
-            twin._open.write_pending()
-            return twin
+        return forks.fork(self, id, at)
 
     @checked
     def spawn(
@@ -584,45 +564,12 @@ class Context:
         model: str | None = None,
         memory: str = "",
     ) -> Context:
-        """A conversation for a sub-agent, in the same store. It gets the task, a summary (by default
-        the ledger, which quotes your requests) and the named artifacts, and sees no other message.
-        Its memories go to `memory` (`agent.NAME`), or to the whole project."""
-        metadata = {sub_agent.MEMORY: sub_agent.scope_checked(memory)} if memory else None
-        with self._open.reading() as state:
-            given = sub_agent.chosen([one.artifact for one in self.artifacts.list()], artifacts)
-            opening = sub_agent.handed_over(
-                self.id, state.view(), self.config, summary=summary, artifacts=given
-            )
-            child = self._sibling(id, model=model or self._model.info.name)
-            child._begin([*map(self._open.draft, given), *self._intake.message(opening, "refold")])
-        child.update(metadata=metadata)
-        child.append({"role": "user", "content": task})
-        return child
-
-    def _sibling(self, id: str, model: str | None = None) -> Context:
-        """Another conversation of the same store, with the same settings. The last one closes the
-        store."""
-        twin = Context(
-            self._open.store,
-            id,
-            config=self.config,
-            model=model,
-            window=self._model.window_of(model),
-            counter=self._open.counter,
-            writer=self._writer,
-            native=self._native,
-            embedder=self._embedder,
+        """A conversation for a sub-agent, in the same store. It gets the task, a summary (by
+        default the ledger, which quotes your requests) and the named artifacts, and sees no other
+        message. Its memories go to `memory` (`agent.NAME`), or to the whole project."""
+        return forks.spawn(
+            self, id, task, summary=summary, artifacts=artifacts, model=model, memory=memory
         )
-        twin._shared = self._shared.hold()
-        return twin
-
-    def _begin(self, drafts: Sequence[Draft]) -> None:
-        """Appends the first events of a new conversation."""
-        if head := self._open.state.head:
-            raise Conflict(
-                f"the conversation {self.id!r} exists already", head=head, hint="choose another id"
-            )
-        self._open.append(drafts)
 
     # --- the end ---
 
@@ -639,17 +586,18 @@ class Context:
         with self._open.guard:
             if self._open.closed:
                 return
+
+            def finish() -> None:
+                if not self._open.is_read_only:
+                    clean_configured(self.artifacts, self._open)
+                self._search.close()
+
             try:
-                self._open.close(self._finish)
+                self._open.close(finish)
             finally:
                 if "memory" in vars(self):
                     self.memory.close()
                 self._shared.let_go()
-
-    def _finish(self) -> None:
-        if not self._open.is_read_only:
-            clean_configured(self.artifacts, self._open)
-        self._search.close()
 
     def __repr__(self) -> str:
         messages = sum(self._open.state.counts.values())
@@ -658,10 +606,5 @@ class Context:
     def __enter__(self) -> Context:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

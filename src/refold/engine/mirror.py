@@ -1,14 +1,11 @@
-"""A history that somebody else owns: frameworks and proxies hand the whole list over at every call,
-and the log follows it.
+"""Follows an external history: frameworks and proxies pass their whole list at every call.
 
-The list is compared with the log by its fronts (`log.front`). Where it only grew, the rest is
+The list is compared with the log by fingerprints of its beginnings (`log.front`). New messages are
 appended. A change in the last two messages, or in the last answer, amends them: the old ones are
-reverted, the new ones appended. Any other difference is another history, and the log goes on in a
-fork; a list that comes back to a branch is followed there, so two owners that take turns do not
-rewrite each other's log. A page of ours that comes back is known as such. Nothing is ever written
-twice, whoever hands it over how often. Where more was said than the owner knows of, all of it takes
-the place of the one message that he has, under its key. Neighbours: `keyed` appends, `log.open_log`
-moves between branches.
+reverted. Any other difference is another history, and the log continues in a fork, or in the branch
+that has the list, so two owners that take turns do not rewrite each other's log. A page that refold
+rendered is recognized when it comes back. Nothing is written twice. Neighbours: `recorder` appends,
+`log.open_log` moves between branches.
 """
 
 from __future__ import annotations
@@ -28,22 +25,21 @@ from refold.log.front import BEGINNING, Fronts, front_of, key_of
 from refold.log.open_log import OpenLog
 from refold.log.trace import branches
 
-AMENDED_MAX = 2  # so many messages at the end may change without being another history
+AMENDED_MAX = 2  # messages at the end that may change within one history
 TRIES_MAX = 5
 ID_CHARS_MAX, FRONT_CHARS = 64, 8
 
-Inner = Mapping[int, Sequence[Any]]  # by its place in the list, what was said for one message
+Inner = Mapping[int, Sequence[Any]]  # by place in the list: the messages behind the owner's one
 NOTHING_INSIDE: Inner = MappingProxyType({})
 
 Kind = Literal["same", "grown", "amended", "forked", "moved"]
 
 
 class Mirrored(Struct, frozen=True, kw_only=True):
-    """What became of a list that was handed over. `kind`: nothing was new, messages were appended,
-    the last ones amended, the history forked, or it went on in a branch that was known. `first_new`
-    is the place in the list from which on messages were appended (its length if none were), `seqs`
-    are the seqs of each message of the list (none for what stands for others), and `conversation`
-    is the one that the list is now."""
+    """The result of following a list. `kind`: nothing new, messages appended, the last ones amended,
+    the history forked, or continued in a known branch. `first_new` is the place of the first
+    appended message (the length of the list if there is none), `seqs` are the seqs of each message
+    of the list (empty for stand-ins), and `conversation` is the current conversation."""
 
     kind: Kind
     first_new: int
@@ -52,8 +48,8 @@ class Mirrored(Struct, frozen=True, kw_only=True):
 
 
 class Unchanging(list[Any]):
-    """A list whose owner never changes what is in it: its messages need not be copied, and the same
-    objects are known at once."""
+    """A list whose messages never change: they need not be copied, and the same objects are
+    recognized at once."""
 
 
 class Mirror:
@@ -62,15 +58,15 @@ class Mirror:
     def __init__(self, log: OpenLog, recorder: Recorder, pages: Pages) -> None:
         self._log, self._recorder, self._pages = log, recorder, pages
         self._branches: dict[str, Fronts] = {}
-        self._seen: list[Any] = []  # the list that came last, which nobody changes
+        self._seen: list[Any] = []  # the latest list, in copies of our own
         self._seen_fronts: list[bytes] = []
-        self._parsed: dict[int, Parsed] = {}  # what is new in a list, by its place
+        self._parsed: dict[int, Parsed] = {}  # new messages, by place
 
     def take(
         self, messages: Sequence[Any], inner: Inner = NOTHING_INSIDE, upto: int | None = None
     ) -> Mirrored:
-        """Lets the log follow the list; what is `inner` is appended in place of the message there,
-        if that is new. `upto` is the head that the newest reply was made under."""
+        """Brings the log up to the list. `inner` messages replace a new message at their place.
+        `upto` is the head under which the newest reply was made."""
         try:
             return self._take(messages, inner, upto)
         finally:
@@ -93,7 +89,7 @@ class Mirror:
                     )
                 found = self._follow(messages, fronts, known, places, inner, upto)
                 kind = max(kind, found, key=_WEIGHT.__getitem__)
-                # What was thought in another history was not thought under this one.
+                # Thinking from another history does not belong to this one.
                 upto = 0 if found == "forked" else upto
                 first_new = min(first_new, known)
         raise Conflict(
@@ -103,7 +99,7 @@ class Mirror:
         )
 
     def _check_some(self, messages: Sequence[Any]) -> None:
-        """Invalid for an empty list where there is a history: nobody can tell what it means."""
+        """Raises Invalid for an empty list if there is a history: its meaning is unclear."""
         if not messages and len(self._here()):
             hint = "open a new conversation, or clear this one"
             raise Invalid("the list that was handed over is empty", hint=hint)
@@ -111,7 +107,7 @@ class Mirror:
     # --- comparing ---
 
     def _fronts_of(self, messages: Sequence[Any]) -> list[bytes]:
-        """The fronts of a list. What came last time in the same words is not read again."""
+        """The fronts of a list; messages unchanged since the last call are not parsed again."""
         same = _common(self._seen, messages)
         del self._seen[same:], self._seen_fronts[same:]
         fronts = self._seen_fronts
@@ -124,7 +120,7 @@ class Mirror:
         return list(fronts)
 
     def _here(self) -> Fronts:
-        """The fronts of the log as it is."""
+        """The fronts of the current log."""
         return self._branch(self._log.id)
 
     def _branch(self, id: str) -> Fronts:
@@ -136,7 +132,7 @@ class Mirror:
         return fronts
 
     def _longest(self, fronts: Sequence[bytes]) -> tuple[int, int]:
-        """How many messages of the list the log has, and how many places of it they take."""
+        """The number of messages of the list that the log has, and of the places they take."""
         known, places = self._here().longest(fronts)
         if known == len(fronts) or places == len(self._here()):
             return known, places
@@ -144,7 +140,7 @@ class Mirror:
         return (shown, len(self._here())) if shown > known else (known, places)
 
     def _shown(self, fronts: Sequence[bytes]) -> int:
-        """How many messages of the list are our own page, come back whole; 0 if it is not."""
+        """The length of our own page, if the list begins with it; else 0."""
         for settle in (True, False):
             before = BEGINNING
             page = self._pages.page(None, settle=settle)
@@ -165,7 +161,7 @@ class Mirror:
         inner: Inner,
         upto: int | None,
     ) -> Kind:
-        """One step nearer to the list; what it was."""
+        """Takes one step towards the list, and returns its kind."""
         if places == len(self._here()):
             self._append(messages, fronts, known, inner, upto)
             return "grown"
@@ -199,7 +195,7 @@ class Mirror:
         )
 
     def _better_branch(self, fronts: Sequence[bytes], known: int) -> str | None:
-        """The branch of this history that has more of the list than the log here."""
+        """The branch of this history that has more of the list than the current log."""
         best, most = None, known
         for id in self._other_branches(fronts):
             length = self._branch(id).longest(fronts)[0]
@@ -208,8 +204,7 @@ class Mirror:
         return best
 
     def _other_branches(self, fronts: Sequence[bytes]) -> Iterator[str]:
-        """The branches that were followed before; if none of them has the whole list, all there
-        are."""
+        """The branches followed before; then all others, if none of these has the whole list."""
         known = [id for id in self._branches if id != self._log.id]
         yield from known
         whole = any(self._branches[id].longest(fronts)[0] == len(fronts) for id in known)
@@ -218,23 +213,23 @@ class Mirror:
             yield from (id for id in there if id not in self._branches)
 
     def _is_one_answer(self, places: int) -> bool:
-        """Whether everything after so many places was said by the model: in some dialects, an
-        answer is several messages of the list."""
+        """Whether everything after these places is one answer of the model: in some dialects, an
+        answer is several messages."""
         slots = [self._log.state.slot_at(first) for first, *_ in self._here().seqs[places:]]
         return all(slot is not None and slot.message.role == "assistant" for slot in slots)
 
     def _revert(self, places: int) -> None:
-        """Takes the messages after so many places off, for good unless they come again."""
+        """Reverts the messages after these places."""
         seqs = [seq for one in self._here().seqs[places:] for seq in one]
         self._log.append([self._log.draft(Revert(seq=seq)) for seq in seqs])
 
     def _fork(self, places: int, front: bytes) -> None:
-        """Goes on in a conversation that shares the log up to so many places."""
+        """Continues in a conversation that shares the log up to these places."""
         id = _fork_id(self._log.id, front)
         about = self._log.known
         left = self._here().seqs[places][0] - 1
         if not places:
-            # Nothing is shared but what the conversation is about.
+            # Only the metadata is shared.
             self._log.move(id)
             if not self._log.state.head:
                 self._log.append([self._log.draft(_unnamed(about))])
@@ -259,13 +254,13 @@ def _unnamed(about: Meta) -> Meta:
 
 
 def _fork_id(id: str, front: bytes) -> str:
-    """The id of the branch that leaves with this front: the same for whoever makes it."""
+    """The id of the branch that begins with this front: every process derives the same."""
     end = front.hex()[:FRONT_CHARS]
     return f"{id[: ID_CHARS_MAX - FRONT_CHARS - 1].rstrip('.-')}-{end}"
 
 
 def _common(seen: Sequence[Any], messages: Sequence[Any]) -> int:
-    """How many messages two lists have in common at their beginning."""
+    """The length of the common beginning of two lists."""
     length = min(len(seen), len(messages))
     if seen[:length] == list(messages[:length]):
         return length
@@ -273,7 +268,7 @@ def _common(seen: Sequence[Any], messages: Sequence[Any]) -> int:
 
 
 def _copied(message: Any) -> Any:
-    """The message in containers of our own: its owner may change his."""
+    """A deep copy: the owner may change the original."""
     if isinstance(message, dict):
         return {key: _copied(value) for key, value in message.items()}
     if isinstance(message, list):
@@ -282,7 +277,7 @@ def _copied(message: Any) -> Any:
 
 
 class _Changeable:
-    """Stands for an object that may change unseen: it is like nothing, not even itself."""
+    """Replaces an object that may change unseen: never equal, not even to itself."""
 
     def __eq__(self, other: object) -> bool:
         return False

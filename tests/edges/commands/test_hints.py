@@ -29,7 +29,7 @@ NAMED = re.compile(r"(?<!the )(?<!this )(?<!a )(?<!upgrade )(?<!give )\brefold (
 OPTION = re.compile(r"(?<!\S)--[a-z][a-z-]+")
 # What only a program can come to: it has the objects in its hands.
 FOR_PROGRAMS = (
-    "dialects/", "engine/opening.py", "engine/sub_agent.py", "memory/files/", "tokens/counter.py",
+    "dialects/", "engine/opening.py", "engine/forks.py", "memory/files/", "tokens/counter.py",
     "edges/adapters/", "settings/magenta.py", "testing/", "register.py",
 )  # fmt: skip
 

@@ -23,7 +23,7 @@ from refold.edges.hooks import state
 from refold.edges.hooks.events import OFFER_CHARS
 from refold.edges.importers.importer import import_file
 from refold.engine.context import Context
-from refold.engine.sub_agent import known
+from refold.engine.forks import known_facts
 from refold.settings.sources import default_store, loaded
 from refold.stores import open_store
 from refold.stores.protocol import Store
@@ -90,7 +90,7 @@ def _write(session: str, transcript: Path, store: Store, config: Config) -> None
         import_file(store, config, transcript, id=id)
     with Context(store, id, config=config) as context:
         if context.view.slots:
-            offer = _HEADING.format(id=id) + known(context.view, config)
+            offer = _HEADING.format(id=id) + known_facts(context.view, config)
             state.write(folder, "offer", offer[:OFFER_CHARS].encode("utf-8", "replace"))
 
 
