@@ -217,7 +217,8 @@ class AsyncContext(_Async):
 
     async def _streamed(self, response: AsyncIterable[Any]) -> AsyncIterator[Any]:
         CALLER.set(id(asyncio.current_task()))
-        shown = self._wrapped._take_shown()
+        context = self._wrapped
+        shown = context._requests.match(context._open.state.head)
         chunks: list[Any] = []
         try:
             async for chunk in response:

@@ -123,8 +123,8 @@ class Context:
             self.memory.conversation = self.id
 
     def _resize(self) -> None:
-        bound = self._model.info.thinking_bound
-        self._intake.resize(self._model.budget.window, bound=bound)
+        model = self._model
+        self._intake.resize(model.budget.window, bound=model.info.thinking_bound)
 
     # --- what the conversation is about ---
 
@@ -275,8 +275,7 @@ class Context:
         """Passes on the chunks of a provider's raw stream, and records the reply when the stream
         ends, whole or not."""
         self._open.check_writable()
-        shown = self._requests.match(self._open.state.head)
-        return self._recorder.stream(response, shown=shown)
+        return self._recorder.stream(response, self._requests.match(self._open.state.head))
 
     # --- the page ---
 
@@ -385,11 +384,11 @@ class Context:
         """Handles a failed call. True if the provider refused the page as too long: the limit is
         learned and the page is much shorter, so call again. False for any other error. OverBudget
         if the same page is refused twice."""
-        from refold.compaction.overflow import recover
-
         overflow = overflow_of(error)
         if overflow is None:
             return False
+        from refold.compaction.overflow import recover
+
         self._open.check_writable()
         shown = self._requests.newest_head
         recover(self._open, self._model, self._compactor, overflow, shown=shown)
@@ -407,19 +406,14 @@ class Context:
         if batch:
             return log_reader.revert(self._open, self._model, batch)
         undone = log_reader.undo(self._open, self._model, self._compactor)
-        return self._with_files(undone, root) if files else undone
+        return self.files.with_undo(undone, root) if files else undone
 
     @checked
     def redo(self, *, files: bool = False, root: str | Path = ".") -> Undone:
         """Reinstates what was undone last, and returns it; false if there was nothing. `files` as
         in `undo`."""
         redone = log_reader.redo(self._open, self._model)
-        return self._with_files(redone, root) if files else redone
-
-    def _with_files(self, undone: Undone, root: str | Path) -> Undone:
-        from refold.engine.file_versions import following
-
-        return following(self.files, undone, root)
+        return self.files.with_undo(redone, root) if files else redone
 
     @checked
     def checkpoint(self, name: str = "") -> int:
@@ -448,9 +442,7 @@ class Context:
         restored = log_reader.restore(self._open, self.config, to, dry_run=dry_run)
         if not files:
             return restored
-        from refold.engine.file_versions import with_files
-
-        return with_files(self.files, restored, files, root, dry_run=dry_run)
+        return self.files.with_restore(restored, files, root, dry_run=dry_run)
 
     @checked
     def clear(self, *, checkpoint: str = "", backup: str | Path | None = None) -> None:
@@ -600,8 +592,8 @@ class Context:
                 self._shared.let_go()
 
     def __repr__(self) -> str:
-        messages = sum(self._open.state.counts.values())
-        return f"<Context {self.id!r}: {number(messages, 'message')} in {self._open.store.url}>"
+        messages = number(sum(self._open.state.counts.values()), "message")
+        return f"<Context {self.id!r}: {messages} in {self._open.store.url}>"
 
     def __enter__(self) -> Context:
         return self

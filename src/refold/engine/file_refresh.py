@@ -140,9 +140,9 @@ def _request(view: View) -> str:
 
 
 def refresh(log: OpenLog, model: ActiveModel, root: Path, limits: Limits) -> list[Path]:
-    """Puts the current text of the needed files in front of the newest summary or notice; gives
-    the files. Nothing if no message was taken off the page, or nothing is new. Takes at most half
-    of the room that is left below the trigger, so that it never causes a compaction."""
+    """Puts the current text of the needed files in front of the newest summary or notice, and
+    returns the files: none if the page has no stand-in, or no file changed. Uses at most half of
+    the room below the trigger, so that it never causes a compaction."""
     with log.reading() as state:
         view, room = state.view(), model.budget.compact_at - model.current
         place = _place(view)
@@ -150,27 +150,21 @@ def refresh(log: OpenLog, model: ActiveModel, root: Path, limits: Limits) -> lis
         return []
     chars_max = min(limits.chars_max, room // 2 * CHARS_PER_TOKEN)
     limits = replace(limits, chars_max=chars_max)
-    texts = _texts(needed_files(view, root, limits, log.config), limits.chars_max)
+    files = needed_files(view, root, limits, log.config)
+    texts = {path: text for path in files if (text := read_text(path, chars_max)) is not None}
     home = root.resolve()
-    parts = [_fenced(path.relative_to(home), text) for path, text in texts.items()]
+    parts = [
+        fenced(text, "file", f" path={str(path.relative_to(home))!r}")
+        for path, text in texts.items()
+    ]
     if not parts or not _write(log, place, "\n\n".join(parts)):
         return []
     return list(texts)
 
 
-def _fenced(path: Path, text: str) -> str:
-    """A file between marks that its own text cannot contain."""
-    return fenced(text, "file", f" path={str(path)!r}")
-
-
-def _texts(files: Sequence[Path], chars_max: int) -> dict[Path, str]:
-    read = {path: read_text(path, chars_max) for path in files}
-    return {path: text for path, text in read.items() if text is not None}
-
-
 def _place(view: View) -> Slot | None:
-    """The newest stand-in that can be written again alone: nothing else that may go lies
-    inside its span. What a provider wrote cannot be written again."""
+    """The newest stand-in that can be rewritten: alone in its span but for pins, and not written
+    by a provider."""
     for slot in reversed(view.slots):
         inside = [
             one
@@ -184,8 +178,7 @@ def _place(view: View) -> Slot | None:
 
 
 def _write(log: OpenLog, place: Slot, files: str) -> bool:
-    """Writes the stand-in again, with the files in front of it; False if they stand there
-    already."""
+    """Writes the stand-in again, with the files in front of it; False if it has them already."""
     [block] = place.message.blocks
     assert isinstance(block, Text)  # a stand-in is one text
     shown = place.summary or Summarize(batch="", span=place.span, text=block.text)
@@ -194,7 +187,7 @@ def _write(log: OpenLog, place: Slot, files: str) -> bool:
         return False
     edit = replace(
         shown,
-        # A batch of its own: what was thought since the compaction was thought under another page.
+        # A batch of its own: thinking since the compaction belongs to another page.
         batch=secrets.token_hex(8),
         span=place.span,
         files=f"{INTRODUCTION.format(head=log.state.head)}\n{files}",
@@ -210,8 +203,7 @@ def _write(log: OpenLog, place: Slot, files: str) -> bool:
 
 
 def read_text(path: Path, chars_max: int) -> str | None:
-    """The text of a file, at most so many bytes; None if it is not text, or no longer a file of
-    its own."""
+    """The text of a file, up to a limit; None if it is not text, or no longer a regular file."""
     flags = (
         os.O_RDONLY
         | getattr(os, "O_NOFOLLOW", 0)
@@ -222,12 +214,7 @@ def read_text(path: Path, chars_max: int) -> str | None:
         with open(os.open(path, flags), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return None
-            return _text(file.read(chars_max))
+            content = file.read(chars_max)
     except OSError:
-        return None  # it went away, or became a link, since it was named
-
-
-def _text(content: bytes) -> str | None:
-    if b"\x00" in content:
-        return None
-    return content.decode("utf-8", "replace")
+        return None  # deleted, or replaced by a link
+    return None if b"\x00" in content else content.decode("utf-8", "replace")

@@ -1,12 +1,10 @@
-"""Files on the disk, kept before they are written to, and put back as they were at a point.
+"""Versions of files on disk: kept before a tool writes, and put back as they were at a point.
 
-`keep` comes before every write of a tool: the bytes become an artifact, and a note names it. What
-is put back is kept first in the same way, so that can be taken back, too. The paths in a log are
-data: only files inside the folder that the caller names are read or written, and a log that was
-brought from elsewhere reaches nothing else. A file of the same name in another folder is another
-file: it is left alone, unless the folder is no more and the caller names the file.
-Neighbours: `log.file_versions` says what was where, `system.inside` reaches the disk,
-`Context.restore` calls.
+`keep` comes before every write of a tool: the bytes become an artifact, and a note names it. A file
+is kept again before it is put back, so that can be undone, too. Paths in a log are data: only files
+inside the folder that the caller names are read or written, whatever an imported log says. A file
+of the same name in another folder is left alone, unless that folder no longer exists and the caller
+names the file. Neighbours: `log.undo` finds versions in the log, `system.inside` reaches the disk.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ _ABSENT = FileContent(b"", 0)
 
 
 class FileVersions:
-    """The files that belong to one conversation's work."""
+    """The file versions of one conversation."""
 
     def __init__(
         self,
@@ -76,8 +74,8 @@ class FileVersions:
 
     @checked
     def keep(self, path: str, *, root: str | Path = ".") -> FileVersion:
-        """Keeps a file as it is now, or that there is none: call it before each write. The path
-        is inside `root`; Denied if it is not."""
+        """Keeps the current version of a file, or its absence: call it before each write. Denied
+        for a path outside `root`."""
         return self._keep(place_in(root, path))
 
     def _keep(self, place: Place) -> FileVersion:
@@ -95,19 +93,18 @@ class FileVersions:
         return version
 
     def _check_whole(self, place: Place, content: FileContent) -> None:
-        """Denied where the log would keep the file without its secrets: put back, it would be
-        another."""
+        """Denied if the log would redact the file: put back, it would be another file."""
         if self._log.redacts and bytes_redacted(content.data) != content.data:
-            said = f"{quoted(str(place))} holds what looks like a secret, and is not kept"
-            raise Denied(said, hint="this store takes secrets out (redact=append)")
+            reason = f"{quoted(str(place))} holds what looks like a secret, and is not kept"
+            raise Denied(reason, hint="this store takes secrets out (redact=append)")
 
     @checked
     def diff(
         self, first: int | str, last: int | str | None = None, *, root: str | Path = "."
     ) -> list[FileChange]:
-        """How files that were written to differ between two points (a seq or a checkpoint), in
-        either direction; without `last`, from the first to what is on the disk. What is impossible
-        stops no other file."""
+        """The difference of written files between two points (a seq or a checkpoint), in either
+        direction; without `last`, between the first and the disk. A file that fails stops no
+        other."""
         old, new = self._versions(first), {} if last is None else self._versions(last)
         return [self._between(key, old.get(key), new.get(key), root) for key in old | new]
 
@@ -122,11 +119,25 @@ class FileVersions:
     def put_back(
         self, seq: int | str, *, root: str | Path = ".", only: Sequence[str] = ()
     ) -> list[FileChange]:
-        """Gives the files that were written to after `seq` (or a checkpoint) what they held there;
-        `only` names some of them. Each is kept first. Says what was done, file by file; what is
-        impossible stops no other file. Files that were kept in another folder than `root` are left
-        alone; in the place of a folder that is no more, those are put back that `only` names."""
+        """Puts back files written after `seq` (or a checkpoint); `only` names some of them. Each is
+        kept first. Reports file by file; a file that fails stops no other. Files kept in another
+        folder than `root` are left alone; if that folder no longer exists, `only` names those to
+        put back here."""
         return [self._restored(version, root, only) for version in self._chosen(seq, root, only)]
+
+    def with_restore(
+        self, restored: Restored, files: bool | Sequence[str], root: str | Path, *, dry_run: bool
+    ) -> Restored:
+        """A restore of the page, with its files put back too, or what that would do."""
+        act = self.changes if dry_run else self.put_back
+        only = () if isinstance(files, bool) else files
+        return replace(restored, changes=act(restored.seq, root=root, only=only))
+
+    def with_undo(self, undone: Undone, root: str | Path) -> Undone:
+        """An undo or redo of a restore, with the files as they were before that step."""
+        if not undone.files_at:
+            return undone
+        return replace(undone, changes=self.put_back(undone.files_at, root=root))
 
     # --- which files ---
 
@@ -135,7 +146,7 @@ class FileVersions:
             seq = point if isinstance(point, int) else restoring(state, point).seq
             if not 0 <= seq <= state.head:
                 hint = f"the log goes from 0 to {state.head}"
-                raise Invalid(f"{seq} is no place in the log", hint=hint)
+                raise Invalid(f"seq {seq} is outside the log", hint=hint)
             return versions_at(self._log.log.read(seq, state.head))
 
     def _chosen(self, seq: int | str, root: str | Path, only: Sequence[str]) -> list[FileVersion]:
@@ -147,7 +158,7 @@ class FileVersions:
                 raise NotFound(f"no write to {quoted(path)} is known", hint=f"known: {known}")
         if not only:
             return found
-        # A file of a folder that was moved since is the same one: what it held first counts.
+        # A file whose folder was moved is the same file: its first version counts.
         first: dict[FileKey, FileVersion] = {}
         for one in found:
             if one.path in only:
@@ -168,7 +179,7 @@ class FileVersions:
             return planned
         try:
             place = _place(version, root, is_named=bool(only))
-            content = self._held(version)
+            content = self._content_of(version)
             self._keep(place)
             if content is None:
                 remove(place)
@@ -179,25 +190,25 @@ class FileVersions:
         return planned
 
     def _change(self, place: Place, version: FileVersion) -> FileChange:
-        """What giving the file at a place this version does."""
-        return _compared(version.path, read(place), self._held(version))
+        """The effect of putting back this version."""
+        return _compared(version.path, read(place), self._content_of(version))
 
     def _between(
         self, key: FileKey, old: FileVersion | None, new: FileVersion | None, root: str | Path
     ) -> FileChange:
-        """How a file went from one version to another; None is what is on the disk."""
+        """The change from one version of a file to another; None is the disk."""
         path = key[1]
         try:
             kept = FileVersion(root=key[0], path=path)
             on_disk = read(_place(kept, root)) if old is None or new is None else None
-            before = on_disk if old is None else self._held(old)
-            after = on_disk if new is None else self._held(new)
+            before = on_disk if old is None else self._content_of(old)
+            after = on_disk if new is None else self._content_of(new)
         except RefoldError as error:
             return FileChange(path=path, change="impossible", reason=error.message)
         return _compared(path, before, after)
 
-    def _held(self, version: FileVersion) -> FileContent | None:
-        """What a version holds; None if there was no file."""
+    def _content_of(self, version: FileVersion) -> FileContent | None:
+        """The content of a version; None if there was no file."""
         if not version.artifact:
             return None
         artifact = self._reader.original(version.artifact).artifact
@@ -212,7 +223,7 @@ class FileVersions:
 
 
 def _place(version: FileVersion, root: str | Path, *, is_named: bool = False) -> Place:
-    """Where a file is that was kept. Denied if that is in another folder, unless that is no more
+    """The place of a kept file. Denied if it is in another folder, unless that no longer exists
     and the file was named."""
     place = place_in(root, version.path)
     kept_in = _kept_in(version, root)
@@ -225,33 +236,9 @@ def _place(version: FileVersion, root: str | Path, *, is_named: bool = False) ->
 
 
 def _kept_in(version: FileVersion, root: str | Path) -> str:
-    """The other folder that a file was kept in; empty if it is this one, or no more."""
+    """The other folder in which a file was kept; empty if it is this one, or gone."""
     is_other = version.root != os.path.realpath(root) and os.path.isdir(version.root)
     return version.root if is_other else ""
-
-
-# --- beside the page ---
-
-
-def with_files(
-    versions: FileVersions,
-    restored: Restored,
-    files: bool | Sequence[str],
-    root: str | Path,
-    *,
-    dry_run: bool,
-) -> Restored:
-    """A restore of the page, with the files put back as well, or what that would do."""
-    act = versions.changes if dry_run else versions.put_back
-    only = () if isinstance(files, bool) else files
-    return replace(restored, changes=act(restored.seq, root=root, only=only))
-
-
-def following(versions: FileVersions, undone: Undone, root: str | Path) -> Undone:
-    """An undo or redo of a restore, with the files as they were before that step."""
-    if not undone.files_at:
-        return undone
-    return replace(undone, changes=versions.put_back(undone.files_at, root=root))
 
 
 # --- how two versions differ ---
@@ -271,7 +258,7 @@ def _kind(old: FileContent | None, new: FileContent | None) -> ChangeOfFile:
 
 
 def _difference(path: str, old: FileContent | None, new: FileContent | None) -> Iterator[str]:
-    """A unified diff, bounded; in words where one of the two is not text."""
+    """A unified diff, bounded; a sentence if one side is not text."""
     before, after = (old or _ABSENT).data, (new or _ABSENT).data
     if before == after:
         return

@@ -36,10 +36,10 @@ Kind = Literal["same", "grown", "amended", "forked", "moved"]
 
 
 class Mirrored(Struct, frozen=True, kw_only=True):
-    """The result of following a list. `kind`: nothing new, messages appended, the last ones amended,
-    the history forked, or continued in a known branch. `first_new` is the place of the first
-    appended message (the length of the list if there is none), `seqs` are the seqs of each message
-    of the list (empty for stand-ins), and `conversation` is the current conversation."""
+    """The result of following a list. `kind`: nothing new, messages appended, the last ones
+    amended, the history forked, or continued in a known branch. `first_new` is the place of the
+    first appended message (the length of the list if there is none), `seqs` are the seqs of each
+    message of the list (empty for stand-ins), `conversation` is the current conversation."""
 
     kind: Kind
     first_new: int

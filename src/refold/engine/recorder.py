@@ -233,7 +233,7 @@ class Recorder:
             billed = self._model.received(read, upto=shown, replied=False)
             return self._log.append([Draft(body=billed, by="model")], at_ms=at_ms)
 
-    def stream(self, response: Iterable[Any], *, shown: int) -> Iterator[Any]:
+    def stream(self, response: Iterable[Any], shown: int) -> Iterator[Any]:
         """Passes on the chunks of a stream, and records the reply when it ends, whole or not."""
         chunks: list[Any] = []
         try:
