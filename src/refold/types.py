@@ -1,11 +1,10 @@
-"""What a caller may bring: the shapes of stores, writers, strategies, listeners and the like.
+"""Types of the parts that a caller may bring: stores, writers, strategies, listeners and the like.
 
     from refold.types import Answer, Request
 
     def writer(request: Request) -> Answer: ...
 
-What refold gives back is in `refold` itself; what makes a caller's own parts known by name is
-`refold.register`.
+Types of results are in `refold` itself; `refold.register` registers a caller's parts by name.
 """
 
 from refold.artifacts.select import Judge
