@@ -209,7 +209,7 @@ def registers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for place in (registry, stub, counter, models):
         monkeypatch.setattr(place, "_registered", dict(place._registered))
     yield
-    models._model_named.cache_clear()
+    models.register_models({})  # forgets looked-up names
 
 
 def called(context: refold.Context, name: str, given: dict[str, Any]) -> Any:
@@ -365,7 +365,7 @@ def test_a_text_of_a_class_of_its_own_is_a_text(kind, tmp_path):
     context.fork(Word("twin")).close()
     context.close()
     again = refold.open("work", store=store)
-    assert again._open.state.meta.title == "t"
+    assert again.view.title == "t"
     assert refold.conversations.find(store, Word("twin")).id == "twin"
     assert again.request()["messages"][-1]["content"] == "go"
 

@@ -1,4 +1,4 @@
-"""`python -m refold`: the same as `refold`, where no script of that name is on the path."""
+"""`python -m refold`: the same as `refold`, for systems without that script on the path."""
 
 from refold.edges.cli import main
 

@@ -1,14 +1,13 @@
-"""The same Context for async callers: one generic wrapper, which runs every call in a thread.
+"""The Context for async callers: a generic wrapper that runs every call in a worker thread.
 
     context = await refold.aio.open("fix-login", model="claude-sonnet-5-5")
     await context.append({"role": "user", "content": "Fix the login test"})
     response = await client.messages.create(**await context.request())
 
-Every method is awaited, with the types of the one it wraps; so are the properties that read the log
-(`await context.view`), and a room has its own wrapper (`await context.artifacts.list()`).
-Listeners, hooks, writers and embedders may be coroutine functions: they run on the loop of the
-caller. A call that was cancelled while it waited still comes to its end in its thread, so nothing
-is left half-written. Neighbour: `engine`.
+Every method is awaited, with the types of the wrapped one; so are properties that read the log
+(`await context.view`), and parts have wrappers of their own (`await context.artifacts.list()`).
+Listeners, hooks, writers and embedders may be coroutine functions: they run on the caller's loop. A
+canceled call still finishes in its thread, so no write is left incomplete. Neighbour: `engine`.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ Wrapped = TypeVar("Wrapped")
 
 
 class _Async:
-    """Holds what is wrapped."""
+    """The base of all wrappers."""
 
     def __init__(self, wrapped: Any) -> None:
         self._wrapped = wrapped
@@ -72,7 +71,7 @@ def _threaded(
 def _threaded_twin(
     method: Callable[Concatenate[Context, P], Context],
 ) -> Callable[Concatenate[_Async, P], Coroutine[Any, Any, AsyncContext]]:
-    """The same for a method that gives another context: that one comes wrapped."""
+    """The same for a method that returns another context, which is wrapped too."""
 
     async def threaded(self: _Async, /, *args: P.args, **given: P.kwargs) -> AsyncContext:
         return AsyncContext(await _run(getattr(self._wrapped, method.__name__), args, given))
@@ -82,7 +81,7 @@ def _threaded_twin(
 
 
 async def _run(call: Callable[..., T], args: Sequence[Any], given: Mapping[str, Any]) -> T:
-    """Runs the call in a worker thread. An asynchronous stream is read before."""
+    """Runs the call in a worker thread, after reading asynchronous streams among its arguments."""
     loop = asyncio.get_running_loop()
     CALLER.set(id(asyncio.current_task()))
     positional = [_bridged(loop, await awaited(value)) for value in args]
@@ -91,8 +90,8 @@ async def _run(call: Callable[..., T], args: Sequence[Any], given: Mapping[str, 
 
 
 def _bridged(loop: asyncio.AbstractEventLoop, value: Any) -> Any:
-    """A coroutine function as a plain one that waits, in its thread, until the loop has run it;
-    else the value."""
+    """A coroutine function as a plain one that waits, in its thread, for the loop to run it; other
+    values unchanged."""
     if not callable(value):
         return value
     if not any(map(inspect.iscoroutinefunction, (value, type(value).__call__))):
@@ -210,8 +209,8 @@ class AsyncContext(_Async):
 
     @checked
     def stream(self, response: AsyncIterable[Any]) -> AsyncIterator[Any]:
-        """Hands on the chunks of a provider's raw stream, and records the reply once it ends,
-        however it ends."""
+        """Yields the chunks of a provider's raw stream, and records the reply when it ends or
+        fails."""
         self._wrapped._open.check_writable()
         return self._streamed(response)
 
@@ -243,22 +242,22 @@ class AsyncContext(_Async):
 
     @functools.cached_property
     def artifacts(self) -> AsyncArtifacts:
-        """The large outputs, and what else was kept."""
+        """Large outputs and other stored content."""
         return AsyncArtifacts(self._wrapped.artifacts)
 
     @functools.cached_property
     def files(self) -> AsyncFileVersions:
-        """Files as they were before the writes of tools."""
+        """Versions of files before tools changed them."""
         return AsyncFileVersions(self._wrapped.files)
 
     @functools.cached_property
     def memory(self) -> AsyncMemory:
-        """What outlives conversations."""
+        """The memory that outlives conversations."""
         return AsyncMemory(self._wrapped.memory)
 
     @functools.cached_property
     def toolbox(self) -> AsyncToolbox:
-        """Tools by which the model reaches what its page no longer shows."""
+        """Tools that give the model access to hidden messages."""
         return AsyncToolbox(self._wrapped.toolbox)
 
     @property
@@ -268,7 +267,7 @@ class AsyncContext(_Async):
 
     @property
     def budget(self) -> Coroutine[Any, Any, Budget]:
-        """Window, reserve and thresholds that hold now."""
+        """The current window, reserve and thresholds."""
         return asyncio.to_thread(getattr, self._wrapped, "budget")
 
     async def __aenter__(self) -> AsyncContext:
@@ -281,7 +280,7 @@ class AsyncContext(_Async):
 def _opener(
     function: Callable[P, Context],
 ) -> Callable[P, Coroutine[Any, Any, AsyncContext]]:
-    """A function that opens a context as a coroutine function that gives it wrapped."""
+    """A function that opens a context, as a coroutine function that returns it wrapped."""
 
     async def opener(*args: P.args, **given: P.kwargs) -> AsyncContext:
         return AsyncContext(await _run(function, args, given))

@@ -1,10 +1,10 @@
-"""Arguments are checked where they enter, against the types that the signature states.
+"""Arguments of public functions, checked at the door against the types of the signature.
 
-A public function that is decorated with `checked` refuses a value of a wrong type as Invalid, with
-the argument's name, before anything happens: what is written later was right when it was given. A
-truth value is not a number, a number has a bound, and a protocol is what has its names. Arguments
-without a type (`Any`) are judged by whoever reads them. Neighbours: `Context`, its rooms, and the
-functions of `refold`, `refold.conversations` and `refold.register`.
+A function decorated with `checked` raises Invalid for a value of a wrong type, with the argument's
+name, before it does anything. A truth value is not a number, a number has a bound, and a value fits
+a protocol if it has its names. Arguments without a type (`Any`) are checked by their readers.
+Neighbours: `Context`, its rooms, and the functions of `refold`, `refold.conversations` and
+`refold.register`.
 """
 
 from __future__ import annotations
@@ -24,20 +24,19 @@ from refold.errors import Invalid
 P = ParamSpec("P")
 T = TypeVar("T")
 SHOWN_CHARS = 60
-# No secret that begins where it would be shown ends behind this, but for a key of many lines.
+# A secret that begins in the shown part ends before this, except for a key of many lines.
 LOOKED_AT_CHARS = 4_096
-# Beyond this, JSON readers no longer tell two whole numbers apart.
+# Beyond this, JSON readers cannot distinguish all whole numbers.
 NUMBER_MAX = 1 << 53
 _BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-# The types whose values are right as they are: a number has a bound, and a text of another class
-# becomes a plain one.
+# Types whose values need no check: a number has a bound, and a text of another class is converted.
 _USUAL: tuple[type, ...] = (str, bool, type(None))
-_ANY: tuple[type, ...] = (str,)  # of an argument without a type, which takes all else as well
+_ANY: tuple[type, ...] = (str,)  # for an argument without a type, which accepts all other values
 
 
 def checked(function: Callable[P, T]) -> Callable[P, T]:
-    """The function, which refuses arguments that do not have the types of its signature."""
+    """The function with its arguments checked against its signature."""
 
     @wraps(function)
     def call(*args: P.args, **given: P.kwargs) -> T:
@@ -53,8 +52,7 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def _is_usual(spec: _Spec, args: Sequence[Any], given: Mapping[str, Any]) -> bool:
-    """Whether every argument is of just a type that the signature names, so that there is nothing
-    to look at."""
+    """Whether every argument has exactly a type of the signature, so that no check is needed."""
     if len(args) > len(spec.usual):
         return False
     for value, usual in zip(args, spec.usual):
@@ -66,26 +64,22 @@ def _is_usual(spec: _Spec, args: Sequence[Any], given: Mapping[str, Any]) -> boo
 
 
 def _plain(value: object) -> object:
-    """A text as a plain one; any other value as it is."""
+    """A text of any class as a plain one; other values unchanged."""
     return plain_text(value) if isinstance(value, str) else value
 
 
 def check(name: str, value: object, hint: Any) -> None:
-    """Refuses a value that is not of the type."""
-    if not _has_type(value, hint):
+    """Raises Invalid for a value of another type."""
+    try:
+        fits = is_of(value, hint)
+    except Exception:  # noqa: BLE001 - a value's attributes may be the caller's code
+        fits = False
+    if not fits:
         raise Invalid(f"{name} is {shown(value)}", hint=_wanted(value, hint))
 
 
-def _has_type(value: object, hint: Any) -> bool:
-    """Whether it is of the type; False where not even that can be told."""
-    try:
-        return is_of(value, hint)
-    except Exception:  # noqa: BLE001 - what is asked of a value may be the caller's code
-        return False
-
-
 def shown(value: object) -> str:
-    """A value in few characters, with its type; its type alone where it cannot be shown."""
+    """A value in a few characters, with its type; only its type if its repr fails."""
     kind = type(value).__name__
     try:
         return f"{quoted(value, SHOWN_CHARS)} ({kind})"
@@ -94,21 +88,21 @@ def shown(value: object) -> str:
 
 
 def quoted(value: object, chars_max: int = 100) -> str:
-    """A value as an error quotes it: in few characters, without the secrets that it holds. They
-    are taken out first, because half of one, where it was cut, is not known as one."""
+    """A value for an error text: redacted, then cut, because a part of a secret would not be
+    recognized."""
     from refold.redaction.redact import redacted
 
-    looked_at = value[:LOOKED_AT_CHARS] if isinstance(value, str | bytes) else value
-    return redacted(repr(looked_at)[:LOOKED_AT_CHARS])[:chars_max]
+    beginning = value[:LOOKED_AT_CHARS] if isinstance(value, str | bytes) else value
+    return redacted(repr(beginning)[:LOOKED_AT_CHARS])[:chars_max]
 
 
-# --- which argument has which type ---
+# --- the types of arguments ---
 
 
 def _arguments(
     function: Callable[..., Any], args: Sequence[Any], given: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """The arguments that were given, with their types."""
+    """The names, values and types of the arguments."""
     spec = _spec(function)
     yield from zip(spec.positional, args, spec.hints)
     for value in args[len(spec.positional) :]:
@@ -127,20 +121,20 @@ class _Spec(typing.NamedTuple):
 
     positional: tuple[str, ...]
     hints: tuple[Any, ...]
-    rest: tuple[str, Any]  # of what comes after the positional ones
+    rest: tuple[str, Any]  # for further positional arguments
     named: dict[str, Any]
-    filters: frozenset[str]  # the names it takes besides its own, if it states them
-    usual: tuple[tuple[type, ...], ...]  # for each the types that need no look
+    filters: frozenset[str]  # names from `**filters: Unpack[...]`, with its own
+    usual: tuple[tuple[type, ...], ...]  # types that need no check, by position
     usual_named: dict[str, tuple[type, ...]]
 
 
 @cache
 def _spec(function: Callable[..., Any]) -> _Spec:
     parameters = list(signature(function).parameters.values())
-    hints = {one.name: _hint(one.annotation, function) for one in parameters}
-    positional = [one.name for one in parameters if one.kind in _BY_PLACE]
-    rest = next((one.name for one in parameters if one.kind is Parameter.VAR_POSITIONAL), "")
-    named = {one.name: hints[one.name] for one in parameters if one.kind in _BY_NAME}
+    hints = {each.name: _hint(each.annotation, function) for each in parameters}
+    positional = [each.name for each in parameters if each.kind in _BY_PLACE]
+    rest = next((each.name for each in parameters if each.kind is Parameter.VAR_POSITIONAL), "")
+    named = {each.name: hints[each.name] for each in parameters if each.kind in _BY_NAME}
     filters = _filters(parameters, hints)
     return _Spec(
         positional=tuple(positional),
@@ -154,27 +148,27 @@ def _spec(function: Callable[..., Any]) -> _Spec:
 
 
 def _usual_types(hint: Any) -> tuple[type, ...]:
-    """Of the types that a hint names, those whose values are right as they are."""
+    """The types in a hint whose values need no check."""
     if hint is Any:
         return _ANY
     is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
-    named = typing.get_args(hint) if is_union else (hint,)
-    return tuple(one for one in _USUAL if one in named)
+    members = typing.get_args(hint) if is_union else (hint,)
+    return tuple(kind for kind in _USUAL if kind in members)
 
 
 def _filters(parameters: Sequence[Parameter], hints: Mapping[str, Any]) -> dict[str, Any]:
-    """The names and types that `**filters: Unpack[...]` states."""
-    for one in parameters:
-        hint = hints[one.name]
-        if one.kind is Parameter.VAR_KEYWORD and typing.get_origin(hint) is Unpack:
+    """The names and types in `**filters: Unpack[...]`."""
+    for parameter in parameters:
+        hint = hints[parameter.name]
+        if parameter.kind is Parameter.VAR_KEYWORD and typing.get_origin(hint) is Unpack:
             [table] = typing.get_args(hint)
             return {name: _hint(text, table) for name, text in table.__annotations__.items()}
     return {}
 
 
 def _hint(annotation: Any, owner: Any) -> Any:
-    """The type that an annotation of a function or class stands for. One that its module imports
-    for type checkers only is not known here: whoever reads the argument judges it."""
+    """The type of an annotation of a function or class. One that its module imports only for type
+    checkers is unknown here and counts as `Any`."""
     text = annotation.__forward_arg__ if isinstance(annotation, ForwardRef) else annotation
     if text is Parameter.empty:
         return Any
@@ -188,7 +182,7 @@ def _hint(annotation: Any, owner: Any) -> Any:
 
 
 class _Names(dict[str, Any]):
-    """The names of a module, also those that it imports when they are first asked for."""
+    """The names of a module, including those that it imports lazily."""
 
     def __init__(self, module: ModuleType) -> None:
         super().__init__()
@@ -201,28 +195,24 @@ class _Names(dict[str, Any]):
             raise KeyError(name) from None
 
 
-# --- whether a value has a type ---
+# --- the type of a value ---
 
 
 def is_of(value: object, hint: Any) -> bool:
-    """Whether a value is of a type, as far as that can be told without calling or reading it."""
+    """Whether a value fits a type, as far as visible without calling or consuming it."""
     origin = typing.get_origin(hint)
     if hint is Any:
         return True
     if origin is Literal:
-        return any(value is one or value == one for one in typing.get_args(hint))
+        return any(value is choice or value == choice for choice in typing.get_args(hint))
     if origin in (typing.Union, types.UnionType):
-        return any(is_of(value, one) for one in typing.get_args(hint))
+        return any(is_of(value, member) for member in typing.get_args(hint))
     if origin is not None:
         return _is_generic(value, origin, typing.get_args(hint))
     if hint is None or hint is type(None):
         return value is None
-    return _is_plain(value, hint)
-
-
-def _is_plain(value: object, hint: Any) -> bool:
     if not isinstance(hint, type):
-        return True  # a variable: whoever calls it will see
+        return True  # a type variable
     if isinstance(value, bool):
         return hint in (bool, object)
     if hint is float:
@@ -236,7 +226,7 @@ def _is_plain(value: object, hint: Any) -> bool:
 
 @cache
 def _protocol_names(protocol: type) -> tuple[str, ...]:
-    """What a value must have to be what the protocol describes."""
+    """The attributes that a value needs to fit a protocol."""
     own = {**vars(protocol), **vars(protocol).get("__annotations__", {})}
     return tuple(name for name in own if name == "__call__" or not name.startswith("_"))
 
@@ -247,16 +237,16 @@ def _is_generic(value: object, origin: Any, parts: tuple[Any, ...]) -> bool:
     if not isinstance(value, origin) or isinstance(value, str | bytes):
         return False
     if isinstance(value, Mapping):
-        return all(is_of(key, parts[0]) and is_of(one, parts[1]) for key, one in value.items())
+        return all(is_of(key, parts[0]) and is_of(item, parts[1]) for key, item in value.items())
     if isinstance(value, tuple) and origin is tuple and Ellipsis not in parts:
         return len(value) == len(parts) and all(map(is_of, value, parts))
     if parts[0] is Any or not isinstance(value, Collection):
         return True
-    return all(is_of(one, parts[0]) for one in value)
+    return all(is_of(item, parts[0]) for item in value)
 
 
 def _wanted(value: object, hint: Any) -> str:
-    """What to give instead of the value; of a misspelt name the nearest."""
+    """The hint for a wrong value; for a misspelled name the nearest one."""
     if typing.get_origin(hint) is Literal and isinstance(value, str):
         return suggestion(value, typing.get_args(hint))
     is_beyond = isinstance(value, int | float) and not -NUMBER_MAX <= value <= NUMBER_MAX
@@ -264,12 +254,12 @@ def _wanted(value: object, hint: Any) -> str:
 
 
 def _described(hint: Any) -> str:
-    """A type as a person reads it."""
+    """A type in readable form."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
         return " or ".join(map(repr, parts))
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(_described(one) for one in parts)
+        return " or ".join(map(_described, parts))
     if origin is Callable:
         return "a function"
     if hint is type(None):

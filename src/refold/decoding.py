@@ -1,9 +1,9 @@
-"""Values of our types, from bytes or plain data, in any number of threads.
+"""Thread-safe decoding of values of our types, from bytes or plain data.
 
-msgspec reads a type at its first use, and remembers it before it has read all of it. A second
-thread that comes at that moment takes the half for the whole, and the process ends with a broken
-memory. So every type is read here first, under one lock; one that was read before costs a look into
-a set. All of refold decodes by this module, and a test says so. No imports of ours.
+msgspec resolves a type at its first use, and caches it before it is complete. A second thread at
+that moment uses the incomplete one and corrupts the memory of the process. So every type is
+resolved here first, under one lock; after that it costs one lookup in a set. All of refold decodes
+through this module, which a test enforces. Imports nothing of refold.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _read = set[Any]()
 
 
 def _renew() -> None:
-    """A thread that read a type when the process was forked does not live on in the child."""
+    """Replaces the lock in a forked child: its holder may be a thread of the parent."""
     global _lock
     _lock = threading.Lock()
 
@@ -30,7 +30,7 @@ os.register_at_fork(after_in_child=_renew)
 
 
 def resolved_type(kind: Any) -> Any:
-    """The type itself, once msgspec knows all of it."""
+    """The type itself, after msgspec has resolved it completely."""
     if kind not in _read:
         with _lock:
             msgspec.json.Decoder(kind)
@@ -65,7 +65,7 @@ def decode(data: bytes | str | msgspec.Raw, kind: Any) -> Any:
 
 
 def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
-    """What decodes JSON of this type, for many of them."""
+    """A reusable decoder for JSON of this type."""
     return msgspec.json.Decoder(resolved_type(kind))
 
 

@@ -1,8 +1,7 @@
-"""What makes a text fit to be shown: times and counts, texts cut to a length or put on one line,
-the nearest known name, texts without colours, and quoted text that can neither steer a terminal
-nor end its quotation.
+"""Texts for display: times and counts, cut texts and single lines, the nearest known name, texts
+without colors, and quoted text that can neither control a terminal nor end its quotation.
 
-Each of these has one mechanism, and it is here; every room above uses it. No imports of ours.
+Each of these has one mechanism, here, for all rooms. Imports nothing of refold.
 """
 
 from __future__ import annotations
@@ -14,26 +13,26 @@ from collections.abc import Iterable
 MARK_DIGITS = 12
 NAME_CHARS_MAX = 64
 FAILURE_CHARS = 500
-# How alike two names must be, in difflib's measure, for one to be suggested for the other. Where
-# nothing is alike, all known names are listed, so a name that is missed costs little, while a
-# wrong suggestion hides the list. 0.6 still takes two wrong characters in a name of five.
+# Minimum similarity of two names, in difflib's measure, for a suggestion. Without a similar name,
+# all known names are listed, so a missed one costs little, while a wrong suggestion hides the list.
+# 0.6 still accepts two wrong characters in a name of five.
 ALIKE_MIN = 0.6
 
 _PUNCTUATION = re.compile(r"[\\`*\[\]<>&|]")
 _BACKTICKS = re.compile("`+")
 _SPACES = re.compile(r"\s+")
-# Characters that no screen shows, for use between the brackets of a pattern: marks of direction,
-# joiners, fillers, selectors, tags.
+# Invisible characters, for use between the brackets of a pattern: direction marks, joiners,
+# fillers, selectors, tags.
 INVISIBLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-# What steers a terminal: colours and moves of the cursor, and links and titles up to their end.
+# Terminal control sequences: colors, cursor movements, and links and titles up to their end.
 _STEERING = re.compile(
     r"\x1b(?:\[[0-9;:?]{0,40}+[ -/]{0,4}+[@-~]|\][^\x07\x1b]{0,2000}+(?:\x07|\x1b\\))"
 )
-# The selectors U+FE0E and U+FE0F belong to a sign such as the check mark before them.
+# The selectors U+FE0E and U+FE0F belong to the symbol before them, such as a check mark.
 _HIDDEN = re.compile(
     "(?!(?<=[#*0-9\u00a9\u00ae\u2000-\u3299\U0001f000-\U0001faff])[\ufe0e\ufe0f])"
     f"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{INVISIBLE}]"
@@ -77,8 +76,8 @@ def tokens_of(used: int, window: int) -> str:
 
 
 def moment(at_ms: int) -> str:
-    """A time that a person can read; a number that is no time stays a number."""
-    # Imported here, because a status line is asked for many times a minute and needs no times.
+    """A readable time; a number out of range stays a number."""
+    # Imported here, because a status line runs many times a minute and needs no times.
     from datetime import UTC, datetime
 
     try:
@@ -88,13 +87,13 @@ def moment(at_ms: int) -> str:
 
 
 def cut(text: str, length: int) -> str:
-    """The text with at most so many characters; a shortened one ends with `…`."""
+    """The text in at most `length` characters; a shortened one ends with `…`."""
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def whole_words(text: str, length: int) -> str:
-    """The beginning of a text in at most so many characters, without the half of a word at its
-    end: half of a secret would not be known as one."""
+    """The beginning of a text in at most `length` characters, without a partial word at its end: a
+    part of a secret would not be recognized."""
     short = text[:length]
     if len(text) <= length or text[length].isspace() or short[-1:].isspace():
         return short
@@ -103,14 +102,14 @@ def whole_words(text: str, length: int) -> str:
 
 
 def one_line(text: str) -> str:
-    """The words of the text with single spaces between them."""
+    """The text on one line, with single spaces."""
     return " ".join(text.split())
 
 
 def nearest(
     name: str, known: Iterable[str], *, limit: int = 1, alike_min: float = ALIKE_MIN
 ) -> list[str]:
-    """The known names that are most like this one, best first; none if none is alike."""
+    """The most similar known names, best first; empty if none is similar enough."""
     from difflib import get_close_matches
 
     shown = str(name)[:NAME_CHARS_MAX]
@@ -129,10 +128,9 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 def fenced(text: str, tag: str, attributes: str = "") -> str:
     """Untrusted text between two marks, so that nothing in it can end the quotation.
 
-    The mark is the tag and a digest of the text. It follows from the text, so the same text gives
-    the same bytes and a cached page stays valid; a random mark would not. Nobody can write a text
-    that contains its own digest, and if one ever does, the digest is taken again until the mark
-    occurs neither in the text nor in the attributes. So the closing mark stands at the end only.
+    The mark is the tag and a digest of the text, so the same text gives the same bytes, and a
+    cached page stays valid. In the unlikely case that a text or its attributes contain the mark, it
+    is hashed again until they do not. So the closing mark occurs only at the end.
     """
     mark = f"{tag}-{_digits(text)}"
     while mark in text or mark in attributes:
@@ -147,27 +145,26 @@ def _digits(text: str) -> str:
 
 
 def markdown_fence(texts: Iterable[str]) -> str:
-    """A fence for a text that comes in pieces: longer than any run of backticks in it, which is how
-    Markdown itself keeps a text from closing its own fence."""
+    """A Markdown fence for a text in pieces: longer than any run of backticks in it."""
     longest = run = 0
     for text in texts:
-        for found in _BACKTICKS.finditer(text):
-            size = len(found[0]) + (run if found.start() == 0 else 0)
+        for match in _BACKTICKS.finditer(text):
+            size = len(match[0]) + (run if match.start() == 0 else 0)
             longest = max(longest, size)
-            run = size if found.end() == len(text) else 0
+            run = size if match.end() == len(text) else 0
         if text and not text.endswith("`"):
             run = 0
     return "`" * max(3, longest + 1)
 
 
 def inline(text: str) -> str:
-    """A text as part of one Markdown line: it can open no block, link, tag or code."""
+    """A text for one Markdown line, in which it cannot open a block, link, tag or code."""
     return _PUNCTUATION.sub(r"\\\g<0>", visible(_SPACES.sub(" ", text).strip()))
 
 
 def is_text(text: str) -> bool:
-    """Whether the text can be written as UTF-8. What came from the system as other bytes (an
-    argument, a variable, the name of a file) cannot."""
+    """Whether the text can be encoded as UTF-8. An argument, a variable or a file name with other
+    bytes cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -176,44 +173,40 @@ def is_text(text: str) -> bool:
 
 
 def plain_text(text: str) -> str:
-    """The text itself, also where it is of a class of the caller's, such as an enumeration."""
+    """The text as a plain `str`, even if it has a class of its own, such as an enumeration."""
     return text if type(text) is str else str.__str__(text)
 
 
 def without_colors(text: str, *, same_length: bool = False) -> str:
-    """A text as a terminal would show it, without what it tells the terminal; with `same_length`
-    there are spaces instead, so that places in it stay the same."""
+    """The text without terminal control sequences; with `same_length` they become spaces, so that
+    positions stay the same."""
     if "\x1b" not in text:
         return text
     if same_length:
-        return _STEERING.sub(lambda found: " " * len(found[0]), text)
+        return _STEERING.sub(lambda match: " " * len(match[0]), text)
     return _STEERING.sub("", text)
 
 
 def failure(error: BaseException) -> str:
-    """What was raised, in a few words that can be kept and shown: a caller's code may raise
-    anything, also what cannot be shown."""
+    """An error in a few words: a caller's code may raise anything, even an error without a
+    printable text."""
     try:
-        said = str(error)
+        text = str(error)
     except Exception:  # noqa: BLE001 - the text of an error is its author's code
-        said = ""
+        text = ""
     name = type(error).__name__
-    plain = whole_words(f"{name}: {said}" if said else name, FAILURE_CHARS)
+    plain = whole_words(f"{name}: {text}" if text else name, FAILURE_CHARS)
     return plain.encode("utf-8", "replace").decode()
 
 
 def visible(text: str) -> str:
-    """The text with every character that would steer a terminal, turn the writing direction, or
-    not be seen at all, shown as an escape. Newlines and tabs stay."""
+    """The text with invisible characters, and those that control a terminal or the writing
+    direction, as escapes. Newlines and tabs stay."""
     return _HIDDEN.sub(_escape, text)
 
 
-def _escape(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return (
-        f"\\x{code:02x}"
-        if code < 0x100
-        else f"\\u{code:04x}"
-        if code < 0x10000
-        else f"\\U{code:08x}"
-    )
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

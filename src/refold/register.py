@@ -1,11 +1,11 @@
-"""What a program makes known to refold by name, for as long as it runs: its own strategies, tools,
-kinds of outputs, counters and models.
+"""Registration of a program's own strategies, tools, kinds of outputs, counters, vector stores and
+models, by name, for this process.
 
     refold.register.strategy("mine", mine)
     refold.register.models({"my-model": {"window": 64_000}})
 
-Registering a name again replaces what it stood for. Neighbours: each function hands over to the
-room that keeps the names.
+A second registration of a name replaces the first. Neighbours: each function calls the room that
+keeps the names.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ __all__ = ["counter", "kind", "models", "strategy", "tool", "vector_store"]
 
 @checked
 def strategy(name: str, function: Strategy, *, settings: registry.Settings | None = None) -> None:
-    """Makes a strategy usable by name. `settings` are those it takes, with their types
-    (`{"tokens_max": int}`): any other is refused then. Without them it takes anything."""
+    """Registers a strategy. `settings` are the types of its settings (`{"tokens_max": int}`); other
+    names are refused then. Without them, it accepts any."""
     registry.register(name, function, settings=settings)
 
 
@@ -40,35 +40,33 @@ def strategy(name: str, function: Strategy, *, settings: registry.Settings | Non
 def tool(
     name: str, *, describe: Describer | None = None, summarize: Summarizer | None = None
 ) -> None:
-    """Says how the artifacts of a tool are named and summed up in their stubs; `*` stands for
-    every tool that has nothing of its own. Both are called while a result is appended, so they
-    should be quick."""
+    """Registers the name and summary of a tool's artifacts in their stubs; `*` is for all other
+    tools. Both functions are called while a result is appended, so they should be quick."""
     tools.register(name, describe=describe, summarize=summarize)
 
 
 @checked
 def kind(name: str, *, fits: LinesFit, telling: TellingLines) -> None:
-    """Makes a kind of output known, which is asked before all others: `fits` is given the lines of
-    a text and says whether it is of the kind, `telling` gives the places of the lines that the stub
-    should show, counted from 0, best first. Both are called while a result is appended."""
+    """Registers a kind of output, which is tried before all others: `fits` takes the lines of a
+    text and returns whether it is of this kind, `telling` returns the indexes of the lines for the
+    stub, best first. Both are called while a result is appended."""
     kinds.register(name, fits, telling)
 
 
 @checked
 def counter(model: str, function: Count) -> None:
-    """Counts the tokens of conversations with this model, or one whose name begins with it, by
-    the function."""
+    """Registers a counter for a model, and for models whose name begins with this one."""
     choice.register_counter(model, function)
 
 
 @checked
 def vector_store(name: str, opener: OpenVectorStore) -> None:
-    """Makes a vector store for memories usable by name (`memory_vectors`). `opener` is given a
-    folder, or an empty text for memory, and gives a `refold.types.VectorStore`."""
+    """Registers a vector store for memories (`memory_vectors`). `opener` takes a folder, or an
+    empty text for a store in memory, and returns a `refold.types.VectorStore`."""
     vector_stores.register(name, opener)
 
 
 @checked
 def models(rows: Mapping[str, Mapping[str, Any]]) -> None:
-    """Adds rows in the form of `models.json` to the model table, or replaces its own."""
+    """Adds rows in the form of `models.json` to the model table, or replaces rows."""
     model_table.register_models(rows)

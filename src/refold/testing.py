@@ -1,18 +1,12 @@
-"""What helps to test a program that uses refold: a writer that plays prepared answers, a clock that
-stands still, and the contract that every store keeps.
+"""Helpers for testing a program that uses refold: a writer with prepared answers, a fixed clock,
+and the contract of stores.
 
     with refold.testing.fixed_clock(1_700_000_000_000) as clock:
         context = refold.open("test", store="memory:", writer=ScriptedWriter("Goal: …"))
         clock.advance(hours=2)
 
 A `memory:` store needs no files. `CLAUSES` are the clauses of the store contract; `stores.contract`
-says how to run them on a store of your own.
-
-A clock that stands still until a test moves it.
-
-It is the clock of every conversation that is opened while it is in force, and stays so after.
-
-A writer that plays prepared answers and remembers what it was asked.
+explains how to run them on your own store.
 """
 
 from __future__ import annotations
@@ -31,7 +25,7 @@ HOUR_MS = 3_600_000
 
 
 class Clock:
-    """The time in milliseconds, as a test says it is."""
+    """A clock in milliseconds that only a test moves."""
 
     def __init__(self, at_ms: int) -> None:
         self.at_ms = at_ms
@@ -46,7 +40,7 @@ class Clock:
 
 @contextmanager
 def fixed_clock(at_ms: int) -> Iterator[Clock]:
-    """Conversations that are opened inside of this have a clock that stands still."""
+    """Gives conversations opened in this block a fixed clock, which they keep afterwards."""
     clock, before = Clock(at_ms), log.now_ms
     log.now_ms = clock
     try:
@@ -59,8 +53,8 @@ Scripted = Answer | str | BaseException | Callable[[Request], Answer | str]
 
 
 class ScriptedWriter:
-    """Gives its answers in order, and the last one from then on. An exception among them is
-    raised; a function is called with the request. `requests` are what it was asked."""
+    """Gives its answers in order, then repeats the last one. An exception among them is raised; a
+    function is called with the request. `requests` are the requests so far."""
 
     def __init__(self, *answers: Scripted, window: int = 32_000) -> None:
         self.answers: list[Scripted] = list(answers) or ["Goal: none.\nDone: nothing."]

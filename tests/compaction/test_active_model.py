@@ -6,6 +6,9 @@ import pytest
 
 import refold
 from refold.core.model import Hide, Lesson
+from refold.log.draft import Draft
+from refold.log.log import Log
+from refold.stores.memory import MemoryStore
 from tests.refusals import Provider
 from tests.turns import worked
 
@@ -60,11 +63,13 @@ def test_an_ordinary_compaction_teaches_nothing():
 
 @pytest.mark.parametrize("limit", [-5, 0, 1, 255])
 def test_a_log_that_teaches_an_absurd_limit_leaves_a_usable_one(limit):
-    context = worked(model="gpt-4o")
+    store = MemoryStore()
+    context = worked(model="gpt-4o", store=store)
     slot = context.view.slots[2]
     lesson = Lesson(model="gpt-4o", limit=limit)
     edit = Hide(batch="b", span=slot.span, lesson=lesson)
-    context._open.append([context._open.draft(edit)])
+    Log(store, context.id).append([Draft(body=edit, by="user")])
+    assert context.view.lessons == {"gpt-4o": lesson}
     assert context.budget.window == 256
 
 

@@ -61,7 +61,7 @@ ANYTHING += [10**400, [7], ["x"], {"a": 1}, (), "x" * 100_000, Answer(text=7), i
 
 def talked(**given: Any) -> refold.Context:
     """A conversation whose next request has to make room."""
-    context = refold.open("work", store="memory:", **{"window": WINDOW, **given})
+    context = refold.open("work", **{"store": "memory:", "window": WINDOW, **given})
     for number in range(60):
         context.append({"role": "user", "content": f"question {number}: " + "why is it so? " * 12})
         context.append({"role": "assistant", "content": f"answer {number}: " + "it is so. " * 14})
@@ -133,9 +133,9 @@ def test_a_strategy_that_gives_anything_leaves_the_next_rung_to_work(given):
 @pytest.mark.parametrize("number", range(17))
 def test_an_edit_that_cannot_be_leaves_the_next_rung_to_work(number):
     refold.register.strategy("mine", lambda brief: [wrong_edits(brief)[number]])
-    context = talked(config={"ladder": ["mine", "gist", "hide"]})
-    check_request(context)
-    assert not refold.conversations.verify(context._open.store).problems
+    store = refold.open_store("memory:")
+    check_request(talked(store=store, config={"ladder": ["mine", "gist", "hide"]}))
+    assert not refold.conversations.verify(store).problems
 
 
 def test_a_strategy_by_hand_says_which_one_failed_and_why():

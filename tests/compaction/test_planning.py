@@ -16,6 +16,7 @@ import refold
 from refold.compaction.planning import items_of
 from refold.core.laws import broken
 from refold.core.shortened import text_of
+from refold.stores.memory import MemoryStore
 from tests.scripted import GOOD, Scripted, heard_by, opened, page, talked, used
 from tests.turns import call, opened_in_characters, talk
 
@@ -150,13 +151,14 @@ def reads(context: refold.Context, count: int) -> None:
 
 def test_below_the_trigger_nothing_is_written_and_a_pass_is_one_append(monkeypatch) -> None:
     """C-30, C-33, C-64: counted at the store."""
-    context = opened_in_characters(window=20_000)
+    store = MemoryStore()
+    context = refold.open("work", store=store, window=20_000, counter=len)
     reads(context, 5)
     context.request("openai_chat")
     appended = []
-    append = context._open.log.store.append
+    append = store.append
     monkeypatch.setattr(
-        context._open.log.store,
+        store,
         "append",
         lambda id, events, **given: (appended.append(len(events)), append(id, events, **given)),
     )

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
-from refold.compaction.trigger import cause
+from refold.compaction.trigger import Moment, cause
 from refold.core.budget import Load
+from refold.core.fold import folded
+from refold.core.switches import switches
 from refold.errors import Invalid
 from refold.stores import open_store
 from refold.testing import fixed_clock
@@ -129,9 +131,14 @@ def test_any_condition_of_which_all_parts_hold_makes_a_compaction_due(
         }
         expected = any(all(has[name] >= least for name, least in one.items()) for one in conditions)
         assert (context.stats().due == "compact") == expected
-        moment = context._model.moment()
+        events = list(context.log.events())
+        ages = {event.seq: clock() - event.at_ms for event in events}
+        moment = Moment(
+            now_ms=clock(), cache_life_s=3_600, ages=lambda seqs: {seq: ages[seq] for seq in seqs}
+        )
+        state = folded(events, switches(events))
         load = Load(context.budget, context.stats().current)
-        why = cause(context._open.state, load, context.config, moment)
+        why = cause(state, load, context.config, moment)
         assert why == ("when" if expected else "")
 
 

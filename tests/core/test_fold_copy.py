@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 import refold
 from refold.core import bookmark
-from refold.core.fold import Fold
+from refold.core.fold import Fold, folded
+from refold.core.switches import switches
 
 GROWING = (list, dict, set, array, bytearray)
 
@@ -21,8 +22,8 @@ def state_of(artifacts: int) -> Fold:
         for n in range(artifacts):
             context.artifacts.put(f"text {n}", name=f"{n}.txt")
         context.pin(context.view.slots[0].seq)
-        state: Fold = context._open.state.copy()
-        return state
+        log = list(context.log.events())
+        return folded(log, switches(log))
 
 
 @given(st.integers(0, 5))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import refold
 from refold.core.model import Totals
 from refold.errors import Invalid, NotFound
+from refold.testing import fixed_clock
 
 HOUR_MS = 3_600_000
 
@@ -122,14 +123,14 @@ def test_a_thousand_checkpoints_cost_little(tmp_path: Path) -> None:
 def test_old_points_leave_the_list_and_named_ones_do_not() -> None:
     """G-33: ten old points and two names: the five newest and the names. All can still be
     restored."""
-    context = opened()
+    with fixed_clock(1_700_000_000_000) as clock:
+        context = opened()
     said(context, 50)
     context.checkpoint("a")
     said(context, 50)
     context.checkpoint("b")
-    now = context._open.log.clock()
     assert len(context.log.points()) == 12
-    context._open.log.clock = lambda: now + 25 * HOUR_MS
+    clock.advance(hours=25)
     assert [p.name or p.messages for p in context.log.points()] == ["b", 100, 90, 80, 70, 60, "a"]
     assert len(context.log.points(hours=48)) == 12 and len(context.log.points(keep=0)) == 2
 

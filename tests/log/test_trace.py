@@ -9,6 +9,8 @@ import pytest
 import refold
 from refold.core.model import Replace
 from refold.log.draft import Draft
+from refold.log.log import Log
+from refold.stores import open_store
 from tests.turns import worked
 
 TEXT = "def login():\n    return 'broken'\n" * 40
@@ -116,11 +118,12 @@ def test_a_result_that_was_moved_out_says_so_first() -> None:
 
 def test_a_replace_of_a_block_that_is_not_there_does_not_hold() -> None:
     """X-36: block 9 of 1."""
-    context = opened()
+    store = open_store("memory:")
+    context = refold.open("stale", store=store)
     read = used(context, "c1", "bash", TEXT, command="make")
     for block in (9, 0):
         body = Replace(batch=f"b{block}", seq=read, block=block, text="[cleared]", reason="clear")
-        context._open.log.append([Draft(body=body, by="clear")])
+        Log(store, "stale").append([Draft(body=body, by="clear")])
     assert [(trace.block, trace.live) for trace in context.log.why(read)] == [(9, False), (0, True)]
 
 

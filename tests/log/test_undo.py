@@ -206,9 +206,7 @@ def test_an_undo_of_an_automatic_compaction_lasts(window, ratio, sizes, kept):
         if context.view.tokens - came >= 0.1 * window or grown >= 0.1 * window:
             break
         context.request()
-        purposes = context._open.state.purposes
-        made = {purposes.get(batch, "") for _, batch in context.view.undoable if batch}
-        assert made <= {"room"}
+        assert {batch.purpose for batch in context.log.batches() if batch.live} <= {"room"}
         context.append({"role": "assistant", "content": "ok"})
     assert not context.stats().summaries
 
@@ -232,8 +230,8 @@ def test_the_room_that_an_undo_made_goes_with_the_next_undo():
     steps = []
     while undone := context.undo():
         steps.append(undone)
-        purposes = context._open.state.purposes
-        rooms = [batch for _, batch in context.view.undoable if purposes.get(batch) == "room"]
+        live = [batch for batch in context.log.batches() if batch.live]
+        rooms = [batch.id for batch in live if batch.purpose == "room"]
         assert rooms == ([undone.made_room] if undone.made_room else [])
         context.request()
     assert len(steps) > 2 and any(step.made_room for step in steps)

@@ -15,6 +15,7 @@ from refold.config import Config, config_for, config_from
 from refold.errors import Invalid
 from refold.settings.sources import loaded
 from refold.stores import open_store
+from tests.turns import call
 
 NAMES = ("claude-sonnet-4-5", "claude-opus-5-5", "gpt-4o", "gpt-5", "somebody/unknown", "")
 PATTERNS = ("*", "claude-*", "claude-opus-*", "gpt-4o", "gpt-*", "Claude-Sonnet*", "*/unknown")
@@ -59,7 +60,7 @@ def test_limits_follow_the_model_and_are_the_same_after_a_reopen() -> None:
     context.update(model="anthropic/claude-sonnet-4-5", window=100_000)
     context.append({"role": "user", "content": "hi"})
     assert context.budget.compact_at == 50_000
-    assert context._compactor.job().ladder == ("hide",)
+    assert {step.strategy for step in context.plan(target=1).steps} == {"hide"}
     assert refold.open("c", store=store, config=config).budget == context.budget
     context.restore(2)
     assert context.budget.compact_at == min(90_000, context.budget.input_max)
@@ -69,9 +70,11 @@ def test_limits_follow_the_model_and_are_the_same_after_a_reopen() -> None:
 def test_a_size_from_which_results_are_moved_out_follows_the_model() -> None:
     config = {"offload_tokens": 5_000, "models": {"gpt-*": {"offload_tokens": 50}}}
     context = refold.open("c", store="memory:", model="claude-sonnet-4-5", config=config)
-    assert context._intake.result_tokens_max == 5_000
-    context.update(model="gpt-4o")
-    assert context._intake.result_tokens_max == 50
+    for n, artifacts in ((1, 0), (2, 1)):
+        context.append(call(n))
+        context.append_result(f"c{n}", "word " * 200)
+        assert len(context.artifacts.list()) == artifacts
+        context.update(model="gpt-4o")
 
 
 def test_a_later_source_wins_over_an_earlier_table(tmp_path: Path) -> None:

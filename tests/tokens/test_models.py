@@ -157,7 +157,7 @@ def test_what_the_user_says_wins(name: str, window: int) -> None:
 def added(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(models, "_registered", {})
     yield
-    models._model_named.cache_clear()
+    models.register_models({})  # forgets looked-up names
 
 
 @pytest.mark.usefixtures("added")

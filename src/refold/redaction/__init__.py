@@ -1,8 +1,7 @@
-"""Secrets are found in a text by rules, and taken out of what leaves the store.
+"""Secrets: found in a text by rules, and removed from texts that leave the store.
 
-`find` asks the rules where the secrets of a text are: `shapes`, `private_keys`, `credentials`,
-`values`. `redact` takes them out of a text, `streams` out of a stream. To teach a new kind of
-secret that has a shape of its own, add a line to `shapes`. `known` finds the same values again.
+`find` applies the rules in `rules` and `values`, and finds known secrets again; `redact` removes
+secrets from texts, JSON and streams. To add a kind of secret, add a line to `rules.SHAPES`.
 """
 
 from refold.redaction.find import KnownSecrets, found

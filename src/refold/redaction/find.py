@@ -1,26 +1,12 @@
-"""Where the secrets of a text are: one rule after the other is asked.
+"""Secrets in a text, found by rules, and known secrets, found by their values.
 
-A known shape (`shapes`), a private key (`private_keys`), credentials in an address or a request
-(`credentials`), a value after a telling name (`values`). Each is asked about the text and about
-what the text says without its escapes (`plain_view`). What may be a secret but is more likely a
-fixture or a picture is found as not `sure`: it is taken out as well, because that costs little, but
-`refold scan` does not warn of it. Neighbour: `redact` takes out what is found here.
-
-Secrets by their values: what was found once, by what stood around it, is known wherever it
-stands again.
-
-A password is recognized in `postgres://name:PASSWORD@host`, but not alone in a list of names that
-was made of that line; and of a line that was cut, only a part of the secret may be left. A value
-that is a plain word is not remembered: taking it out everywhere would ruin the text.
-Neighbours: `find` finds secrets, `conversations.redacted_copy` asks.
-
-What a text says to a reader: its escapes become the characters that they stand for, and what no
-screen shows is left out.
-
-A key in a file in a tool call is escaped once more on every level, and a terminal may colour the
-middle of a token. So the rules are asked about this view as well, and what they find is mapped back
-to its place. The cost is bounded: any number of levels is read at once, and only lines that hold an
-escape are looked at again. Neighbour: `find` asks the rules.
+Every rule is applied to the text and to its plain view, in which escapes are resolved and invisible
+characters removed: a key in a tool call is escaped once more per level, and a terminal may color
+the middle of a token. Only lines with an escape are searched again. A likely fixture or picture is
+found as not `sure`: it is redacted too, but `refold scan` does not report it. `KnownSecrets` finds
+a password again without its context, or a part of it in a line that was cut; plain words are not
+remembered, because redacting them everywhere would ruin the text. Neighbours: `rules` and `values`
+have the rules, `redact` removes secrets.
 """
 
 from __future__ import annotations
@@ -43,8 +29,7 @@ from refold.redaction.rules import (
 )
 from refold.redaction.values import Found, after_names, is_random, places
 
-# Each is given the text and the same in lower case. Of rules that find the same, the first names
-# it.
+# Each takes the text and its lower-case form. If several find the same secret, the first names it.
 RULES: tuple[Callable[[str, str], Iterable[Found]], ...] = (
     key_blocks,
     by_shape,
@@ -57,20 +42,29 @@ RULES: tuple[Callable[[str, str], Iterable[Found]], ...] = (
 
 
 def found(text: str, *, emails: bool = False) -> list[Found]:
-    """The secrets of a text, in order, none over another; with `emails` also e-mail
-    addresses."""
+    """The secrets of a text, in order and without overlaps; with `emails` also e-mail addresses."""
     hits = _hits(text, emails)
     views = plain_views(text)
     if views:
-        hits += (_placed(hit, views) for hit in _hits(views[-1].text, emails))
-    # Sorting is stable: where two rules found the same place, that of the earlier rule comes first.
+        for hit in _hits(views[-1].text, emails):
+            for view in reversed(views):
+                hit = view.source(hit)
+            hits.append(hit)
+    # Sorting is stable: of two hits at the same place, the earlier rule's comes first.
     hits.sort(key=attrgetter("start"))
-    return _joined(hits)
+    secrets: list[Found] = []
+    for hit in hits:
+        if secrets and hit.start < secrets[-1].end:
+            kind, start, end, sure = secrets[-1]
+            secrets[-1] = Found(kind, start, max(end, hit.end), sure or hit.sure)
+        else:
+            secrets.append(hit)
+    return secrets
 
 
 def _hits(text: str, emails: bool) -> list[Found]:
-    """What the rules find in a text as it stands."""
-    # One character of Unicode becomes two in lower case, which would move all after it.
+    """The hits of all rules in a text."""
+    # One Unicode character becomes two in lower case, which would shift all positions after it.
     lowered = text.replace("İ", "i").lower()
     hits = [hit for rule in RULES for hit in rule(text, lowered)]
     if emails:
@@ -78,57 +72,36 @@ def _hits(text: str, emails: bool) -> list[Found]:
     return hits
 
 
-def _placed(hit: Found, views: list[PlainView]) -> Found:
-    """What was found in the last view, at its place in the text that it was made of."""
-    for view in reversed(views):
-        hit = view.source(hit)
-    return hit
-
-
-def _joined(hits: list[Found]) -> list[Found]:
-    """The hits, in order, with those that overlap made one."""
-    out: list[Found] = []
-    for hit in hits:
-        if out and hit.start < out[-1].end:
-            kind, start, end, sure = out[-1]
-            out[-1] = Found(kind, start, max(end, hit.end), sure or hit.sure)
-        else:
-            out.append(hit)
-    return out
-
-
 VALUE_CHARS_MIN = 8
-# So much of a secret tells something of it. Whatever is as long holds one of the samples that are
-# taken at every fifth character.
+# Minimum revealing part of a secret; any such part contains one of the samples, which are taken at
+# every fifth character.
 PART_CHARS, SAMPLE_CHARS = 10, 5
-# What all secrets of a kind begin with may be said: no such beginning is longer.
+# Longest common beginning of all secrets of a kind, which may be shown.
 BEGINNING_CHARS = 13
-# A key block is known by its lines.
+# A key block is recognized by its lines.
 _LINE_END = re.compile(r"(?:\s|\\+[nrt])+")
 
 
 class KnownSecrets:
-    """The secrets of all texts that were learned."""
+    """The secrets of all learned texts."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, str] = {}
         self._longest_first: list[str] = []
 
     def learn(self, text: str) -> None:
-        """Remembers the secrets of a text that are sure."""
+        """Remembers the sure secrets of a text."""
         for kind, start, end, sure in found(text):
-            if sure:
-                self._remember(kind, text[start:end])
-
-    def _remember(self, kind: str, secret: str) -> None:
-        for value in _LINE_END.split(secret):
-            if value not in self._kinds and _is_telling(value):
-                self._kinds[value] = kind
-                self._longest_first = []
+            for value in _LINE_END.split(text[start:end]) if sure else ():
+                if value not in self._kinds and _is_revealing(value):
+                    self._kinds[value] = kind
+                    self._longest_first = []
 
     def redacted(self, text: str) -> str:
-        """The text with every known value, and every telling part of one, replaced by a note."""
-        for value in self._values():
+        """The text with every known value, and every revealing part of one, replaced by a note."""
+        if not self._longest_first:
+            self._longest_first = sorted(self._kinds, key=len, reverse=True)
+        for value in self._longest_first:
             note = f"[redacted {self._kinds[value]}]"
             if value in text:
                 text = text.replace(value, note)
@@ -137,19 +110,14 @@ class KnownSecrets:
         return text
 
     def is_part(self, name: str) -> bool:
-        """Whether a name is a secret, or a part of one that tells something."""
+        """Whether a name is a secret, or a revealing part of one."""
         if len(name) < VALUE_CHARS_MIN:
             return False
         return any(name in value or value in name for value in self._kinds)
 
-    def _values(self) -> list[str]:
-        if not self._longest_first:
-            self._longest_first = sorted(self._kinds, key=len, reverse=True)
-        return self._longest_first
-
 
 def _parts(value: str, text: str) -> set[str]:
-    """What the text shows of a value, where that tells something of it."""
+    """The revealing parts of a value in the text."""
     starts = range(0, len(value) - SAMPLE_CHARS + 1, SAMPLE_CHARS)
     return {
         part
@@ -160,35 +128,35 @@ def _parts(value: str, text: str) -> set[str]:
 
 
 def _part_at(value: str, start: int, text: str, at: int) -> Iterator[str]:
-    """The longest part of the value around a place at which both are the same, if it is telling."""
+    """The longest common part of value and text around a common position, if it is revealing."""
     end, stop = start, at
     while end < len(value) and stop < len(text) and value[end] == text[stop]:
         end, stop = end + 1, stop + 1
     while start and at and value[start - 1] == text[at - 1]:
         start, at = start - 1, at - 1
-    begins_alike = start == 0 and any(value.startswith(shape.anchor) for shape in SHAPES)
-    if end - start > (BEGINNING_CHARS if begins_alike else PART_CHARS - 1):
+    is_beginning = start == 0 and any(value.startswith(shape.anchor) for shape in SHAPES)
+    if end - start > (BEGINNING_CHARS if is_beginning else PART_CHARS - 1):
         yield value[start:end]
 
 
-def _is_telling(value: str) -> bool:
-    """Whether a value is long enough, and not a word that may stand anywhere."""
+def _is_revealing(value: str) -> bool:
+    """Whether a value is long enough, and not a common word."""
     if len(value) < VALUE_CHARS_MIN or "-----" in value:
         return False
     return is_random(value) or any(map(str.isdigit, value))
 
 
-# An escaped backslash may make a new escape; who needs more passes than this hides nothing.
+# An escaped backslash may form a new escape; more passes than this are not needed in practice.
 PASSES_MAX = 4
-# No rule reads over this: lines that are not neighbours are not one text.
+# No rule matches across this separator of lines that are not adjacent.
 _BREAK = "\n\0\n"
 _BLANKS = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
 _COLOUR = r"\[[0-9;:?]{0,40}+[ -/]{0,4}+[@-~]"
 
 
 def _escapes(invisible: str, more: str) -> re.Pattern[str]:
-    # One class of characters comes first, so that the search can jump to it; a run of backslashes
-    # is looked at once, from its beginning.
+    # One character class comes first, so that the search can jump to it; a run of backslashes is
+    # matched once, from its beginning.
     return re.compile(
         rf"[\\\x1b{invisible}]"
         rf"(?:(?<=\x1b){_COLOUR}"
@@ -203,12 +171,12 @@ _ESCAPE = _escapes(INVISIBLE, f"|(?<=[{INVISIBLE}])[{INVISIBLE}]*+")
 
 
 class PlainView:
-    """A text without its escapes. `text` is made of the literal parts of the source and of what
-    the escapes between them stand for."""
+    """A text with its escapes resolved: `text` has the literal parts of the source, and the
+    characters of the escapes between them."""
 
     def __init__(self, source: str, lines: list[tuple[int, int]]) -> None:
-        self._starts: list[int] = []  # of the literal parts, in this view
-        self._origins: list[int] = []  # of the same, in the source
+        self._starts: list[int] = []  # of the literal parts in this view
+        self._origins: list[int] = []  # of the literal parts in the source
         self._sizes: list[int] = []
         parts: list[str] = []
         size = 0
@@ -221,21 +189,18 @@ class PlainView:
         self.text = "".join(parts)
 
     def source(self, hit: Found) -> Found:
-        """The same secret at its place in the source, with all of the escapes in it."""
-        first, last = self._part(hit.start), self._part(hit.end - 1)
+        """The same secret at its position in the source, with all its escapes."""
+        first = bisect_right(self._starts, hit.start) - 1  # the literal part at or before it
+        last = bisect_right(self._starts, hit.end - 1) - 1
         start = self._origins[first] + min(hit.start - self._starts[first], self._sizes[first])
-        behind = hit.end - self._starts[last]
-        is_literal = behind <= self._sizes[last]
-        end = self._origins[last] + behind if is_literal else self._origins[last + 1]
+        offset = hit.end - self._starts[last]
+        is_literal = offset <= self._sizes[last]
+        end = self._origins[last] + offset if is_literal else self._origins[last + 1]
         return Found(hit.kind, start, end, hit.sure)
-
-    def _part(self, place: int) -> int:
-        """The literal part in which a place of this view lies, or behind which."""
-        return bisect_right(self._starts, place) - 1
 
 
 def plain_views(text: str) -> list[PlainView]:
-    """The views that lead to a text without escapes, each of the one before; none if the text has
+    """The views from a text to one without escapes, each of the one before; empty if the text has
     no escapes."""
     views: list[PlainView] = []
     while len(views) < PASSES_MAX:
@@ -248,7 +213,7 @@ def plain_views(text: str) -> list[PlainView]:
 
 
 def _lines_with_escapes(text: str) -> Iterator[tuple[int, int]]:
-    """Where lines that hold an escape start and end, neighbours as one."""
+    """Start and end of lines with an escape; adjacent lines are joined."""
     if text.isascii() and "\\" not in text and "\x1b" not in text:
         return
     search = _pattern(text).search
@@ -271,22 +236,19 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def _read(source: str, lines: list[tuple[int, int]]) -> Iterator[tuple[str, int, str]]:
-    """The literal parts of these lines: each with its place, and with what the escape after it
-    stands for."""
+    """The literal parts of these lines, each with its position and the character of the escape
+    after it."""
     pattern = _pattern(source)
     for start, end in lines:
         at = start
         for match in pattern.finditer(source, start, end):
-            yield source[at : match.start()], at, _shown(match)
+            if match["blank"]:
+                shown = _BLANKS[match["blank"]]
+            elif match["code"]:
+                shown = chr(int(match["code"], 16))
+            else:
+                shown = match["sign"] or ""
+            yield source[at : match.start()], at, shown
             at = match.end()
         yield source[at:end], at, _BREAK
     yield "", len(source), ""
-
-
-def _shown(match: re.Match[str]) -> str:
-    """What an escape stands for: at most one character."""
-    if match["blank"]:
-        return _BLANKS[match["blank"]]
-    if match["code"]:
-        return chr(int(match["code"], 16))
-    return match["sign"] or ""

@@ -1,22 +1,10 @@
-"""Text without its secrets: each is replaced by a note that says what stood there.
+"""Redaction of texts, plain JSON and streams: each secret is replaced by a note with its kind.
 
-What stood there is named, never shown. Redacting twice changes nothing. The log and the page keep
-what they were given: the model has seen it already. `Config.redact` says for which channels this is
-done, and whether e-mail addresses go as well. Neighbours: `find` finds the secrets, `streams` does
-this piece by piece.
-
-Plain JSON without its secrets: every text in it, the long keys of its objects, text that is
-encoded, and arguments that are JSON themselves.
-
-A short text is looked at together with the name of its field, which may tell what it is. Of bytes
-and hashes only what is surely a secret goes: a note would make them unreadable. What a hash or a
-signature said of an object that was changed goes with it, and so does what a provider wrote and
-would no longer know. Neighbours: `redact` has the rules for a
-text; a copy without secrets and a log that is shared are made by this.
-
-Streams of text without their secrets, in pieces that can be searched one by one.
-
-Neighbours: `redact` does this for a whole text, `private_keys` says how long a key may be.
+Redacting twice changes nothing. The log and the page are not redacted: the model has seen them
+already. `Config.redact` selects the channels, and e-mail addresses. In JSON, a short text is
+searched together with the name of its field. In bytes and hashes only sure secrets are replaced: a
+note would make them unreadable. A changed object loses its hash or signature, and a native summary
+is removed, because its provider would no longer accept it. Neighbour: `find` finds the secrets.
 """
 
 from __future__ import annotations
@@ -32,11 +20,10 @@ import msgspec
 
 from refold.config import CHANNELS, EMAILS, Channel
 from refold.redaction.find import KnownSecrets, found
-from refold.redaction.rules import KEY_CHARS as PRIVATE_KEYS_KEY_CHARS
-from refold.redaction.values import Found
+from refold.redaction.rules import PRIVATE_KEY_CHARS
 
 PASSES_MAX = 10
-SHOWN_CHARS_MIN = 24  # of a secret of which some characters may be shown
+SHOWN_CHARS_MIN = 24  # length of a secret from which some characters may be shown
 
 Redact = Callable[[str], str]
 
@@ -45,13 +32,13 @@ Redact = Callable[[str], str]
 
 
 def is_redacted(redact: bool | tuple[str, ...], channel: Channel) -> bool:
-    """Whether the setting `redact` covers a channel: all, none, or those it names."""
+    """Whether the setting `redact` covers a channel."""
     assert channel in CHANNELS
     return redact if isinstance(redact, bool) else channel in redact
 
 
 def redactor(redact: bool | tuple[str, ...], channel: Channel = "summaries") -> Redact:
-    """The function to put texts of a channel through: `redacted`, or one that leaves them alone."""
+    """The function for texts of a channel: `redacted`, or one that changes nothing."""
     return partial(redacted, emails=takes_emails(redact)) if is_redacted(redact, channel) else str
 
 
@@ -64,34 +51,28 @@ def takes_emails(redact: bool | tuple[str, ...]) -> bool:
 
 
 def redacted(text: str, *, emails: bool = False, keep_lines: bool = False) -> str:
-    """The text with every secret, and with `emails` every e-mail address, replaced by a note that
-    says what stood there. With `keep_lines` it has as many lines as before: somebody may have
-    noted their numbers."""
+    """The text with every secret, and with `emails` every e-mail address, replaced by a note with
+    its kind. With `keep_lines` the number of lines stays the same, for callers with line
+    numbers."""
     for _ in range(PASSES_MAX):
         secrets = found(text, emails=emails)
         if not secrets:
             break
-        # A secret next to another shows only when that one is gone, so what is left is searched
-        # again.
-        text = _with_notes(text, secrets, keep_lines)
+        parts: list[str] = []
+        done = 0
+        for kind, start, end, _ in secrets:
+            parts += [text[done:start], f"[redacted {kind}]"]
+            if keep_lines:
+                parts.append("\n" * text.count("\n", start, end))
+            done = end
+        parts.append(text[done:])
+        # Searched again, because a secret may have hidden an adjacent one.
+        text = "".join(parts)
     return text
 
 
-def _with_notes(text: str, secrets: list[Found], keep_lines: bool) -> str:
-    parts: list[str] = []
-    done = 0
-    for kind, start, end, _ in secrets:
-        parts += [text[done:start], f"[redacted {kind}]"]
-        if keep_lines:
-            parts.append("\n" * text.count("\n", start, end))
-        done = end
-    parts.append(text[done:])
-    return "".join(parts)
-
-
 def masked(secret: str) -> str:
-    """What may be shown of a secret: enough to tell a long one from another, nothing of a
-    password or a key block."""
+    """A secret for display: a few characters of a long one, none of a password or a key block."""
     size = f"({len(secret):,} characters)"
     is_block = "-----" in secret or any(char.isspace() for char in secret)
     if len(secret) < SHOWN_CHARS_MIN or is_block:
@@ -104,19 +85,19 @@ KEY_CHARS = 8  # a shorter key of an object is a name
 # Fields whose texts are bytes in base64, or hashes.
 ENCODED = ("data", "signature", "digest", "arguments_hash", "encrypted_content")
 HASHES = ("signature", "arguments_hash")
-# What a provider wrote for a span, which it takes back unaltered only.
+# A native summary, which its provider accepts only unaltered.
 SEALED, SEALED_FIELDS = "native", {"dialect", "model", "messages"}
-ADOPTED = "adopt"  # what an edit is for that has lost it: its text stands, as anybody's would
+ADOPTED = "adopt"  # purpose of an edit that has lost its native summary
 
 
 class PlainRedactor:
-    """Takes secrets out of values, by a function that takes them out of a text."""
+    """Redacts values, with a function that redacts texts."""
 
     def __init__(self, redact: Redact) -> None:
         self.redact = redact
 
     def value(self, value: Any, name: str = "") -> Any:
-        """The value without secrets; an equal one if it has none."""
+        """The redacted value; an equal one if it has no secret."""
         match value:
             case str():
                 return self.string(value, name)
@@ -133,7 +114,9 @@ class PlainRedactor:
         clean = {self._key(key): self.value(item, key) for key, item in value.items()}
         if value.get("type") == "opaque" and isinstance(value.get("data"), str):
             clean["data"] = self.encoded(value["data"])
-        if _is_sealed(value.get(SEALED)) and clean[SEALED] != value[SEALED]:
+        native = value.get(SEALED)
+        is_sealed = isinstance(native, dict) and native.keys() == SEALED_FIELDS
+        if is_sealed and clean[SEALED] != native:
             del clean[SEALED]
             clean["purpose"] = ADOPTED
         if clean == value:
@@ -159,7 +142,7 @@ class PlainRedactor:
         return text
 
     def _arguments(self, text: str) -> str:
-        """The arguments of a call, which stay JSON if they are."""
+        """The redacted arguments of a call; JSON stays JSON."""
         try:
             given = msgspec.json.decode(text)
         except (msgspec.DecodeError, ValueError, RecursionError):
@@ -168,7 +151,7 @@ class PlainRedactor:
         return text if clean == given else msgspec.json.encode(clean).decode()
 
     def encoded(self, data: str) -> str:
-        """Text that JSON cannot hold is kept as bytes, in base64."""
+        """Redacted text in base64; other bytes unchanged."""
         text = decoded(data)
         if text is None:
             return data
@@ -178,12 +161,8 @@ class PlainRedactor:
         return base64.b64encode(clean.encode("utf-8", "surrogatepass")).decode()
 
 
-def _is_sealed(value: object) -> bool:
-    return isinstance(value, dict) and value.keys() == SEALED_FIELDS
-
-
 def decoded(data: str) -> str | None:
-    """The text that is kept in base64; None if it is not text."""
+    """The text in a base64 string; None if it is not text."""
     try:
         return base64.b64decode(data, validate=True).decode("utf-8", "surrogatepass")
     except (binascii.Error, UnicodeDecodeError, ValueError):
@@ -191,12 +170,12 @@ def decoded(data: str) -> str | None:
 
 
 def has_sure(text: str) -> bool:
-    """Whether something in a text is a secret beyond doubt."""
-    return any(one.sure for one in found(text))
+    """Whether a text contains a sure secret."""
+    return any(hit.sure for hit in found(text))
 
 
 def is_token(text: str) -> bool:
-    """Whether a text is short and without spaces: then the name of its field may make it a
+    """Whether a text is short and without spaces, so that the name of its field may make it a
     secret."""
     return len(text) <= NAMED_CHARS and not any(character.isspace() for character in text)
 
@@ -207,16 +186,16 @@ HELD_CHARS, LINE_CHARS = 64_000, 1_000_000
 def redacted_chunks(
     chunks: Iterable[bytes], *, emails: bool = False, known: KnownSecrets | None = None
 ) -> Iterator[bytes]:
-    """A stream of UTF-8 text without its secrets, such as an export for reading. Those that are
-    `known` go wherever they stand."""
+    """A redacted stream of UTF-8 text, such as an export for reading. `known` secrets are replaced
+    everywhere."""
     values = known or KnownSecrets()
     for piece in pieces(chunks):
         yield values.redacted(redacted(piece, emails=emails)).encode()
 
 
 def pieces(chunks: Iterable[bytes]) -> Iterator[str]:
-    """A stream of UTF-8 text in pieces that can be searched one by one. What is held back is
-    bounded; a piece ends at the end of a line, and never inside a private key."""
+    """A stream of UTF-8 text in pieces that can be searched separately. A piece ends at the end of
+    a line, and never inside a private key; the buffer is bounded."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     waiting: list[str] = []
     size, enough = 0, HELD_CHARS
@@ -224,24 +203,23 @@ def pieces(chunks: Iterable[bytes]) -> Iterator[str]:
         waiting.append(decoder.decode(chunk))
         size += len(waiting[-1])
         if size > enough:
-            held = "".join(waiting)
-            end = _piece_end(held)
+            text = "".join(waiting)
+            end = _piece_end(text)
             if end:
-                yield held[:end]
-            waiting = [held[end:]]
+                yield text[:end]
+            waiting = [text[end:]]
             size = len(waiting[0])
-            # Where no piece could end, the next try waits for as much again: the cost of many
-            # small chunks does not grow with their square.
+            # If no piece could end, the next attempt waits for as much again, so that the cost of
+            # many small chunks does not grow quadratically.
             enough = size + HELD_CHARS
     yield "".join(waiting) + decoder.decode(b"", True)
 
 
 def _piece_end(text: str) -> int:
-    """How much of a text can be searched without what comes after it: 0 if there is no such
-    place yet."""
+    """The end of the part that can be searched without the rest; 0 if there is none yet."""
     end = text.rfind("\n") + 1
     if not end and len(text) > LINE_CHARS:
         end = len(text)
-    key = text.rfind("-----BEGIN", max(0, end - PRIVATE_KEYS_KEY_CHARS), end)
+    key = text.rfind("-----BEGIN", max(0, end - PRIVATE_KEY_CHARS), end)
     is_in_key = key > text.rfind("-----END", 0, end)
     return text.rfind("\n", 0, key) + 1 if is_in_key else end

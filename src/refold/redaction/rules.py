@@ -1,21 +1,12 @@
-"""Secrets that can be recognized by their shape alone: one line per kind.
+"""Rules for secrets with a shape of their own, one line per kind; for credentials in an address
+(`https://name:password@host`), a command (`curl -u name:password`) or a request (`Authorization:
+Bearer …`, `Cookie: session=…`); and for private keys, as blocks or single lines.
 
-Most begin with a prefix that their issuer chose for exactly this purpose; `shape` makes of prefix
-and body a pattern that takes the whole run of characters. It starts only where a word starts, and
-what it looks for before it takes the run is bounded, so no text can make the search slow. A rule is
-tried only where its `anchor` is in the text. To teach a new kind, add a line and an example in
-`tests/redaction/secret_kinds.py`. Neighbour: `find` asks this rule, and others for what has no
-shape.
-
-Credentials in an address (`https://name:password@host`), a command (`curl -u name:password`) or
-a request (`Authorization: Bearer …`, `Cookie: session=…`).
-
-Neighbours: `find` asks these rules, `judge` says whether a value can be a secret.
-
-Private keys in a text: whole blocks, and single lines of encoded bytes.
-
-A public key or a certificate says what it is, and is left alone. Neighbours: `find` asks these
-rules, `shapes` knows keys that are one word.
+Most shapes begin with a prefix that their issuer chose for this purpose. A pattern starts only at
+the start of a word, and its lookup is bounded, so that no text can make the search slow; it is
+tried only if its `anchor` is in the text. To add a kind, add a line and an example in
+`tests/redaction/secret_kinds.py`. Public keys and certificates are left alone. Neighbours: `find`
+applies these rules, `values` has the one for values after revealing names.
 """
 
 from __future__ import annotations
@@ -35,17 +26,17 @@ _END = r"(?![A-Za-z0-9])"
 WORD, HEX, URLSAFE = "[A-Za-z0-9]", "[a-f0-9]", "[A-Za-z0-9_-]"
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
-# These end other names as well: `cache-key-` and a hash, `dump_sk-2026-11-17`.
+# These also end ordinary names: `cache-key-` and a hash, `dump_sk-2026-11-17`.
 _BEFORE_HASH, _BEFORE_WORDS = "key-", "sk-"
-KEY_CHARS_MAX = 200  # what is longer are encoded bytes
+KEY_CHARS_MAX = 200  # longer values are encoded bytes
 
-# Every secret of a known shape lies in such a run; few other texts do, so anchors are looked for in
-# these alone.
+# Every secret of a known shape lies in such a run, and few other texts do, so anchors are searched
+# only in these.
 RUN = re.compile(r"[A-Za-z0-9_+/=.~$:?&%@-]{20,}+")
 
 
 class Shape(NamedTuple):
-    """A kind of secret: the text without which there is none, and the pattern. The group
+    """A kind of secret: a text that every one contains (`anchor`), and the pattern. The group
     `secret`, if the pattern has one, is the part that must not be shown."""
 
     kind: str
@@ -61,7 +52,7 @@ class Shape(NamedTuple):
             yield Found(self.kind, *match.span(group), sure)
 
     def _ends_name(self, text: str, start: int, value: str) -> bool:
-        """Whether the prefix may be the end of a name, and what follows no secret."""
+        """Whether the prefix may be the end of a name, followed by something harmless."""
         if self.anchor not in (_BEFORE_HASH, _BEFORE_WORDS):
             return False
         if start == 0 or text[start - 1] not in "-_":
@@ -71,21 +62,21 @@ class Shape(NamedTuple):
 
 
 def shape(kind: str, prefix: str, body: str) -> Shape:
-    """A secret that begins with `prefix`. It may follow anything that is not part of a word, and
-    the escapes of JSON, of addresses and of terminals, which end in a letter."""
+    """A secret that begins with `prefix`. It may follow anything outside a word, and the escapes of
+    JSON, addresses and terminals, which end in a letter."""
     literal = re.escape(prefix)
-    # The prefix comes first in the pattern, and what must come before it is asked later: so the
+    # The prefix comes first in the pattern, and its context is checked afterwards, so that the
     # search can jump to the prefix.
     return Shape(kind, prefix, re.compile(f"{literal}{_starting(literal)}{body}{_END}"))
 
 
 def inner(kind: str, anchor: str, pattern: str) -> Shape:
-    """A secret that is known by an `anchor` somewhere inside."""
+    """A secret with an `anchor` somewhere inside."""
     return Shape(kind, anchor, re.compile(f"{_starting('')}{pattern}{_END}"))
 
 
 def whole(kind: str, anchor: str, *patterns: str) -> Shape:
-    """A secret with a pattern of its own, in parts, around an `anchor`."""
+    """A secret with its own pattern, in parts, around an `anchor`."""
     return Shape(kind, anchor, re.compile("".join(patterns)))
 
 
@@ -221,8 +212,8 @@ SHAPES: tuple[Shape, ...] = (
           r"(?:(?![_-]eyJ)[A-Za-z0-9_-]){8,}+\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+"),
 )  # fmt: skip
 
-# Not a secret, but nobody else's business: taken out only where the setting asks for it.
-# `git@host:` is an address of code, and `name@2x.png` a file.
+# Not a secret, but private: removed only if the setting says so. `git@host:` is an address of code,
+# and `name@2x.png` a file.
 EMAIL = re.compile(
     r"(?<![A-Za-z0-9._%+/-])(?!git@)[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}+@"
     r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}"
@@ -231,8 +222,8 @@ EMAIL = re.compile(
 
 
 def any_of(words: Iterable[str]) -> str:
-    """A pattern that finds one of these words, letter by letter: far faster than one after the
-    other where there are many, and mostly none of them is there."""
+    """A pattern for any of these words, as a tree of letters: far faster than an alternation of
+    many words that mostly do not occur."""
     rests: dict[str, list[str]] = {}
     for word in words:
         if not word:
@@ -249,7 +240,7 @@ _ANCHOR = re.compile(any_of(shape.anchor for shape in SHAPES if len(shape.anchor
 def by_shape(text: str, lowered: str) -> Iterator[Found]:
     """The secrets of known shapes."""
     runs = "\n".join(RUN.findall(text))
-    if not runs:  # as in most short texts
+    if not runs:  # most short texts
         return
     for shape in SHAPES if _ANCHOR.search(runs) else _OFTEN:
         if shape.anchor in runs:
@@ -281,22 +272,19 @@ COOKIE_CHARS_SURE = 16
 
 
 def in_addresses(text: str, lowered: str) -> Iterator[Found]:
-    """Passwords of addresses, and of accounts that `curl` is given."""
-    if "://" in text:
-        yield from _passwords(_ADDRESS, text)
+    """Passwords in addresses, and in accounts for `curl`."""
+    forms = [_ADDRESS] if "://" in text else []
     if "curl" in text:
-        yield from _passwords(_ACCOUNT, text)
-
-
-def _passwords(form: re.Pattern[str], text: str) -> Iterator[Found]:
-    for match in form.finditer(text):
-        user, secret = match["user"], match["secret"]
-        if not is_code(secret):
-            yield Found("password", *match.span("secret"), not _is_fixture(user, secret))
+        forms.append(_ACCOUNT)
+    for form in forms:
+        for match in form.finditer(text):
+            user, secret = match["user"], match["secret"]
+            if not is_code(secret):
+                yield Found("password", *match.span("secret"), not _is_fixture(user, secret))
 
 
 def _is_fixture(user: str, password: str) -> bool:
-    """Whether a password is too short, or tells too much, to be a real one."""
+    """Whether a password is too short, or too obvious, to be a real one."""
     if len(password) < (8 if password.isalpha() else 4) or password == user:
         return True
     lowered = password.lower()
@@ -309,13 +297,14 @@ def in_requests(text: str, lowered: str) -> Iterator[Found]:
     for word in ("bearer", "basic"):
         for at in places(lowered, word):
             match = _REQUEST.match(text, at + len(word))
-            if match and _is_token(match["secret"]):
+            # Neither prose nor a variable.
+            if match and is_random(match["secret"]) and not is_code(match["secret"]):
                 sure = not is_placeholder(match["secret"])
                 yield Found("token", *match.span("secret"), sure)
 
 
 def in_cookies(text: str, lowered: str) -> Iterator[Found]:
-    """The values of cookies that a request carries or an answer sets."""
+    """The values of cookies in a request or a response."""
     for at in places(lowered, "cookie"):
         match = _COOKIES.match(text, at + len("cookie"))
         if match is None:
@@ -327,7 +316,7 @@ def in_cookies(text: str, lowered: str) -> Iterator[Found]:
 
 
 def _is_cookie_secret(name: str, value: str) -> bool:
-    """Whether the value of a cookie lets somebody in: it looks random, or its name says so."""
+    """Whether the value of a cookie grants access: it looks random, or its name says so."""
     if is_code(value):
         return False
     if is_random(value):
@@ -337,23 +326,16 @@ def _is_cookie_secret(name: str, value: str) -> bool:
     return _COOKIE_NAME.search(name) is not None and (has_digit or is_long)
 
 
-def _is_token(value: str) -> bool:
-    """Whether what follows such a word is neither prose nor a variable."""
-    if not is_random(value):
-        return False
-    return not is_code(value)
-
-
-KEY_CHARS = 20_000
-# How many different characters a key has at least; a block of dots or of one letter is a fixture.
+PRIVATE_KEY_CHARS = 20_000
+# Minimum number of different characters in a key; a block of dots or of one letter is a fixture.
 KEY_VARIETY = 16
 
 _BEGIN = "-----BEGIN "
 _GAP = r"(?:\s|\\[nrt]|[\"',>|+#*]){0,40}+"
 _PRIVATE = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
-    # Headers, each up to the end of its line or, where all is on one line, one word; then lines of
-    # encoded bytes, which prose after a mere mention of the first line is not.
+    # Headers, each up to the end of its line or, if everything is on one line, one word; then lines
+    # of encoded bytes, unlike prose after a mere mention of the first line.
     rf"(?:{_GAP}[A-Za-z-]{{3,20}}: (?:[^\n\\]{{1,100}}+(?=[\n\\])|[^\s\\]{{1,100}}+))*+"
     rf"(?P<body>(?:{_GAP}(?=[A-Za-z0-9+/][a-z]*+[A-Z0-9+/=])[A-Za-z0-9+/=]{{10,}}+)*+)"
     rf"(?P<end>(?:{_GAP}[A-Za-z0-9+/=]{{1,75}}+){{0,2}}"
@@ -372,10 +354,10 @@ _KEY_STARTS = re.compile(
 
 
 def key_blocks(text: str, lowered: str) -> Iterator[Found]:
-    """Blocks from `BEGIN … PRIVATE KEY` on, also where the end is missing."""
+    """Blocks that begin with `BEGIN … PRIVATE KEY`, even without an end."""
     at = text.find(_BEGIN)
     while at >= 0:
-        match = _PRIVATE.match(text, at, at + KEY_CHARS)
+        match = _PRIVATE.match(text, at, at + PRIVATE_KEY_CHARS)
         if match and match["body"]:
             is_varied = len(set(match["body"])) >= KEY_VARIETY
             yield Found("private key", at, match.end(), is_varied)
@@ -383,26 +365,18 @@ def key_blocks(text: str, lowered: str) -> Iterator[Found]:
 
 
 def key_lines(text: str, lowered: str) -> Iterator[Found]:
-    """Lines of encoded bytes: a gist may show one line of a key without the line that says what
-    it is."""
-    public = _public_places(text)
-    for match in _KEY_LINE.finditer("\n" + text):
-        # The newline that was put before the text moves everything by one.
-        start, end = match.start("line") - 1, match.end("line") - 1
-        # An odd number of starts and ends before the line: it is in a block that is public.
-        if _is_mixed(match["line"]) and bisect_right(public, start) % 2 == 0:
-            is_key = _KEY_STARTS.match(match["line"]) is not None
-            yield Found("private key" if is_key else "key material", start, end, is_key)
-
-
-def _public_places(text: str) -> list[int]:
-    """Where public blocks start and end, in turn."""
-    if _BEGIN not in text:
-        return []
-    return [place for match in _PUBLIC.finditer(text) for place in match.span()]
-
-
-def _is_mixed(line: str) -> bool:
-    """Whether it has letters of both cases and digits; a digest in hexadecimal has not."""
+    """Lines of encoded bytes: a gist may show one line of a key without its heading."""
+    # Starts and ends of public blocks, in turn.
+    blocks = _PUBLIC.finditer(text) if _BEGIN in text else ()
+    public = [position for match in blocks for position in match.span()]
     kinds = (str.isupper, str.islower, str.isdigit)
-    return all(any(map(is_kind, line)) for is_kind in kinds)
+    for match in _KEY_LINE.finditer("\n" + text):
+        # The newline before the text shifts everything by one.
+        line, start, end = match["line"], match.start("line") - 1, match.end("line") - 1
+        # A key has letters of both cases and digits; a hexadecimal digest does not.
+        if not all(any(map(is_kind, line)) for is_kind in kinds):
+            continue
+        # An odd number of starts and ends before the line: it is in a public block.
+        if bisect_right(public, start) % 2 == 0:
+            is_key = _KEY_STARTS.match(line) is not None
+            yield Found("private key" if is_key else "key material", start, end, is_key)

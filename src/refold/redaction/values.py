@@ -1,20 +1,10 @@
-"""Values after telling names: `password = "…"`, `"api_key": "…"`, `DB_PASSWORD=…`, `--token …`,
-`?access_token=…`.
+"""The rule for values after revealing names (`password = "…"`, `"api_key": "…"`, `DB_PASSWORD=…`,
+`--token …`, `?access_token=…`), and the tests of a value: random, code, or placeholder.
 
-A name alone proves nothing: code is full of `token = next(tokens)`. So the value is judged. It must
-not be code, a reference or a placeholder, and it must look random; less is asked where values stand
-as they are (quotes after a password, a variable of the environment), more where code may stand.
-Neighbours: `find` asks this rule, `judge` says what a value looks like.
-
-What a value looks like: random, code, or a placeholder.
-
-A secret is drawn at random; a name, an address or a path only says where one is, and a placeholder
-where one would be. Neighbours: `values` and `credentials` judge what they find, `shapes` only
-whether it is a placeholder.
-
-A secret that was found in a text: what it is and where.
-
-Neighbour: `find`, and the rules it asks.
+A name alone proves nothing: code is full of `token = next(tokens)`. So the value must not be code,
+a reference or a placeholder, and it must look random; less is required of literal values (quotes
+after a password, an environment variable), more where code may follow. Neighbours: `find` applies
+this rule, `rules` uses the tests.
 """
 
 from __future__ import annotations
@@ -31,7 +21,7 @@ _WORDS = (
 )  # fmt: skip
 _PASSWORDS = ("passw", "passphrase", "pwd")
 _TAIL = re.compile(
-    # from the telling word on: the rest of the name, what ties name and value, the value
+    # after the revealing word: the rest of the name, the tie between name and value, the value
     r"(?P<rest>[\w-]{0,40}+)(?P<tie>\\{0,3}[\"'`\]]{0,2}[ \t]{0,4}"
     r"(?::[ \t]?&?(?:'static )?(?:str|string)[ \t]?)?"
     r"(?:=>|:=|={1,3}|:)[ \t]{0,4}|(?<=[\w-])[ \t]{1,2}|['\"],[ \t]{0,2}(?=['\"]))"
@@ -41,7 +31,7 @@ _TAIL = re.compile(
     re.IGNORECASE,
 )
 _OTHER_REST = re.compile(
-    # names that speak about a secret: its type, its place, its size, its age
+    # names of something about a secret: its type, location, size, age
     r"(?:s?[_-]?(?:types?|names?|count\w*|kinds?|class|izer\w*|ize\w*|fields?|ur[il]\w*|endpoint|"
     r"paths?|files?|dir|folder|expir\w*|ttl|len\w*|size|limit\w*|max\w*|min\w*|budget|used|usage|"
     r"total|regex|pattern|label|hint|placeholder|prompt|policy|ids?|hash\w*|digest|prefix|suffix|"
@@ -52,7 +42,7 @@ _OTHER_REST = re.compile(
     re.IGNORECASE,
 )
 _UUID = re.compile(r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
-# A note of ours, and a key that is not a secret.
+# A redaction note, and a key that is not a secret.
 _NO_NAME = re.compile(r"(?i)(?:\[redacted [\w .]*+|public(?:key)?)\Z")
 _LOGIN = re.compile(r"\blogin\s{1,4}\S{1,60}\s{1,4}\Z")  # of a netrc file
 _SYMBOL = re.compile(r"[!@#$%^&*+=~?]")
@@ -61,51 +51,44 @@ _REST_OF_PASSWORD = re.compile(r"(?i)^(?:or)?d")
 
 
 def after_names(text: str, lowered: str) -> Iterator[Found]:
-    """The values after telling names."""
+    """The secret values after revealing names."""
     done = 0
     names = [(at, word) for word in _WORDS for at in places(lowered, word)]
     for at, word in sorted(names):
         match = _TAIL.match(text, at + len(word)) if at >= done else None
         if match is None:
             continue
-        start, end = _value_place(text, match)
+        start, end = match.span("quoted" if match["quoted"] else "bare")
+        if not match["quoted"] and (field := _NEXT_FIELD.search(text, start, end)):
+            end = field.start()  # in an address
         sure = _verdict(text, at, word, match, text[start:end])
         if sure is not None:
             done = end
             yield Found("secret", start, end, sure)
         elif match["bare"] and not is_code(text[start:end]):
-            # What does not look like a secret as a whole does not in part: a run of names is
-            # looked at once.
+            # If the value is not a secret, no part of it is: a run of names is searched once.
             done = max(done, end - 1)
 
 
-def _value_place(text: str, match: re.Match[str]) -> tuple[int, int]:
-    """Where the value starts and ends; one in an address ends where the next field begins."""
-    if match["quoted"]:
-        return match.span("quoted")
-    start, end = match.span("bare")
-    field = _NEXT_FIELD.search(text, start, end)
-    return start, field.start() if field else end
-
-
 def is_secret_name(name: str) -> bool:
-    """Whether a setting of this name holds a secret, whatever its value looks like."""
+    """Whether a setting of this name is a secret, whatever its value."""
     lowered = name.lower()
     return any(word in lowered for word in (*_WORDS, "key", "auth"))
 
 
 def _verdict(text: str, at: int, word: str, match: re.Match[str], value: str) -> bool | None:
-    """Whether the value is surely a secret (True), may be one (False), or is none (None)."""
+    """Whether the value is a sure secret (True), a possible one (False), or harmless (None)."""
     if len(value) < 6 or value.isdigit() or is_code(value):
         return None
     if not _names_secret(text, at, word, match["rest"]) or not _is_tied(text, at, match["tie"]):
         return None
-    is_environment = _is_environment(text[at : match.end("rest")], match["tie"])
+    # After an environment variable, `DB_PASSWORD=…`, comes a value, not code.
+    is_environment = text[at : match.end("rest")].isupper() and match["tie"] == "="
     return _judged(value, word, bare=not match["quoted"], environment=is_environment)
 
 
 def _names_secret(text: str, at: int, word: str, rest: str) -> bool:
-    """Whether the name is that of a secret, and not of something about it."""
+    """Whether the name denotes a secret, and not something about it."""
     if word == "passw":
         rest = _REST_OF_PASSWORD.sub("", rest)
     if _OTHER_REST.match(rest):
@@ -121,8 +104,8 @@ def _judged(value: str, word: str, *, bare: bool, environment: bool) -> bool | N
     is_password = word in _PASSWORDS
     if environment or (is_password and not bare):
         return True
-    may_be = _is_likely(value, bare) or (is_password and len(value) >= 8)
-    return False if may_be else None
+    is_possible = _is_likely(value, bare) or (is_password and len(value) >= 8)
+    return False if is_possible else None
 
 
 def _is_mixed(value: str, bare: bool) -> bool:
@@ -133,35 +116,24 @@ def _is_mixed(value: str, bare: bool) -> bool:
 
 
 def _is_likely(value: str, bare: bool) -> bool:
-    """Whether a value that is not random may still be drawn."""
+    """Whether a value that does not look random may still be."""
     if len(value) < 12 or not value.isalnum():
         return False
     return not bare or inner_digits(value) >= 2
 
 
 def _is_tied(text: str, at: int, tie: str) -> bool:
-    """Whether what lies between name and value makes it the name's: a blank does in
-    `--db-password VALUE`, a comma in `define('DB_PASSWORD', 'VALUE')`."""
+    """Whether the tie connects name and value: a blank does in `--db-password VALUE`, a comma in
+    `define('DB_PASSWORD', 'VALUE')`."""
     if tie.isspace():
-        return _is_option(text, at) or _LOGIN.search(text, max(0, at - 80), at) is not None
+        start = max(text.rfind(char, max(0, at - 40), at) for char in " \t\n'\"")
+        is_option = text.startswith("--", start + 1)
+        return is_option or _LOGIN.search(text, max(0, at - 80), at) is not None
     return "," not in tie or "define(" in text[max(0, at - 40) : at]
 
 
-def _is_option(text: str, at: int) -> bool:
-    """Whether the name is that of an option of a command."""
-    before = max(0, at - 40)
-    start = max(text.rfind(char, before, at) for char in " \t\n'\"")
-    return text.startswith("--", start + 1)
-
-
-def _is_environment(name: str, tie: str) -> bool:
-    """Whether this is a variable of the environment, `DB_PASSWORD=…`: what follows is a value,
-    not code."""
-    return name.isupper() and tie == "="
-
-
-# Characters between two changes of kind (lower, upper, digit) that a random value has at most:
-# base64 has 1.7, code 5.
+# Maximum characters between two changes of kind (lower, upper, digit) in a random value: base64 has
+# 1.7, code 5.
 RANDOM_WORD, STRICT_WORD, LETTERS_WORD = 3.2, 2.5, 2.2
 
 _CODE = re.compile(
@@ -175,7 +147,7 @@ _PLACEHOLDER = re.compile(
     r"1234567|abcdefg|deadbeef|([x0*.#])\1{5}"
 )
 _PLACEHOLDER_WORDS = re.compile(
-    # Too short to prove anything in a value that looks random: of a thousand letters by chance,
+    # Too short to prove anything in a value that looks random: among a thousand random letters,
     # some spell "akey".
     r"(?i)your|dummy|x{4}|\*{3}|fake|sample|insert|replace|todo|lorem|<|>|[_-]here|"
     r"test.?(?:key|token|secret|passw)|(?:secret|token|passw\w*|key).?(?:value|test)|"
@@ -189,13 +161,13 @@ _INNER_DIGITS = re.compile(r"(?<=[A-Za-z])\d+(?=[A-Za-z])")
 
 
 def is_random(value: str, *, strict: bool = False) -> bool:
-    """Whether a value is more likely drawn than written: its characters change between kinds too
-    often for words. `strict` is for a place where a name may stand, such as UserTokenV2."""
+    """Whether a value is more likely random than written: its characters change between kinds too
+    often for words. `strict` is for positions where a name such as UserTokenV2 may occur."""
     words = _WORD.findall(value)
     size = sum(map(len, words))
     if size < 10 or len(set(value)) < 6:
         return False
-    # A dash changes nothing: `your-key-goes-here-1` is made of words all the same.
+    # A dash does not count: `your-key-goes-here-1` still consists of words.
     changes = len(words) - len(_DASH.findall(value))
     if not any(word.isdigit() for word in words):
         return not strict and size <= LETTERS_WORD * changes
@@ -204,20 +176,20 @@ def is_random(value: str, *, strict: bool = False) -> bool:
 
 
 def inner_digits(value: str) -> int:
-    """How many numbers have letters on both sides."""
+    """The number of digit runs with letters on both sides."""
     return len(_INNER_DIGITS.findall(value))
 
 
 def is_code(value: str) -> bool:
-    """Whether this names a secret instead of being one: a variable, an address, a path, what was
-    redacted already."""
+    """Whether this refers to a secret instead of being one: a variable, an address, a path, a
+    redaction note."""
     if _CODE.match(value):
         return True
     return _PATH.match(value) is not None and not is_random(value)
 
 
 def is_placeholder(value: str) -> bool:
-    """Whether somebody wrote this to show where a secret would be."""
+    """Whether this was written in place of a secret."""
     if _PLACEHOLDER.search(value):
         return True
     if len(value) >= 10 and len(set(value)) < 5:
@@ -226,7 +198,7 @@ def is_placeholder(value: str) -> bool:
 
 
 def places(text: str, word: str) -> Iterator[int]:
-    """Where a word begins in a text."""
+    """The positions of a word in a text."""
     at = text.find(word)
     while at >= 0:
         yield at

@@ -1,2 +1,1 @@
-"""What is asked of the operating system, safely: files that are really files, and forks of the
-process."""
+"""Safe use of the operating system: files on disk, files inside a folder, and process forks."""

@@ -1,16 +1,10 @@
-"""Files on this disk: folders for the owner alone, names that survive power loss, and what a
-failed system call means to a caller.
+"""Files on disk (private folders, durable names, locks), our errors for failed system calls, and
+times given by callers.
 
-Everything here takes paths and descriptors and knows nothing about logs. A file that refold wrote
-is a regular file of a known size; anything else in its place is refused, and a link is never
-followed. Neighbours: every store writes with these, an export likewise; whoever reads the plain
-file of an artifact (`Store.location`) opens it here.
-
-A moment that a caller names: a time of day with its date, also as text in ISO form, or
-milliseconds since 1970.
-
-Everything is kept in milliseconds. Neighbours: search takes moments as bounds, `Context` as the
-time when something happened.
+Files here are paths and descriptors; nothing knows about logs. A file that refold wrote is a
+regular file of a known size; anything else is refused, and links are never followed. A time is a
+datetime, a text in ISO form, or milliseconds since 1970, and becomes milliseconds. Neighbours: all
+stores and exports write with these, search and `Context` take times.
 """
 
 from __future__ import annotations
@@ -31,7 +25,7 @@ from typing import IO
 from refold.checked import quoted
 from refold.errors import Corrupt, Denied, Invalid, RefoldError, Unavailable
 
-PROJECT_FOLDER = ".refold"  # where a project's own store lies
+PROJECT_FOLDER = ".refold"  # the folder of a project's own store
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 LOCK_S = 10.0
 PAUSE_S = 0.000_2
@@ -40,48 +34,45 @@ _REFUSED = {errno.EACCES, errno.EPERM}
 
 
 def os_failure(error: OSError, doing: str) -> RefoldError:
-    """The error of the family for a failed system call; raise it `from` the original."""
+    """Our error for a failed system call; raise it `from` the original."""
     reason = f"{doing}: {error.strerror or error}"
     if error.errno in _REFUSED:
-        return Denied(
-            reason,
-            hint="the files of a store belong to the user who made it: check their owner and mode",
-        )
-    return Unavailable(reason, hint=_next_step(error.errno))
+        hint = "the files of a store belong to the user who made it: check their owner and mode"
+        return Denied(reason, hint=hint)
+    if error.errno in _FULL:
+        hint = "free some space, then try again"
+    elif error.errno == errno.EROFS:
+        hint = "the disk is read-only: reading works, writing needs another place"
+    else:
+        hint = "check the path and the disk, then try again"
+    return Unavailable(reason, hint=hint)
 
 
 def is_allowed(path: str, mode: int) -> bool:
-    """Whether this user may do this with a file or folder (`os.R_OK`, `os.W_OK`, `os.X_OK`)."""
+    """Whether this user has access to a file or folder (`os.R_OK`, `os.W_OK`, `os.X_OK`)."""
     return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
 
 
 def check_name(path: str) -> None:
-    """Invalid for what no file can be called. The system says ValueError, not OSError."""
+    """Raises Invalid for an impossible file name, for which the system raises ValueError instead
+    of OSError."""
     if "\0" in path:
         raise Invalid(
             f"{quoted(path, 200)} is not the name of a file", hint="take out the NUL byte"
         )
     try:
-        # Not as UTF-8: a name that the system gave may hold other bytes, and is one nevertheless.
+        # Not as UTF-8: a name from the system may contain other bytes.
         os.fsencode(path)
     except UnicodeEncodeError as error:
         hint = "take out the lone surrogate"
         raise Invalid(f"{quoted(path, 200)} is not the name of a file", hint=hint) from error
 
 
-def _next_step(number: int | None) -> str:
-    if number in _FULL:
-        return "free some space, then try again"
-    if number == errno.EROFS:
-        return "the disk is read-only: reading works, writing needs another place"
-    return "check the path and the disk, then try again"
-
-
-# --- making, and surviving power loss ---
+# --- creation and durability ---
 
 
 def make_folder(folder: str, *, durable: bool = True) -> None:
-    """Makes the folder and the missing ones above it, for the owner alone whatever the umask."""
+    """Creates the folder and its missing parents, for the owner alone whatever the umask."""
     if os.path.isdir(folder):
         return
     parent = os.path.dirname(folder) or "."
@@ -92,24 +83,21 @@ def make_folder(folder: str, *, durable: bool = True) -> None:
         return
     os.chmod(folder, 0o700)
     if os.path.basename(folder) == PROJECT_FOLDER:
-        _keep_from_git(folder)
+        # Conversations must not be committed by accident.
+        ignore = os.path.join(folder, ".gitignore")
+        with suppress(OSError), open(ignore, "x", encoding="ascii") as file:
+            file.write("*\n")
     if durable:
         sync_folder(parent)
 
 
-def _keep_from_git(folder: str) -> None:
-    """Tells git to leave the folder alone: conversations are not to be committed by accident."""
-    with suppress(OSError), open(os.path.join(folder, ".gitignore"), "x", encoding="ascii") as file:
-        file.write("*\n")
-
-
 def replace_file(path: str, content: bytes) -> None:
-    """Puts a file in its place, for its owner alone: whoever reads it sees the old one whole, or
-    the new one. It may be lost with the power, so it is for what can be made again."""
+    """Replaces a file, for its owner alone: a reader sees the complete old file or the new one. It
+    may be lost at a power failure, so it is for derived data only."""
     fresh = f"{path}.{secrets.token_hex(4)}"
-    made = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        with open(made, "wb") as file:
+        with open(fd, "wb") as file:
             file.write(content)
         os.replace(fresh, path)
     except OSError:
@@ -128,20 +116,20 @@ def closing(fd: int) -> Iterator[int]:
 
 
 def open_folder(folder: str) -> int:
-    """A descriptor of a folder, to lock or to sync it."""
+    """A descriptor of a folder, for locking or syncing it."""
     return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def sync_folder(folder: str) -> None:
-    """Makes the names in a folder durable: a synced file without a synced name is still lost."""
+    """Makes the names in a folder durable: without its name, even a synced file is lost."""
     with closing(open_folder(folder)) as fd:
         os.fsync(fd)
 
 
 def sync(fd: int) -> None:
-    """Makes the content of an open file survive power loss."""
+    """Makes the content of an open file durable."""
     if sys.platform == "darwin":
-        # There fsync only hands the bytes to the drive, which may still forget them.
+        # There, fsync only hands the bytes to the drive, which may still lose them.
         fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
     else:
         os.fdatasync(fd)
@@ -151,8 +139,8 @@ def sync(fd: int) -> None:
 
 
 def lock(fd: int, path: str, *, wait_s: float = LOCK_S) -> None:
-    """Takes the lock of an open file or folder, which the kernel gives back when its holder dies.
-    Waits, but not for ever: a holder may be stopped."""
+    """Takes the lock of an open file or folder; the kernel releases it when its holder dies. The
+    wait is bounded, because a holder may be suspended."""
     deadline = time.monotonic() + wait_s
     pause_s = PAUSE_S
     while not try_lock(fd):
@@ -163,7 +151,7 @@ def lock(fd: int, path: str, *, wait_s: float = LOCK_S) -> None:
 
 
 def try_lock(fd: int) -> bool:
-    """Takes the lock if it is free."""
+    """Takes the lock if it is free; returns whether it was."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -172,20 +160,19 @@ def try_lock(fd: int) -> bool:
 
 
 def refuse_link(folder: str) -> None:
-    """Raises Denied for a link in the place of a folder or file inside a store: whoever brought it
-    says where private words would be written."""
+    """Raises Denied for a link instead of a folder or file inside a store: its author would decide
+    where private text is written."""
     if os.path.islink(folder):
         raise Denied(f"{folder} is a link", hint="put what it points to there itself")
 
 
-# --- reading what refold wrote ---
+# --- reading files of refold ---
 
 
 def open_regular(path: str, size_bytes: int | None = None) -> IO[bytes]:
-    """The file, open for reading. Corrupt if it is not a regular file, or not of the size that
-    is known."""
+    """The file, open for reading. Raises Corrupt if it is not a regular file of the given size."""
     try:
-        # Without O_NONBLOCK, opening a named pipe would wait for its writer for ever.
+        # Without O_NONBLOCK, opening a named pipe would wait for its writer forever.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
         if error.errno == errno.ELOOP:
@@ -200,13 +187,13 @@ def open_regular(path: str, size_bytes: int | None = None) -> IO[bytes]:
 
 
 def check_size(path: str, size_bytes: int) -> None:
-    """The same check without opening the file. One that is gone is for the reader to miss."""
+    """The same check without opening the file. A missing file passes: its reader reports it."""
     with suppress(FileNotFoundError):
         _check_content(os.lstat(path), path, size_bytes)
 
 
 def is_regular(path: str) -> bool:
-    """Whether a regular file has this path; False for a link to one."""
+    """Whether the path is a regular file; False for a link."""
     try:
         return stat.S_ISREG(os.lstat(path).st_mode)
     except OSError:
@@ -223,34 +210,32 @@ def size_bytes(path: str) -> int:
 
 
 def not_ours(path: str) -> Corrupt:
-    """The error for something else in the place of a file that refold wrote."""
+    """The error for a foreign object instead of a file of refold."""
     return Corrupt(
         f"{path} is not the file that was put there",
         hint="remove it; refold verify says what is missing",
     )
 
 
-def _check_content(found: os.stat_result, path: str, size_bytes: int | None) -> None:
-    if not stat.S_ISREG(found.st_mode):
+def _check_content(status: os.stat_result, path: str, size_bytes: int | None) -> None:
+    if not stat.S_ISREG(status.st_mode):
         raise not_ours(path)
-    if size_bytes is not None and found.st_size != size_bytes:
-        raise Corrupt(
-            f"{path} has {found.st_size:,} bytes, {size_bytes:,} were put there",
-            hint="refold verify",
-        )
+    if size_bytes is not None and status.st_size != size_bytes:
+        what = f"{path} has {status.st_size:,} bytes, {size_bytes:,} were put there"
+        raise Corrupt(what, hint="refold verify")
 
 
 Moment = int | datetime | str
 A_TIME = "milliseconds since 1970, a datetime, or a text such as 2026-01-31"
 MS_MAX = 2**62
-# A smaller number is a place in a log, which has fewer events; one below the second is in seconds.
+# Numbers below the first are positions in a log, those below the second are seconds.
 EPOCH_FROM, EPOCH_MS_FROM = 1_000_000_000, 100_000_000_000
 HAPPENED_MS_MAX = 253_402_300_799_999  # the end of the year 9999
 
 
 def ms_of(name: str, moment: Moment) -> int:
-    """A moment in milliseconds; Invalid with the argument's name if it is none, or too far off. A
-    text without a zone is in local time."""
+    """A time in milliseconds; Invalid, with the argument's name, if it is not a time, or too far
+    away. A text without a zone is in local time."""
     try:
         if isinstance(moment, str):
             moment = datetime.fromisoformat(moment.strip())
@@ -263,7 +248,7 @@ def ms_of(name: str, moment: Moment) -> int:
 
 
 def happened_ms(moment: Moment | None) -> int | None:
-    """When something happened, in milliseconds; Invalid for a time that no event can have."""
+    """The time of an event in milliseconds; Invalid if it is out of range."""
     if moment is None:
         return None
     ms = ms_of("at", moment)
@@ -273,8 +258,8 @@ def happened_ms(moment: Moment | None) -> int | None:
 
 
 def moment_in(given: float | str | datetime) -> int | None:
-    """The moment in milliseconds that a value is: a datetime, seconds or milliseconds since 1970,
-    or a text in ISO form, without a zone in local time. None for what is no time."""
+    """The time in milliseconds of a datetime, of seconds or milliseconds since 1970, or of a text
+    in ISO form (without a zone in local time); None for anything else."""
     if isinstance(given, str):
         try:
             given = datetime.fromisoformat(given.strip())

@@ -1,9 +1,9 @@
-"""Files inside a folder, by paths that others wrote: opened name by name, and no link is followed.
+"""Files inside a folder, by foreign paths: opened name by name, without following links.
 
-A path is judged where it really leads (links that stay inside are fine), then walked by
-descriptors, so nothing can be swapped between the look and the use. New content is written whole
-beside its place and moved there by one call; a file keeps its mode. Neighbours: `disk` has the
-error of a failed call; the tools of a chat and the files of a restore go through here.
+A path is checked after resolving it (links that stay inside are fine), then walked by descriptors,
+so that nothing can be swapped between check and use. New content is written beside its target and
+moved there by one call; a file keeps its mode. Neighbours: `disk` has the errors of failed calls;
+the tools of a chat and the files of a restore use this.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from refold.errors import Denied, Invalid, NotFound
 from refold.system.disk import check_name, closing, os_failure
 
 BYTES_MAX = 16 * 1024 * 1024
-NEW_MODE = 0o666  # what the umask of the user leaves of it
+NEW_MODE = 0o666  # minus the user's umask
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Without O_NONBLOCK, opening a named pipe would wait for its writer for ever.
+# Without O_NONBLOCK, opening a named pipe would wait for its writer forever.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRONG_KIND = (errno.ELOOP, errno.ENOTDIR)
@@ -39,7 +39,7 @@ class FileContent(Struct, frozen=True):
 
 
 class Place(Struct, frozen=True):
-    """A place inside a folder: the folder, and the names that really lead there."""
+    """A resolved path inside a folder: the folder, and the names below it."""
 
     root: str
     names: tuple[str, ...]
@@ -53,7 +53,7 @@ class Place(Struct, frozen=True):
 
 
 def place_in(root: str | Path, path: str) -> Place:
-    """Where a path leads, relative to the folder or absolute. Denied if that is outside."""
+    """The resolved path, relative to the folder or absolute. Raises Denied if it is outside."""
     check_name(path)
     check_name(os.fspath(root))
     home = os.path.realpath(root)
@@ -66,33 +66,29 @@ def place_in(root: str | Path, path: str) -> Place:
 
 
 def read(place: Place, *, bytes_max: int = BYTES_MAX) -> FileContent | None:
-    """The file at a place; None if there is none. Invalid for what is not a file."""
+    """The content of a file; None if there is no file. Raises Invalid for anything else."""
     try:
         with (
             _parent(place) as folder,
             closing(os.open(place.names[-1], _FILE, dir_fd=folder)) as fd,
         ):
-            return _content(fd, place, bytes_max)
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                raise Invalid(f"{quoted(str(place))} is not a file", hint="name a file")
+            if status.st_size > bytes_max:
+                reason = f"{quoted(str(place))} has {status.st_size:,} bytes"
+                raise Invalid(reason, hint=f"at most {bytes_max:,} are read")
+            with os.fdopen(os.dup(fd), "rb") as file:
+                return FileContent(file.read(bytes_max), stat.S_IMODE(status.st_mode))
     except FileNotFoundError:
         return None
     except OSError as error:
         raise _failure(error, place, "read") from error
 
 
-def _content(fd: int, place: Place, bytes_max: int) -> FileContent:
-    found = os.fstat(fd)
-    if not stat.S_ISREG(found.st_mode):
-        raise Invalid(f"{quoted(str(place))} is not a file", hint="name a file")
-    if found.st_size > bytes_max:
-        reason = f"{quoted(str(place))} has {found.st_size:,} bytes"
-        raise Invalid(reason, hint=f"at most {bytes_max:,} are read")
-    with os.fdopen(os.dup(fd), "rb") as file:
-        return FileContent(file.read(bytes_max), stat.S_IMODE(found.st_mode))
-
-
 def write(place: Place, data: bytes, *, mode: int | None = None) -> None:
-    """Puts the bytes at a place, whole or not at all; missing folders are made. The mode is the
-    one given, else that of the file that was there."""
+    """Writes a file completely or not at all, and creates missing folders. Without a mode, an
+    existing file keeps its own."""
     try:
         with _parent(place, make=True) as folder:
             _put(folder, place.names[-1], data, mode)
@@ -120,19 +116,18 @@ def _put(folder: int, name: str, data: bytes, mode: int | None) -> None:
 
 
 def _mode_of(folder: int, name: str) -> int | None:
-    """The mode of the file of that name; None if there is none. What is not a file is not
-    replaced."""
+    """The mode of a file; None if it does not exist. Raises OSError for anything but a file."""
     try:
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EISDIR, "it is not a file")
-    return stat.S_IMODE(found.st_mode)
+    return stat.S_IMODE(status.st_mode)
 
 
 def remove(place: Place) -> None:
-    """Removes the file at a place; there may be none."""
+    """Removes a file, if it exists."""
     try:
         with _parent(place) as folder, suppress(FileNotFoundError):
             _mode_of(folder, place.names[-1])
@@ -143,7 +138,7 @@ def remove(place: Place) -> None:
 
 @contextmanager
 def _parent(place: Place, *, make: bool = False) -> Iterator[int]:
-    """A descriptor of the folder that a place is in, reached name by name."""
+    """A descriptor of the folder of a file, opened name by name."""
     if not place.names:
         raise Invalid("the folder itself is not a file", hint="name a file in it")
     fd = os.open(place.root, _FOLDER)

@@ -1,12 +1,10 @@
-"""What a fork of the process must not share between parent and child: connections, locks and open
-files.
+"""Process forks: resources that parent and child must not share (connections, locks, open files).
 
-An object that holds some of these registers itself here once, with `watch`. Before a fork it may
-let go of what it holds; after it, on either side, it goes on. Whoever uses another one registers
-after it, and is told first before a fork: locks are taken in the order in which they always are.
-Objects that nobody uses any more are forgotten. Neighbours: the SQLite store lets go of its
-connection, the files store opens its files again in the child, the search index leaves its
-connection to the parent.
+An object with such resources registers itself once, with `watch`. It may release them before a
+fork, and take them again after it, in parent and child. An object that uses another one registers
+after it and is called first before a fork, so that locks are taken in their usual order.
+Unreferenced objects are dropped. Neighbours: the SQLite store releases its connection, the files
+store reopens its files in the child, the search index leaves its connection to the parent.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from typing import Protocol
 
 
 class ForkAware(Protocol):
-    """What a process may hold while it forks: first `before_fork`, then `after_fork`."""
+    """An object that is called around a fork: first `before_fork`, then `after_fork`."""
 
     def before_fork(self) -> None:
         """Runs in the parent, just before it forks."""
@@ -29,27 +27,27 @@ class ForkAware(Protocol):
         ...
 
 
-_WATCHED: weakref.WeakKeyDictionary[ForkAware, None] = weakref.WeakKeyDictionary()  # by age
-_HELD: list[ForkAware] = []  # from before a fork until after it
+_WATCHED: weakref.WeakKeyDictionary[ForkAware, None] = weakref.WeakKeyDictionary()  # oldest first
+_FORKING: list[ForkAware] = []  # strong references during a fork
 
 
-def watch(held: ForkAware) -> None:
-    """Tells the object about every fork from now on, for as long as it lives."""
-    _WATCHED[held] = None
+def watch(resource: ForkAware) -> None:
+    """Calls the object around every fork, as long as it lives."""
+    _WATCHED[resource] = None
 
 
 def _before() -> None:
-    _HELD.extend(_WATCHED)
-    # The newest hears first, and one that fails does not keep the others from hearing.
-    with ExitStack() as each:
-        for held in _HELD:
-            each.callback(held.before_fork)
+    _FORKING.extend(_WATCHED)
+    # The newest is called first, and a failure does not stop the others.
+    with ExitStack() as calls:
+        for resource in _FORKING:
+            calls.callback(resource.before_fork)
 
 
 def _after(*, in_child: bool) -> None:
-    with ExitStack() as each:
-        while _HELD:
-            each.callback(_HELD.pop().after_fork, in_child=in_child)
+    with ExitStack() as calls:
+        while _FORKING:
+            calls.callback(_FORKING.pop().after_fork, in_child=in_child)
 
 
 if hasattr(os, "register_at_fork"):

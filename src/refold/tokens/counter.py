@@ -285,8 +285,8 @@ def _rest(value: Any, sizes: list[int], rule: MediaRule, depth: int) -> Any:
 
 
 def _entries(value: dict[str, Any]) -> list[tuple[str, Any]]:
-    """The entries of an object. For a hole, only those around its block, or those of a sender's own
-    object that looks like a hole."""
+    """The entries of an object. For a hole, only entries around its block, or entries of a sender's
+    own object that looks like a hole."""
     if len(value) != 1 or HOLE not in value:
         return list(value.items())
     inside = value[HOLE]

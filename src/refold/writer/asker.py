@@ -103,7 +103,7 @@ class Asker:
         return self.redact(words), answer.usage
 
     def _answers_within(self, questions: Sequence[Question], wait_s: float) -> list[Outcome]:
-        """The outcomes in time; those of the last questions may be missing."""
+        """The outcomes in time; the last questions may lack theirs."""
         deadline = time.monotonic() + wait_s
         outcomes: list[Outcome] = []
 
