@@ -248,7 +248,7 @@ def test_usage_that_a_stream_leaves_out_is_estimated_and_marked() -> None:
 @each
 def test_chunks_are_handed_on_while_they_are_put_together(name: str) -> None:
     context = opened(name)
-    handed = list(context._recorder.stream(iter(STREAMS[name]), shown=context._asked.shown))
+    handed = list(context.stream(iter(STREAMS[name])))
     assert handed == STREAMS[name]
     assert context.view.slots[-1].message.role == "assistant"
 
