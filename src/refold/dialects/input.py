@@ -46,7 +46,12 @@ def plain(value: Any, depth: int = 1) -> Any:
         case int():
             return int(value)
         case bytes() | bytearray():
-            return _decoded(bytes(value))
+            try:
+                return bytes(value).decode()
+            except UnicodeDecodeError as error:
+                what = f"{quoted(bytes(value), 20)}… is not UTF-8 text"
+                hint = "pass text, or bytes as base64 in a media block"
+                raise Invalid(what, hint=hint) from error
         case _:
             return plain(_fields(value), depth + 1)
 
@@ -69,16 +74,6 @@ def _plain_items(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
         is_bare = kind is str or item is None or kind is bool or kind is int
         items[key] = item if is_bare else plain(item, depth + 1)
     return items
-
-
-def _decoded(content: bytes) -> str:
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise Invalid(
-            f"{quoted(content, 20)}… is not UTF-8 text",
-            hint="pass text, or bytes as base64 in a media block",
-        ) from error
 
 
 def encoded(value: Any, depth: int = 0) -> Any:

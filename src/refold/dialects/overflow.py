@@ -45,7 +45,10 @@ def overflow_of(error: Any) -> Overflow | None:
         return None
     text = " \n".join(texts).replace('\\"', '"')
     # A request may be refused for its length, or because there were too many requests.
-    if not _TOO_LONG.search(text) or _RATE.search(text) or _statuses(error, text) & VETOES:
+    if not _TOO_LONG.search(text) or _RATE.search(text):
+        return None
+    # A status may be in an attribute, in a body, or in the text.
+    if {*_status_fields(error), *map(int, _STATUS.findall(text))} & VETOES:
         return None
     limit, output = _number(_LIMITS, text), _number(_OUTPUTS, text)
     if limit is not None and output is not None and output >= limit:
@@ -125,11 +128,6 @@ _STATUS = re.compile(
     r"""([45]\d\d)\b""",
     re.I,
 )
-
-
-def _statuses(error: Any, text: str) -> set[int]:
-    """Every HTTP status in the error: in an attribute, in a body, or as JSON in its text."""
-    return {*_status_fields(error), *map(int, _STATUS.findall(text))}
 
 
 def _status_fields(thing: Any, depth: int = 0) -> Iterator[int]:

@@ -8,7 +8,7 @@ taken as it is. Neighbours: `input` makes chunks plain, `dialects.reply` reads t
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from typing import Any
 
 from refold.checked import quoted, shown
@@ -61,6 +61,8 @@ def take_chunk(chunks: list[Any], chunk: Any) -> None:
 
 
 _FINAL = ("message", "completion", "response")
+_ANTHROPIC_EVENTS = {"message_start", "content_block_start", "content_block_delta"}
+_GEMINI_KEYS = {"candidates", "usageMetadata", "usage_metadata"}
 
 
 def assemble(chunks: Iterable[Any]) -> Chunk:
@@ -74,14 +76,25 @@ def assemble(chunks: Iterable[Any]) -> Chunk:
         wires.append(wire)
     if not wires:
         raise Invalid("a stream without a chunk is not a response", hint=_HINT)
-    for is_chunk, assemble_chunks in _ASSEMBLERS:
-        if any(map(is_chunk, wires)):
-            try:
-                return assemble_chunks(wires)
-            except (LookupError, TypeError, ValueError, AttributeError) as error:
-                what = f"these chunks make no response: {failure(error)}"
-                raise Invalid(what, hint=_HINT) from error
-    raise Invalid(f"{quoted(wires[0], 80)} is not a chunk of a response", hint=_HINT)
+    kinds = {_kind(wire) for wire in wires}
+    keys = {key for wire in wires for key in wire}
+    choices = [choice for wire in wires for choice in objects_in(wire.get("choices"))]
+    is_chat = any(wire.get("object") == "chat.completion.chunk" for wire in wires)
+    if any(kind.startswith("response.") for kind in kinds):
+        assemble_chunks = _assemble_responses
+    elif kinds & _ANTHROPIC_EVENTS:
+        assemble_chunks = _assemble_anthropic
+    elif is_chat or any("delta" in choice for choice in choices):
+        assemble_chunks = _assemble_chat
+    elif keys & _GEMINI_KEYS:
+        assemble_chunks = _assemble_gemini
+    else:
+        raise Invalid(f"{quoted(wires[0], 80)} is not a chunk of a response", hint=_HINT)
+    try:
+        return assemble_chunks(wires)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        what = f"these chunks make no response: {failure(error)}"
+        raise Invalid(what, hint=_HINT) from error
 
 
 def _kind(chunk: Chunk) -> str:
@@ -101,12 +114,6 @@ def _without_nulls(fields: Chunk) -> Chunk:
 
 
 # --- Chat Completions ---
-
-
-def _is_chat(chunk: Chunk) -> bool:
-    return chunk.get("object") == "chat.completion.chunk" or any(
-        "delta" in choice for choice in objects_in(chunk.get("choices"))
-    )
 
 
 def _assemble_chat(chunks: Sequence[Chunk]) -> Chunk:
@@ -166,10 +173,6 @@ def _add_calls(message: Chunk, pieces: list[Chunk]) -> None:
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 
-def _is_responses(chunk: Chunk) -> bool:
-    return _kind(chunk).startswith("response.")
-
-
 def _assemble_responses(chunks: Sequence[Chunk]) -> Chunk:
     for chunk in reversed(chunks):
         if _kind(chunk) in _ENDS and isinstance(chunk.get("response"), dict):
@@ -207,10 +210,6 @@ _BLOCK_FIELDS = {
     "text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature",
     "input_json_delta": "partial_json",
 }  # fmt: skip
-
-
-def _is_anthropic(chunk: Chunk) -> bool:
-    return _kind(chunk) in ("message_start", "content_block_start", "content_block_delta")
 
 
 def _assemble_anthropic(chunks: Sequence[Chunk]) -> Chunk:
@@ -267,10 +266,6 @@ def _object_or_text(text: str) -> Any:
 # --- Gemini ---
 
 
-def _is_gemini(chunk: Chunk) -> bool:
-    return any(key in chunk for key in ("candidates", "usageMetadata", "usage_metadata"))
-
-
 def _assemble_gemini(chunks: Sequence[Chunk]) -> Chunk:
     response: Chunk = {}
     parts: list[Chunk] = []
@@ -302,11 +297,3 @@ def joined_parts(parts: Iterable[Chunk]) -> list[Chunk]:
         elif part != {"text": ""}:
             joined.append(part)
     return joined
-
-
-_ASSEMBLERS: tuple[tuple[Callable[[Chunk], bool], Callable[[Sequence[Chunk]], Chunk]], ...] = (
-    (_is_responses, _assemble_responses),
-    (_is_anthropic, _assemble_anthropic),
-    (_is_chat, _assemble_chat),
-    (_is_gemini, _assemble_gemini),
-)

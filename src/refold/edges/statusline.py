@@ -122,7 +122,11 @@ def claude_line(given: bytes, *, short: bool, color: bool) -> str:
     parts = [context_part(used, window, short=short)]
     if not short:
         cache = cache_part(_count(usage.get("cache_read_input_tokens")), total)
-        parts = [*_heading(fields), *parts, _cost(fields), cache, _kept(fields)]
+        cost = _object(fields.get("cost")).get("total_cost_usd")
+        bill = ""
+        if isinstance(cost, int | float) and not isinstance(cost, bool) and abs(cost) < 1e9:
+            bill = cost_part(float(cost))  # not for NaN and infinity, which Python's JSON has
+        parts = [*_heading(fields), *parts, bill, cache, _kept(fields)]
         parts.append("/compact soon" if percent >= WARN_PERCENT else "")
     return joined(parts, percent, color=color)
 
@@ -134,14 +138,6 @@ def _heading(fields: Fields) -> list[str]:
     names = [model.get(name) for name in ("display_name", "id")]
     name = next((name for name in names if isinstance(name, str) and name), "unknown model")
     return [f"{PRODUCT} v{name_part(str(version))}" if has_version else PRODUCT, name_part(name)]
-
-
-def _cost(fields: Fields) -> str:
-    cost = _object(fields.get("cost")).get("total_cost_usd")
-    if not isinstance(cost, int | float) or isinstance(cost, bool):
-        return ""
-    # Python's JSON has NaN and infinity.
-    return cost_part(float(cost)) if abs(cost) < 1e9 else ""
 
 
 def _kept(fields: Fields) -> str:

@@ -104,7 +104,11 @@ def parse_plain(wire: dict[str, Any], same: Same) -> Message:
 def _block(part: Any) -> Block:
     kind = part.get("type") if type(part) is dict else None
     if kind == "tool_use":
-        return _call(part)
+        id, tool, arguments = text_in(part, "id"), part.get("name"), part.get("input")
+        if not id or not isinstance(tool, str) or not isinstance(arguments, dict | str):
+            accepted = "a block with an id, a name and an input object"
+            raise refused("a tool_use block", part, accepted)
+        return ToolCall(id, tool, arguments)
     if kind == "tool_result":
         return _result(part)
     if kind == "thinking" and type(part.get("thinking")) is str:
@@ -131,13 +135,6 @@ def _part(part: Any) -> Text | Media | Opaque:
             return Media(kind, file=file, name=title)
         case _:
             return Opaque(raw=part)
-
-
-def _call(part: dict[str, Any]) -> ToolCall:
-    id, tool, arguments = text_in(part, "id"), part.get("name"), part.get("input")
-    if not id or not isinstance(tool, str) or not isinstance(arguments, dict | str):
-        raise refused("a tool_use block", part, "a block with an id, a name and an input object")
-    return ToolCall(id, tool, arguments)
 
 
 def _result(part: dict[str, Any]) -> ToolResult:

@@ -209,7 +209,11 @@ def _loop_as_text(loop: list[Wire], *, is_open: bool) -> list[Wire]:
     """One loop, with the request that ended it. Thinking is bound to the loop as it was sent, so a
     closed loop is sent as it was while it was open. If no thinking follows the text, the loop is
     restored, without its thinking."""
-    unthinking = [index for index, message in enumerate(loop) if _calls_unthinking(message)]
+    unthinking = []  # indices of answers that call tools without thinking first
+    for index, message in enumerate(loop):
+        calls = message.get("role") == "assistant" and _has(message, "tool_use")
+        if calls and objects_in(message["content"])[0].get("type") not in _THINKING:
+            unthinking.append(index)
     if not unthinking:
         return loop
     end = unthinking[-1] + 2
@@ -232,13 +236,6 @@ def _thinks(message: Wire) -> bool:
 
 def _has(message: Wire, kind: str) -> bool:
     return any(block.get("type") == kind for block in objects_in(message.get("content")))
-
-
-def _calls_unthinking(message: Wire) -> bool:
-    """Whether an answer calls tools and does not begin with thinking."""
-    if message.get("role") != "assistant" or not _has(message, "tool_use"):
-        return False
-    return objects_in(message["content"])[0].get("type") not in _THINKING
 
 
 def _as_text(message: Wire) -> Wire:

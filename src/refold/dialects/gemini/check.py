@@ -168,11 +168,7 @@ def _answer_faults(calls: list[dict[str, Any]], answers: list[dict[str, Any]]) -
     named = Counter(call["name"] for call in calls)
     answered = Counter(answer["name"] for answer in answers)
     yield from (f"no response for the call of {name!r}" for name in named - answered)
-    yield from _id_faults(calls, answers)
-
-
-def _id_faults(calls: list[dict[str, Any]], answers: list[dict[str, Any]]) -> Faults:
-    """Requires that responses with an id name distinct calls of their own tool."""
+    # Responses with an id name distinct calls of their own tool.
     names = {call["id"]: call["name"] for call in calls if call.get("id")}
     identified = [answer for answer in answers if answer.get("id")]
     for answer in identified:

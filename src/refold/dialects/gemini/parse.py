@@ -103,7 +103,10 @@ def _block(part: Any, numbering: Numbering) -> Block:
         raise refused("a part of the content", part, accepted)
     call = value_in(part, "functionCall")
     if call is not None:
-        return _call(call, numbering)
+        tool, arguments = text_at(call, "name"), value_in(call, "args")
+        if not tool or not isinstance(arguments, dict | None):
+            raise refused("a functionCall", call, "an object with a name and an object as args")
+        return ToolCall(numbering.id(call, tool), tool, {} if arguments is None else arguments)
     response = value_in(part, "functionResponse")
     if response is not None:
         return _result(response, numbering)
@@ -145,13 +148,6 @@ def _media(part: dict[str, Any]) -> Media | Opaque:
 
 
 # --- calls and results ---
-
-
-def _call(call: Any, numbering: Numbering) -> ToolCall:
-    tool, arguments = text_at(call, "name"), value_in(call, "args")
-    if not tool or not isinstance(arguments, dict | None):
-        raise refused("a functionCall", call, "an object with a name and an object as args")
-    return ToolCall(numbering.id(call, tool), tool, {} if arguments is None else arguments)
 
 
 def _result(answer: Any, numbering: Numbering) -> ToolResult:

@@ -155,8 +155,11 @@ def _is_accepted(key: str, value: Any) -> bool:
 def _call(call: Wire, lost: list[str]) -> Wire:
     """A call in the provider's shape."""
     function = call.get("function")
-    if call.keys() == _CALL and call["type"] == "function" and _is_valid(function):
-        return call
+    is_complete = call.keys() == _CALL and call["type"] == "function"
+    if is_complete and type(function) is dict and function.keys() == _FUNCTION:
+        is_named = is_fitting(function["name"], _NAME_LENGTH_MAX)
+        if is_named and type(function["arguments"]) is str:
+            return call
     fields = {key: value for key, value in call.items() if key != "index"}
     if call.get("type") == "custom" and type(call.get("custom")) is dict:
         return {**fields, "custom": _called(call["custom"], "input", lost)}
@@ -170,14 +173,6 @@ def _call(call: Wire, lost: list[str]) -> Wire:
     simple: Wire = {key: fields.pop(key) for key in ("name", "arguments") if key in fields}
     called = _called(simple, "arguments", lost)
     return {"id": fields.pop("id"), "type": "function", "function": called, **fields}
-
-
-def _is_valid(function: Any) -> bool:
-    """Whether the provider accepts the function of a call unchanged."""
-    if type(function) is not dict or function.keys() != _FUNCTION:
-        return False
-    is_named = is_fitting(function["name"], _NAME_LENGTH_MAX)
-    return is_named and type(function["arguments"]) is str
 
 
 def _called(called: Wire, key: str, lost: list[str]) -> Wire:
@@ -236,7 +231,12 @@ class _Rendering:
         if not own:
             message = translated(message, _ACCEPTS, self.lost)
             if message.role == "assistant":
-                message = Message(role="assistant", blocks=_with_one_text(message.blocks))
+                # One text, because many servers accept only text in an answer.
+                blocks = message.blocks
+                texts = [block.text for block in blocks if type(block) is Text and block.text]
+                rest = [block for block in blocks if type(block) is not Text]
+                one_text = [Text("\n\n".join(texts))] if texts else []
+                message = Message(role="assistant", blocks=(*one_text, *rest))
                 if not message.blocks:
                     return  # many servers refuse an empty answer
         results = [block for block in message.blocks if type(block) is ToolResult]
@@ -302,13 +302,6 @@ def _translated_media(media: Media, source: str, lost: list[str]) -> Text | Medi
 
 
 _ACCEPTS = Accepts(name=NAME, media=_translated_media, call=as_it_is, marks_errors=False)
-
-
-def _with_one_text(blocks: Sequence[Block]) -> tuple[Block, ...]:
-    """An answer's separate texts as one, because many servers accept only text."""
-    text = "\n\n".join(block.text for block in blocks if type(block) is Text and block.text)
-    rest = tuple(block for block in blocks if type(block) is not Text)
-    return (Text(text), *rest) if text else rest
 
 
 # --- the usual form ---
@@ -412,7 +405,10 @@ def alternating(request: dict[str, Any]) -> dict[str, Any]:
         if is_system and any(wire["role"] not in _SYSTEM for wire in out):
             text = "\n".join(part.get("text", "") for part in _parts(message["content"]))
             message = {"role": "user", "content": as_system(text)}
-        if out and _joins(out[-1], message):
+        last = out[-1] if out else {"role": ""}
+        is_turn = message["role"] in ("user", "assistant") and "tool_calls" not in last
+        are_system = last["role"] in _SYSTEM and message["role"] in _SYSTEM
+        if are_system or (is_turn and last["role"] == message["role"]):
             before, after = out[-1].get("content"), message.get("content")
             if isinstance(before, str) and isinstance(after, str):
                 content: Any = "\n\n".join(text for text in (before, after) if text)
@@ -422,14 +418,6 @@ def alternating(request: dict[str, Any]) -> dict[str, Any]:
         else:
             out.append(message)
     return {**request, "messages": out}
-
-
-def _joins(last: Wire, message: Wire) -> bool:
-    """Whether two consecutive messages must be one."""
-    if last["role"] in _SYSTEM and message["role"] in _SYSTEM:
-        return True
-    is_turn = message["role"] in ("user", "assistant")
-    return is_turn and last["role"] == message["role"] and "tool_calls" not in last
 
 
 def _parts(content: Any) -> list[Wire]:

@@ -276,7 +276,9 @@ def _valid_part(part: Any, answers: bool, lost: list[str]) -> Item | None:
     kind = part.get("type") if type(part) is dict else None
     accepted = OUTPUT_PARTS if answers else INPUT_PARTS
     if kind is not None and kind in accepted:
-        if any(_is_complete(part.get(key)) for key in _VALUES[kind]):
+        values = [part.get(key) for key in _VALUES[kind]]
+        texts = [value for value in values if _is_text(value)]
+        if any(not text.startswith("data:") or is_data_url(text) for text in texts):
             return {key: value for key, value in part.items() if key != "parsed"}
         if kind not in ("input_image", "input_file"):
             return None
@@ -284,11 +286,6 @@ def _valid_part(part: Any, answers: bool, lost: list[str]) -> Item | None:
         return part  # type: ignore[no-any-return]
     text = refused_text(part, NAME, lost)
     return {"type": "output_text" if answers else "input_text", "text": text} if text else None
-
-
-def _is_complete(value: Any) -> bool:
-    """Whether this is a text; a data URL must have content."""
-    return _is_text(value) and (not value.startswith("data:") or is_data_url(value))
 
 
 def repaired_output(item: Item, lost: list[str]) -> Item:

@@ -27,7 +27,7 @@ from opentelemetry.trace import Span, SpanKind, Tracer, TracerProvider
 import refold
 from refold.compaction import compactor
 from refold.core.codec import decode
-from refold.core.model import Event, Message, Text, ToolCall, ToolResult, Usage
+from refold.core.model import Event, Text, ToolCall, ToolResult, Usage
 from refold.core.plan import Receipt
 from refold.engine.log_reader import ConversationSearch
 from refold.memory.semantic import SemanticMemory
@@ -100,7 +100,10 @@ class _Tracing:
             span.set_attribute("refold.page.messages", len(view.slots))
             span.set_attribute("refold.window.tokens", context.budget.window)
             if self._content:
-                messages = [_content_of(slot.message) for slot in view.slots]
+                messages = []
+                for message in (slot.message for slot in view.slots):
+                    parts = [_part(block) for block in message.blocks]
+                    messages.append({"role": message.role, "parts": parts})
                 self._add_content(span, "gen_ai.input.messages", messages)
         self._requested_ns[context] = time.time_ns()
         return request
@@ -208,12 +211,8 @@ def _of_receipt(receipt: Receipt) -> Attributes:
     }
 
 
-def _content_of(message: Message) -> dict[str, Any]:
-    """A message in the conventions' shape for content."""
-    return {"role": message.role, "parts": [_part(block) for block in message.blocks]}
-
-
 def _part(block: Any) -> dict[str, Any]:
+    """A block in the conventions' shape for content."""
     match block:
         case Text(text):
             return {"type": "text", "content": text}

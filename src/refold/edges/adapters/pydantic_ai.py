@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from pydantic_ai import messages as said
+from pydantic_ai import messages as framework
 from pydantic_ai.capabilities import AbstractCapability
 
 import refold
@@ -48,8 +48,8 @@ class RefoldCapability(AbstractCapability[Any]):  # type: ignore[misc]
         return replace(request_context, messages=shown)
 
     async def after_model_request(
-        self, ctx: Any, *, request_context: Any, response: said.ModelResponse
-    ) -> said.ModelResponse:
+        self, ctx: Any, *, request_context: Any, response: framework.ModelResponse
+    ) -> framework.ModelResponse:
         sent = self._waiting.pop(str(ctx.run_id))
         if sent is not None:
             await asyncio.to_thread(self._guest.take, sent, partial(_answered, response))
@@ -82,7 +82,7 @@ def _managers(ctx: Any) -> Iterator[str]:
     yield from (name for name in names if "Compact" in name or name in SHORTENING)
 
 
-def _answered(response: said.ModelResponse) -> Answered:
+def _answered(response: framework.ModelResponse) -> Answered:
     answers = [wire_of(response)] if response.parts else []
     counts = response.usage
     if not counts.input_tokens:
@@ -108,11 +108,11 @@ def instructions_of(messages: Sequence[Any], parameters: Any) -> Iterator[str]:
         yield part.content
 
 
-def _prompts(messages: Sequence[Any]) -> list[said.SystemPromptPart]:
+def _prompts(messages: Sequence[Any]) -> list[framework.SystemPromptPart]:
     """The system prompts in the requests, which are never folded."""
     requests = (message for message in messages if message.kind == "request")
     parts = (part for request in requests for part in request.parts)
-    return [part for part in parts if isinstance(part, said.SystemPromptPart)]
+    return [part for part in parts if isinstance(part, framework.SystemPromptPart)]
 
 
 def wire_of(message: Any) -> Wire:
@@ -124,20 +124,20 @@ def wire_of(message: Any) -> Wire:
 
 def _blocks(part: Any) -> Iterator[Wire]:
     match part:
-        case said.SystemPromptPart():
+        case framework.SystemPromptPart():
             return
-        case said.ToolReturnPart():
+        case framework.ToolReturnPart():
             yield _result(part.tool_call_id, part.model_response_str())
-        case said.RetryPromptPart() if part.tool_name:
+        case framework.RetryPromptPart() if part.tool_name:
             yield {**_result(part.tool_call_id, part.model_response()), "is_error": True}
-        case said.RetryPromptPart():
+        case framework.RetryPromptPart():
             yield {"type": "text", "text": part.model_response()}
-        case said.ToolCallPart():
+        case framework.ToolCallPart():
             call = {"id": part.tool_call_id, "name": part.tool_name, "input": part.args_as_dict()}
             yield {"type": "tool_use", **call}
-        case said.ThinkingPart() if part.signature:
+        case framework.ThinkingPart() if part.signature:
             yield {"type": "thinking", "thinking": part.content, "signature": part.signature}
-        case said.UserPromptPart():
+        case framework.UserPromptPart():
             content = [part.content] if isinstance(part.content, str) else part.content
             for item in content:
                 yield {"type": "text", "text": _text(item) or "(empty)"}
@@ -172,7 +172,7 @@ class Maker:
         self._calls: dict[str, Any] = {}
         self._results: dict[str, Any] = {}
         for part in (part for message in messages for part in message.parts):
-            if isinstance(part, said.ToolCallPart):
+            if isinstance(part, framework.ToolCallPart):
                 self._calls[part.tool_call_id] = part
             elif hasattr(part, "tool_call_id") and part.part_kind in (
                 "tool-return",
@@ -184,7 +184,11 @@ class Maker:
         content = wire["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         parts = [self._part(block, wire["role"]) for block in blocks]
-        return said.ModelRequest(parts) if wire["role"] == "user" else said.ModelResponse(parts)
+        return (
+            framework.ModelRequest(parts)
+            if wire["role"] == "user"
+            else framework.ModelResponse(parts)
+        )
 
     def _part(self, block: Wire, role: str) -> Any:
         match block["type"]:
@@ -192,13 +196,13 @@ class Maker:
                 call = self._calls.get(block["id"])
                 if call is not None and call.args_as_dict() == block["input"]:
                     return call
-                return said.ToolCallPart(block["name"], block["input"], block["id"])
+                return framework.ToolCallPart(block["name"], block["input"], block["id"])
             case "tool_result":
                 return self._result(block["tool_use_id"], block["content"])
             case "thinking":
-                return said.ThinkingPart(block["thinking"], signature=block["signature"])
+                return framework.ThinkingPart(block["thinking"], signature=block["signature"])
             case _:
-                part = said.UserPromptPart if role == "user" else said.TextPart
+                part = framework.UserPromptPart if role == "user" else framework.TextPart
                 return part(block["text"])
 
     def _result(self, id: str, content: Any) -> Any:
@@ -208,7 +212,7 @@ class Maker:
         if result is not None and [block["content"] for block in _blocks(result)] == [text]:
             return result
         name = result.tool_name if result is not None else self._calls[id].tool_name
-        return said.ToolReturnPart(name, text, id)
+        return framework.ToolReturnPart(name, text, id)
 
 
 def with_prompts(shown: list[Any], messages: Sequence[Any]) -> list[Any]:
@@ -216,4 +220,4 @@ def with_prompts(shown: list[Any], messages: Sequence[Any]) -> list[Any]:
     missing = [part for part in _prompts(messages) if part not in _prompts(shown)]
     if not missing:
         return shown
-    return [said.ModelRequest(missing), *shown]
+    return [framework.ModelRequest(missing), *shown]

@@ -225,10 +225,6 @@ def _joined(texts: Iterable[object]) -> str:
 # --- OpenAI-compatible chat completions ---
 
 
-def _chat_path(base: str, model: str) -> str:
-    return base if base.endswith("/chat/completions") else f"{base}/chat/completions"
-
-
 def _chat_payload(request: Request, model: str, host: str) -> dict[str, Any]:
     limit = WIRES["openai"].limit(host)
     messages = [
@@ -254,10 +250,6 @@ def _chat_answer(body: dict[str, Any]) -> Answer:
 
 
 # --- Anthropic messages ---
-
-
-def _messages_path(base: str, model: str) -> str:
-    return base if base.endswith("/messages") else f"{base.removesuffix('/v1')}/v1/messages"
 
 
 def _messages_payload(request: Request, model: str, host: str) -> dict[str, Any]:
@@ -317,33 +309,24 @@ def _generate_answer(body: dict[str, Any]) -> Answer:
 # --- the table ---
 
 
-def _bearer(key: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {key}"} if key else {}
-
-
-def _anthropic_headers(key: str) -> dict[str, str]:
-    version = {"anthropic-version": "2023-06-01"}
-    return {**version, "x-api-key": key} if key else version
-
-
-def _gemini_headers(key: str) -> dict[str, str]:
-    return {"x-goog-api-key": key} if key else {}
-
+_VERSION = {"anthropic-version": "2023-06-01"}
 
 WIRES: dict[str, Wire] = {
     "openai": Wire(
         host="api.openai.com",
         key_env="OPENAI_API_KEY",
-        path=_chat_path,
-        headers=_bearer,
+        path=lambda base, _: f"{base.removesuffix('/chat/completions')}/chat/completions",
+        headers=lambda key: {"authorization": f"Bearer {key}"} if key else {},
         payload=_chat_payload,
         answer=_chat_answer,
     ),
     "anthropic": Wire(
         host="api.anthropic.com",
         key_env="ANTHROPIC_API_KEY",
-        path=_messages_path,
-        headers=_anthropic_headers,
+        path=lambda base, _: (
+            base if base.endswith("/messages") else f"{base.removesuffix('/v1')}/v1/messages"
+        ),
+        headers=lambda key: {**_VERSION, "x-api-key": key} if key else dict(_VERSION),
         payload=_messages_payload,
         answer=_messages_answer,
     ),
@@ -351,7 +334,7 @@ WIRES: dict[str, Wire] = {
         host="generativelanguage.googleapis.com",
         key_env="GEMINI_API_KEY",
         path=_generate_path,
-        headers=_gemini_headers,
+        headers=lambda key: {"x-goog-api-key": key} if key else {},
         payload=_generate_payload,
         answer=_generate_answer,
     ),
