@@ -1,15 +1,12 @@
-"""What an agent's next action needs of what came before, and whether a prompt still gives it.
+"""The names that an agent's next action needs, and whether a prompt still has them; and the text,
+size and names of a message.
 
-An action names things. Those that were seen before are its needs: *fresh* ones were seen within the
-last ten messages, the others must have been remembered. The history does not depend on any policy,
-so it is kept once per session, and all policies are judged by the same needs.
-
-What the measures see of a message: its text, its size, and the names in it.
-
-A message is `{"role", "content"}`, with `tool_calls` (`id`, `name`, `arguments`) or `tool_call_id`.
-Its text is what it says, then each call's name and a line per argument. A token is four characters,
-and a message costs four more. All policies are measured with this one counter, whatever they count
-with themselves. Neighbours: `needs` looks for names, `policies` count.
+An action names things. Names seen before are its needs: *fresh* ones were seen within the last ten
+messages, the others must have been remembered. The history does not depend on any policy, so it is
+kept once per session. A message is `{"role", "content"}`, with `tool_calls` (`id`, `name`,
+`arguments`) or `tool_call_id`; its text has each call's name and a line per argument. A token is
+four characters, and a message costs four more, for all policies alike. Neighbours: `policies`
+count, `run` measures.
 """
 
 from __future__ import annotations
@@ -27,20 +24,19 @@ LINES_MAX = 400
 
 @dataclass
 class Need:
-    """One name that an action uses, with the lines that held it before, each with the line
-    beside it."""
+    """One name in an action, with the lines that had it before, each with its neighbouring line."""
 
     name: str
     fresh: bool
     held: dict[str, str]
-    telling: list[str]  # those of the lines that say something of the name
+    telling: list[str]  # the lines that say something about the name
 
 
 class History:
-    """Which lines held each name, and in which message it was seen last."""
+    """The lines that had each name, and the message in which it was seen last."""
 
     def __init__(self, known: set[str]) -> None:
-        self.known = known  # names that stand in the tool definitions
+        self.known = known  # names in the tool definitions
         self.last: dict[str, int] = {}
         self.held: dict[str, dict[str, str]] = {}
 
@@ -71,7 +67,8 @@ def _beside(lines: list[str], at: int) -> str:
 
 
 def piece_of(line: str, name: str) -> str:
-    """What of a line counts for a name: all of it, or the 160 characters around the name."""
+    """The part of a line that counts for a name: all of it, or the 160 characters around the
+    name."""
     if len(line) <= PIECE_CHARS:
         return line
     middle = line.find(name) + len(name) // 2
@@ -80,13 +77,13 @@ def piece_of(line: str, name: str) -> str:
 
 
 class Prompt:
-    """The text of a prompt, ready to be asked for lines."""
+    """The text of a prompt, for looking up lines."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     def holding(self, name: str) -> str:
-        """The lines that hold the name. A piece of a line that held it can be nowhere else."""
+        """The lines with the name. A piece of a line with the name can be nowhere else."""
         text, lines, end = self.text, list[str](), 0
         while (at := text.find(name, end)) >= 0:
             start = text.rfind("\n", end, at) + 1 or end
@@ -102,11 +99,10 @@ class Prompt:
 
 @dataclass
 class Recall:
-    """How many needs there were, and how many of them a policy's prompts met, in each sense of
-    the word."""
+    """The number of needs, and how many of them a policy's prompts met, in each sense."""
 
     needed: int = 0
-    tellable: int = 0  # needs for which a telling line was ever seen
+    tellable: int = 0  # needs with a telling line in the history
     rich: int = 0
     line: int = 0
     ref: int = 0
@@ -118,7 +114,7 @@ class Recall:
     def weigh(self, prompt: Prompt, need: Need) -> None:
         if need.fresh:
             self.fresh += 1
-            # It was said lately, so it stands near the end.
+            # It is recent, so it is near the end.
             self.fresh_met += prompt.text.rfind(need.name) >= 0
             return
         self.needed += 1
@@ -144,7 +140,7 @@ EXTENSIONS = (
     "py|js|ts|go|rs|c|h|cpp|java|rb|md|txt|json|yaml|yml|toml|cfg|ini|sh|html|css|sql|csv|xml|lock"
 )
 
-# In this order: at one place in the text the first kind that fits is taken.
+# In this order: at one position of the text the first kind that fits is taken.
 _KINDS = {
     "path": r"[\w.-]*/[\w./-]*\w",
     "file": rf"\b\w+\.(?:{EXTENSIONS})\b",
@@ -186,7 +182,7 @@ def tokens_of_text(text: str) -> int:
 
 
 def tokens_of_said(text: str) -> int:
-    """The size of a message that says this."""
+    """The size of a message with this text."""
     return tokens_of_text(text) + MESSAGE_TOKENS
 
 
@@ -202,24 +198,24 @@ def tokens_of_all(messages: list[Message]) -> int:
 
 
 def names_in(text: str) -> set[str]:
-    """The specific things a text speaks of: paths, files, identifiers, ids, long numbers."""
+    """The specific things in a text: paths, files, identifiers, ids, long numbers."""
     found = (name.strip("./-") for name in _NAME.findall(text))
     return {name for name in found if NAME_CHARS_MIN <= len(name) <= NAME_CHARS_MAX}
 
 
 def words_besides(text: str, name: str) -> int:
-    """How many words of three letters or more a text has once the name is taken out."""
+    """The number of words of three letters or more in a text, without the name."""
     return len(_WORD.findall(text.replace(name, " ")))
 
 
 def is_telling(text: str, name: str) -> bool:
-    """A text tells something of a name if it says at least three other words: a bare list tells
-    nothing."""
+    """Whether a text says something about a name: it has at least three other words. A bare list
+    says nothing."""
     return words_besides(text, name) >= 3
 
 
 def telling_share(text: str) -> float:
-    """The part of a text's characters that stands in lines that tell of one of their names, or
+    """The share of a text's characters in lines that say something about one of their names, or
     have three words."""
     lines = [line for line in map(str.strip, text.splitlines()) if line]
     told = sum(
@@ -231,8 +227,8 @@ def telling_share(text: str) -> float:
 
 
 def schema_words(messages: list[Message]) -> set[str]:
-    """The names of tools and of their arguments. They stand in the tool definitions: nobody has
-    to remember them."""
+    """The names of tools and of their arguments. They are in the tool definitions: nobody has to
+    remember them."""
     words: set[str] = set()
     for message in messages:
         for call in message.get("tool_calls") or ():
@@ -243,5 +239,5 @@ def schema_words(messages: list[Message]) -> set[str]:
 
 
 def opening_of(messages: list[Message]) -> int:
-    """How many messages the opening has: everything up to and including the first request."""
+    """The number of messages in the opening: everything up to and including the first request."""
     return next((at for at, one in enumerate(messages) if one["role"] == "user"), len(messages)) + 1

@@ -1,26 +1,12 @@
-"""One page that shows a replay: the curves, a slider through the turns, the pages side by side.
+"""The results of a replay: one HTML page, a drawing for a terminal, and the sentences that explain
+the figures.
 
-Self-contained, and deaf to what a session says: see `document`. Content goes into the page as JSON,
-and from there into text nodes only. Neighbours: `run` keeps the pages, `page.css` and `page.js` are
-what is written in.
-
-How full the page was, turn by turn, drawn with characters.
-
-Columns are runs of turns, rows are shares of the largest page. refold's page is solid, what sending
-everything would have taken is dotted, a mark under the axis is a turn at which refold compacted.
-Neighbours: `run` has the turns, `edges.commands.replay` shows the lines.
-
-What the figures of a replay mean, in sentences: the same in the terminal and on the page.
-
-A figure that differs from another command's, or is not there, says why. Neighbours: `run` has the
-figures, `page` and `edges.commands.replay` show these sentences.
-
-One HTML document that loads nothing and obeys nothing that it shows.
-
-The content security policy names the one style, and the one script where there is one, by their
-digests. Content goes into text, or into JSON in which no tag can begin; long texts are cut so that
-all together fit. Neighbours: `page` shows a replay, `edges.displays.browser` one conversation;
-`document.css` is the look of both.
+The page has the curves, a slider through the turns, and two pages side by side. It loads nothing
+and obeys nothing that it shows: its content security policy names the one style and the one script
+by their digests, content goes into text nodes or into JSON in which no tag can begin, and long
+texts are cut so that all fit. In the drawing, columns are runs of turns; refold's page is solid,
+everything is dotted, and a mark is a compaction. Neighbours: `run` has the figures and pages,
+`edges.commands.replay` shows the lines, `edges.displays.browser` uses the same document.
 """
 
 from __future__ import annotations
@@ -45,8 +31,8 @@ from refold.system.disk import os_failure
 
 MARK = "<!-- refold replay -->"
 WIDE, HIGH = 1_000, 300
-WINDOWS_DRAWN = 3  # what is more leaves the picture at its top: the rest could not be told apart
-BESIDE_FIRST = (AGENT, "sliding window")  # what refold is compared with until one is chosen
+WINDOWS_DRAWN = 3  # higher curves leave the picture at its top: lower ones would look the same
+BESIDE_FIRST = (AGENT, "sliding window")  # compared with refold until one is chosen
 Redact = Callable[[str], str]
 
 
@@ -92,7 +78,7 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _chart(replayed: Replayed) -> str:
-    """The curves, what they are, and how high they reach."""
+    """The curves, their legend, and their heights."""
     most = max([turn.tokens for one in replayed.outcomes for turn in one.turns] or [1])
     top = max(1, min(most, WINDOWS_DRAWN * replayed.window))
     turns = len(replayed.outcome(OURS).turns)
@@ -119,7 +105,7 @@ def _chart(replayed: Replayed) -> str:
 
 
 def _cut(replayed: Replayed, top: int) -> str:
-    """Which curves leave the picture at its top, and how far they go."""
+    """The curves that leave the picture at its top, and how far they go."""
     most = {
         one.policy: max([turn.tokens for turn in one.turns] or [0]) for one in replayed.outcomes
     }
@@ -128,7 +114,8 @@ def _cut(replayed: Replayed, top: int) -> str:
 
 
 def _marks(replayed: Replayed, top: int) -> str:
-    """The window across, if the curves come near it, and each compaction of refold down."""
+    """The window as a horizontal line, if the curves come near it, and each compaction of refold as
+    a vertical one."""
     last = max(1, len(replayed.outcome(OURS).turns) - 1)
     high = HIGH - HIGH * replayed.window / top
     window = f'<line class="window" x1="0" x2="{WIDE}" y1="{high:.1f}" y2="{high:.1f}"/>'
@@ -150,7 +137,7 @@ def _curve(outcome: Outcome, top: int) -> str:
 
 
 def _lists(replayed: Replayed, redact: Redact) -> str:
-    """The receipts, and what each policy lost."""
+    """The receipts, and the names that each policy lost."""
     receipts = "".join(
         f"<li>{_turn(one.turn)} {escape(one.strategy)}, {one.tokens_before:,} to"
         f" {one.tokens_after:,} tokens</li>"
@@ -189,8 +176,8 @@ def _json(replayed: Replayed, kept: Kept, redact: Redact) -> str:
 
 
 def _shown(texts: list[str]) -> list[tuple[str, str, int]]:
-    """The messages: who said it, as much of it as the page has room for, and how many characters
-    more there are."""
+    """The messages: the role, as much of the text as there is room for, and the number of
+    characters left out."""
     written = [len(msgspec.json.encode(text)) + 5 * (text.count("<") + text.count("&"))
                for text in texts]  # fmt: skip
     most = room(written)
@@ -207,7 +194,7 @@ UTF8, ASCII = ("█", "·", "▲", "│", "└", "─"), ("#", ".", "^", "|", "+
 
 
 def plot(replayed: Replayed, *, width: int = WIDTH, is_utf8: bool = True) -> list[str]:
-    """The lines of the drawing; none if there was no turn."""
+    """The lines of the drawing; none without turns."""
     ours, whole = replayed.outcome(OURS).turns, replayed.outcome(ALL).turns
     if not ours:
         return []
@@ -245,22 +232,22 @@ def _columns(turns: Sequence[Turn], columns: int) -> list[int]:
 
 
 def size_words(replayed: Replayed) -> str:
-    """How large the session is, and what of the window refold uses."""
+    """The size of the session, and the share of the window that refold uses."""
     messages = number(replayed.messages, "message")
     said = f"{messages}, {replayed.tokens:,} tokens, window {replayed.window:,}"
     return f"{said}; {cap_words(replayed)}" if replayed.cap < replayed.window else said
 
 
 def cap_words(replayed: Replayed) -> str:
-    """What refold does with a window that is larger than its own cap."""
+    """How refold uses a window larger than its own cap."""
     return f"refold compacts at {replayed.cap:,} at the latest (tokens_cap)"
 
 
 def counted_words(
     replayed: Replayed, messages: int, tokens: int, *, taken_back: int = 0, off_page: int = 0
 ) -> str:
-    """What is played, and why its size is another than that of the page, of which the list says
-    `messages` and `tokens`."""
+    """The messages played, and why their size differs from the page, whose `messages` and `tokens`
+    are in the list."""
     parts = [*_left_words(taken_back, off_page)]
     everything = "Everything else ever said" if taken_back else "Everything ever said"
     how = "except thinking and images, at four characters a token for every policy."
@@ -276,7 +263,7 @@ def counted_words(
 
 
 def _left_words(taken_back: int, off_page: int) -> Iterator[str]:
-    """What of the log is played although it is off the page, and what is not played."""
+    """The messages played although they are off the page, and those not played."""
     if off_page:
         those = f"the {number(off_page, 'message')} that {_are(off_page)} off the page since"
         yield f"The session is played as it was before you went back, with {those}."
@@ -291,7 +278,7 @@ def _are(count: int) -> str:
 
 
 def measure_words(replayed: Replayed) -> str:
-    """What `names kept` says, or why it says nothing."""
+    """The meaning of `names kept`, or why it is missing."""
     needed = max((one.needed for one in replayed.outcomes), default=0)
     if needed:
         return names_words(f"{needed:,}")
@@ -305,7 +292,7 @@ def measure_words(replayed: Replayed) -> str:
 
 
 def names_words(how_many: str) -> str:
-    """What `names kept` says, of so many names."""
+    """The meaning of `names kept`, for a number of names."""
     return (
         f"Names kept: a turn uses names (paths, identifiers, numbers), and {how_many} of them were"
         f" last seen more than {RECENT} messages ago. The share is how many of those still had a"
@@ -314,7 +301,7 @@ def names_words(how_many: str) -> str:
 
 
 def faults_words(outcomes: Iterable[Outcome]) -> str:
-    """For which policies no fault is counted, and why."""
+    """The policies without counted faults, and why."""
     free = dict.fromkeys(f'"{one.policy}"' for one in outcomes if one.faulty is None)
     return f"Faults are not counted (-) for {' and '.join(free)}: no window limits these prompts."
 
@@ -345,23 +332,23 @@ def document(mark: str, title: str, body: str, *, style: str, script: str = "") 
 
 
 def asset(package: str, name: str) -> str:
-    """A style or a script that is part of refold."""
+    """A style or script of refold."""
     return files(package).joinpath(name).read_text(encoding="utf-8")
 
 
 def _source(content: str) -> str:
-    """How a content security policy names this very text."""
+    """The name of this very text in a content security policy."""
     digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
     return f"'sha256-{digest}'"
 
 
 def json_text(value: object) -> str:
-    """JSON for the inside of a script: no tag, no comment and no end of it can begin there."""
+    """JSON for the inside of a script: no tag, comment or end of it can begin there."""
     return msgspec.json.encode(value).decode().replace("<", "\\u003c").replace("&", "\\u0026")
 
 
 def legend(drawn: str, names: Mapping[str, str]) -> str:
-    """What the lines of a picture are, by their class; a line that is not in it is not named."""
+    """The names of the lines in a picture, by class; a line that is missing is not named."""
     return "".join(
         f'<span class="is-{kind}"><i></i>{name}</span>'
         for kind, name in names.items()
@@ -370,13 +357,13 @@ def legend(drawn: str, names: Mapping[str, str]) -> str:
 
 
 def behind(heading: str, content: str) -> str:
-    """HTML that a click shows."""
+    """HTML behind a click."""
     return f"<details><summary>{heading}</summary>{content}</details>"
 
 
 def room(sizes: Sequence[int]) -> int:
-    """How many bytes each text may have, so that all together fit: short ones leave their room to
-    the long."""
+    """The number of bytes for each text, so that all fit: short ones leave their room to the
+    long."""
     left, count = TEXTS_BYTES_MAX, len(sizes)
     for size in sorted(sizes):
         share = left // count
@@ -387,7 +374,7 @@ def room(sizes: Sequence[int]) -> int:
 
 
 def write(path: Path, page: str, mark: str) -> None:
-    """Writes a page, for its owner alone. Only a page of the same kind is replaced."""
+    """Writes a page, readable by its owner alone. Only a page of the same kind is replaced."""
     begin = (DOCTYPE + mark).encode()
     try:
         if path.exists() and not _begins_with(path, begin):

@@ -1,13 +1,11 @@
-"""What people use today to keep a prompt within its window, each as its authors describe it.
+"""The policies in use today that keep a prompt within its window, each as its authors describe it;
+and refold as one of them.
 
-A policy is three methods: `start(budget)`, `observe(message)`, `prompt()`. Messages that belong
-together (a call and its results) are kept or dropped together. As a courtesy, policies that cut
-also bring back the user's latest request.
-
-refold as a policy among others: one conversation in memory, asked for a page before every turn.
-
-The whole window is usable as input (`reserve_tokens` 0), and refold counts as the measure does, so
-that all have the same budget. Neighbours: `policies` are the others, `texts` the counter.
+A policy has three methods: `start(budget)`, `observe(message)`, `prompt()`. A call and its results
+are kept or dropped together. As a courtesy, policies that cut also bring back the user's latest
+request. refold is one conversation in memory, asked for a page before every turn; the whole window
+is usable as input (`reserve_tokens` 0), and it counts as the measure does, so that all have the
+same budget. Neighbours: `needs` has the counter, `run` plays.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from refold.replay.needs import MESSAGE_TOKENS, Message, tokens_of, tokens_of_te
 FULL, HALF = 0.9, 0.5
 CLEARED = "[cleared: old tool result]"
 REPEATED = "[repeated: see the newest result]"
-LOOK_AHEAD = 7  # how many messages after a call its result may stand
+LOOK_AHEAD = 7  # messages after a call in which its result may come
 
 
 class Policy(Protocol):
@@ -31,15 +29,15 @@ class Policy(Protocol):
 
 
 class Everything:
-    """Sends all there is; also what the others build on: the log, its sizes, its units, and what
-    is replaced."""
+    """Sends everything; also the base of the others: the log, its sizes, its units, and its
+    replacements."""
 
     def start(self, budget: int) -> None:
         self.budget = budget
         self.log: list[Message] = []
         self.tokens: list[int] = []
-        self.opening = 0  # messages up to and including the first request; 0 until it came
-        self.units: list[list[int]] = []  # of what follows the opening
+        self.opening = 0  # messages up to and including the first request; 0 before it
+        self.units: list[list[int]] = []  # of the messages after the opening
         self.request = -1
         self.replaced: dict[int, Message] = {}
 
@@ -69,7 +67,7 @@ class Everything:
                 self.tokens[index] = tokens_of_text(text) + MESSAGE_TOKENS
 
     def shown(self, indexes: Iterable[int]) -> list[Message]:
-        """The messages as they stand now, with what took the place of some."""
+        """The current messages, with their replacements."""
         return [self.replaced.get(at) or self.log[at] for at in indexes]
 
     def size(self, indexes: Iterable[int]) -> int:
@@ -83,7 +81,7 @@ class Everything:
 
 
 class SlidingWindow(Everything):
-    """The opening and as many of the newest units as fit, worked out again for every prompt."""
+    """The opening and as many of the newest units as fit, computed again for every prompt."""
 
     def prompt(self) -> list[Message]:
         left = self.budget - self.size(range(self.opening)) - self.tokens[self.request]
@@ -94,8 +92,8 @@ class SlidingWindow(Everything):
 
 
 class CutToHalf(Everything):
-    """A window that is cut to half when it is full and then grows again, so that the cache
-    breaks less often."""
+    """A window that is cut to half when it is full and then grows again, so that the cache breaks
+    less often."""
 
     def start(self, budget: int) -> None:
         super().start(budget)
@@ -107,8 +105,8 @@ class CutToHalf(Everything):
         return self.shown(self.from_unit(self.first))
 
     def _cut(self) -> None:
-        """To the first unit with which the page is at most half full. Sizes fall with every unit
-        but for the request that comes back, so the units are tried one by one."""
+        """Cuts to the first unit with which the page is at most half full. Sizes fall with every
+        unit, except for a request that comes back, so the units are tried one by one."""
         while (
             self.first < len(self.units) - 1
             and self.size(self.from_unit(self.first)) > HALF * self.budget
@@ -117,8 +115,8 @@ class CutToHalf(Everything):
 
 
 class ClearResults(CutToHalf):
-    """When the page is full, all tool results but the newest few are cleared in place; then the
-    window is cut."""
+    """Clears all tool results but the newest few in place when the page is full; then cuts the
+    window."""
 
     keep = 3
 
@@ -133,7 +131,7 @@ class ClearResults(CutToHalf):
 
 
 class MaskObservations(ClearResults):
-    """Only the newest ten observations are ever shown; then the window is cut."""
+    """Shows only the newest ten observations; then cuts the window."""
 
     keep = 10
 
@@ -143,8 +141,8 @@ class MaskObservations(ClearResults):
 
 
 class DedupElseHalf(Everything):
-    """Repeated tool results but the newest are replaced; where that frees too little, half of
-    the middle goes."""
+    """Replaces repeated tool results but the newest; if that frees too little, drops half of the
+    middle."""
 
     enough = 0.7
 
@@ -172,7 +170,7 @@ class DedupElseHalf(Everything):
                 return
 
     def repeated(self) -> list[int]:
-        """The results of calls that were made again later, with the same arguments."""
+        """The results of calls that were repeated later, with the same arguments."""
         newest: dict[tuple[str, str], int] = {}
         older: list[int] = []
         for at, message in enumerate(self.log):
@@ -223,7 +221,7 @@ class Refold:
 
 
 def simple(message: Message) -> Message:
-    """A recorded message without what only the recorder knew."""
+    """A recorded message without the recorder's own fields."""
     return {key: message[key] for key in _KEYS if key in message}
 
 

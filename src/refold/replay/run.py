@@ -1,14 +1,10 @@
-"""One session through all policies, side by side: what each would have sent, what that costs, what
-it lost.
+"""One session through all policies, side by side: what each would have sent, its cost, its faults
+and its losses.
 
 A prompt that begins like the one before is billed from the cache as far as it is the same. Once the
-session is longer than the window, the names that a turn uses are looked for in each prompt
-(`needs`): one counts as kept if a line that says something of it is there. Neighbours: `policies`,
-`ours`, `session`; `plot` draws.
-
-What is wrong with a prompt, and how much of it the provider has in its cache.
-
-Neighbours: `run` asks for every prompt of every policy.
+session is longer than the window, the names in a turn are looked up in each prompt (`needs`): a
+name is kept if a line that says something about it is there. Neighbours: `policies`, `session`;
+`page` shows the result.
 """
 
 from __future__ import annotations
@@ -39,14 +35,14 @@ from refold.replay.session import SUMMARY
 from refold.tokens.models import cost, model_info
 
 OURS, AGENT, ALL = "refold", "the agent's own", "everything"
-FREE = frozenset({ALL, AGENT})  # their prompts need not fit the window, so no fault is counted
+FREE = frozenset({ALL, AGENT})  # not bound to the window, so no fault is counted
 DIALECT = "openai_chat"
 LOST_MAX = 50
 
 
 class Turn(Struct, frozen=True):
-    """One prompt: how large it was, how much of it came from the cache, and whether something of
-    the prompt before was changed."""
+    """One prompt: its size, its cached part, and whether it changed something of the prompt
+    before."""
 
     tokens: int
     cached: int
@@ -54,7 +50,7 @@ class Turn(Struct, frozen=True):
 
 
 class Lost(Struct, frozen=True):
-    """A name that a turn used and the prompt no longer told of, and the line that did."""
+    """A name in a turn that the prompt no longer explained, and the line that had explained it."""
 
     turn: int
     name: str
@@ -62,7 +58,7 @@ class Lost(Struct, frozen=True):
 
 
 class Receipt(Struct, frozen=True):
-    """One compaction of refold: the turn before which it was made, and what it did."""
+    """One compaction of refold: the turn after it, and its effect."""
 
     turn: int
     strategy: str
@@ -71,10 +67,10 @@ class Receipt(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What a policy did with a session. `kept` is the share of the needed names of which a telling
-    line was still there (None if nothing was needed), `dollars` what the input costs. `faulty` is
-    how many prompts had a fault (None if it is not counted), `faults` how many had which: one
-    prompt may have several."""
+    """The result of a policy on a session. `kept` is the share of needed names with a telling line
+    in the prompt (None if there were none), `dollars` the cost of the input. `faulty` is the number
+    of prompts with a fault (None if not counted), `faults` the number for each kind: one prompt may
+    have several."""
 
     policy: str
     turns: list[Turn]
@@ -90,8 +86,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 class Replayed(Struct, frozen=True, kw_only=True):
-    """A session, played: its size, the window, `cap` (the page at which refold compacts at the
-    latest, whatever the window), each policy's outcome, and refold's receipts."""
+    """A played session: its size, the window, `cap` (the page size at which refold compacts at the
+    latest), each policy's outcome, and refold's receipts."""
 
     messages: int
     tokens: int
@@ -106,9 +102,9 @@ class Replayed(Struct, frozen=True, kw_only=True):
 
 
 class Kept(Struct):
-    """Every prompt of every policy: each text once, and a page as how many texts it shares with
-    the page before, and the runs of those after them (a first text, and how many from there).
-    `log` are the session's own messages, `seen` how many of them there were before each turn."""
+    """Every prompt of every policy: each text once, and a page as the number of texts that it
+    shares with the page before, and the runs of texts after them (a first text, and a count). `log`
+    are the session's own messages, `seen` their number before each turn."""
 
     texts: dict[str, int] = field(default_factory=dict)
     pages: dict[str, list[tuple[int, list[tuple[int, int]]]]] = field(default_factory=dict)
@@ -124,7 +120,7 @@ class Kept(Struct):
 
 
 def runs_of(numbers: list[int]) -> list[tuple[int, int]]:
-    """Numbers as runs: the first of each, and how many follow one another from there."""
+    """Numbers as runs: the first of each, and the count of consecutive ones."""
     runs: list[tuple[int, int]] = []
     for number in numbers:
         first, count = runs[-1] if runs else (-1, 0)
@@ -136,7 +132,7 @@ def runs_of(numbers: list[int]) -> list[tuple[int, int]]:
 
 
 class AsTheAgent(Everything):
-    """The agent's own compactions: its summary, and what came after it."""
+    """The agent's own compactions: its summary, and the messages after it."""
 
     def start(self, budget: int) -> None:
         super().start(budget)
@@ -153,7 +149,7 @@ class AsTheAgent(Everything):
 
 
 class _Checked(Refold):
-    """refold, with every request looked at as its provider would, and its compactions noted."""
+    """refold, with every request checked by its provider's rules, and its compactions noted."""
 
     def start(self, budget: int) -> None:
         super().start(budget)
@@ -172,7 +168,7 @@ class _Checked(Refold):
         return [made for _, made in shown]
 
     def receipts(self) -> list[Receipt]:
-        """Its compactions, as far as it was told of them."""
+        """Its compactions, from its notices."""
         return [
             Receipt(turn, one.strategy, one.tokens_before, one.tokens_after)
             for turn, one in zip(self.compacted, self.context.log.batches())
@@ -212,7 +208,7 @@ class _Run:
         self.policy.observe(message)
 
     def turn(self, request: str, needs: list[Need]) -> None:
-        """Asks for a prompt and looks at it: its size, its faults, what it has of the needs."""
+        """Asks for a prompt and measures it: its size, its faults, its share of the needs."""
         self.wrong = set()
         self._read_on(self._prompt())
         said = self.said.copy()
@@ -224,7 +220,7 @@ class _Run:
             self._weigh(Prompt("\n".join(said)), needs)
 
     def _read_on(self, prompt: list[Message]) -> None:
-        """Reads what a prompt has beyond the one before; all of it if it does not begin so."""
+        """Reads the part of a prompt after its common beginning with the one before."""
         known = len(self.prompt)
         if prompt[:known] != self.prompt:
             known, self.said, self.sizes = 0, [], []
@@ -254,7 +250,7 @@ class _Run:
             self.faults[fault] = self.faults.get(fault, 0) + 1
 
     def _have_all(self, needs: list[Need]) -> None:
-        """A prompt with all that was ever said has every line that told of a name."""
+        """Counts every need as met, for a prompt with all messages."""
         told = sum(bool(need.telling) for need in needs)
         self.recall.tellable += told
         self.recall.rich += told
@@ -304,7 +300,7 @@ class _Run:
 
 
 class Read(Struct, frozen=True):
-    """A message as it is measured: who said it and what it says, and its size."""
+    """A measured message: its role, its text, and its size."""
 
     message: Message
     said: str
@@ -312,7 +308,7 @@ class Read(Struct, frozen=True):
 
 
 class ReadOnce:
-    """Reads each message once: policies give the same ones in prompt after prompt."""
+    """Reads each message once: policies repeat the same ones in prompt after prompt."""
 
     def __init__(self) -> None:
         self._read: dict[int, Read] = {}
@@ -322,7 +318,7 @@ class ReadOnce:
         if found is None:
             text = text_of(message)
             found = Read(message, f"{message['role']}\0{text}", tokens_of_said(text))
-            # It holds the message as well, so that no other one can come to have its identity.
+            # It keeps the message too, so that no other one can get its identity.
             self._read[id(message)] = found
         return found
 
@@ -334,7 +330,7 @@ def replay(
     progress: Callable[[int, int], Any] | None = None,
     kept: Kept | None = None,
 ) -> Replayed:
-    """Plays the session through all policies. Every prompt is kept in `kept`, if it is given."""
+    """Plays the session through all policies. Every prompt is stored in `kept`, if it is given."""
     player = _Player(messages, window, model, kept)
     for done, message in enumerate(messages, start=1):
         player.take(message)
@@ -344,7 +340,7 @@ def replay(
 
 
 class _Player:
-    """All policies on one session, in step: what a turn needs is worked out once."""
+    """All policies on one session, in step: the needs of a turn are computed once."""
 
     def __init__(self, messages: list[Message], window: int, model: str, kept: Kept | None) -> None:
         said = [message for message in messages if not message.get(SUMMARY)]
@@ -363,7 +359,7 @@ class _Player:
         self.request = ""
 
     def take(self, message: Message) -> None:
-        """The next message; before one of the assistant, every policy gives its prompt."""
+        """Takes the next message; before one of the assistant, every policy gives its prompt."""
         if message.get(SUMMARY):
             for run in self.runs:
                 if run.name == AGENT:
@@ -403,12 +399,13 @@ class _Player:
         )
 
 
-ASKED_CHARS = 2_000  # of a request, by which it is known
-USER_FIRST = frozenset({"anthropic", "gemini"})  # the dialects in which the user must speak first
+ASKED_CHARS = 2_000  # the beginning of a request that identifies it
+USER_FIRST = frozenset({"anthropic", "gemini"})  # dialects in which the user must speak first
 
 
 def faults_of(prompt: list[Message], budget: int, request: str) -> list[str]:
-    """What a provider would refuse or a user not forgive: too long, or what `Order` finds."""
+    """The faults that a provider would refuse or a user not forgive: too long, or found by
+    `Order`."""
     order = Order()
     order.extend(prompt)
     found = ["over budget"] if tokens_of_all(prompt) > budget else []
@@ -416,8 +413,8 @@ def faults_of(prompt: list[Message], budget: int, request: str) -> list[str]:
 
 
 class Order:
-    """Reads a prompt message by message: one that grew is read on from where it ended. Whether the
-    user must speak first depends on the provider."""
+    """Reads a prompt message by message; one that grew is read on from its end. Whether the user
+    must speak first depends on the provider."""
 
     def __init__(self, *, user_first: bool = True) -> None:
         self._found: dict[str, None] = {}  # each once, in the order found
@@ -426,14 +423,13 @@ class Order:
         self._user_spoke = not user_first
 
     def faults(self, request: str) -> list[str]:
-        """What is wrong with the prompt as far as it was read: the latest request gone, a result
-        without its call, a call without its result, an assistant who speaks before any user. Each
-        is named once, however many messages show it."""
+        """The faults of the prompt so far: a missing latest request, a result without its call, a
+        call without its result, an assistant before any user. Each is named once."""
         is_missing = bool(request) and request[:ASKED_CHARS] not in self._asked
         return [*(["latest request missing"] if is_missing else []), *self._found]
 
     def extend(self, messages: Iterable[Message]) -> None:
-        """Reads what comes next."""
+        """Reads the next messages."""
         for message in messages:
             if message["role"] == "tool":
                 self._answer(message.get("tool_call_id", ""))
@@ -458,7 +454,7 @@ class Order:
 
 
 def same_prefix(before: list[str], now: list[str]) -> int:
-    """How many texts of a prompt are those of the one before."""
+    """The number of texts that a prompt has in common with the one before."""
     if before == now[: len(before)]:
         return len(before)
     pairs = enumerate(zip(before, now))

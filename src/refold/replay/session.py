@@ -1,11 +1,11 @@
-"""A conversation as the measures see it: every message that was ever said in it, in lawful order.
+"""A conversation for the measures: every message ever said in it, in lawful order.
 
-What a compaction hid is there again, because every policy decides for itself. What was taken back
-before the session went on is not: no prompt had both. What a person took back after its last
-message is no part of the session. What was erased leaves its shape, as on the page. A summary that
-was adopted from another agent stands where it was made, marked, for the policy that follows the
-agent. Results stand directly after their calls; a call that was never answered says so.
-Neighbours: `texts` has the shape, `run` plays it.
+Messages hidden by a compaction are included, because every policy decides for itself. Messages
+taken back before the session went on are not: no prompt had both. A person's restore after the last
+message does not belong to the session. An erased message leaves its shape, as on the page. A
+summary adopted from another agent is marked, for the policy that follows the agent. Results come
+directly after their calls; an unanswered call says so. Neighbours: `needs` has the shape, `run`
+plays it.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from refold.engine.context import Context
 from refold.replay import needs
 
 ADOPTED = "adopted from "
-SUMMARY = "compact_summary"  # marks the message that another agent's compaction left
+SUMMARY = "compact_summary"  # marks the summary of another agent
 NO_RESULT = "[no result recorded]"
 _PAGE_EVENTS = 500
 
 
 class ReplaySession(Struct, frozen=True):
-    """A session: its messages and the model that answered last; how many messages of the log were
-    `taken_back` before it went on, and are not among them; how many are `off_page` since, because a
-    person went back, and are."""
+    """A session: its messages and its last model; `taken_back` messages were left out, because they
+    were taken back before it went on; `off_page` messages are included, although a person went back
+    later."""
 
     messages: list[needs.Message]
     model: str = ""
@@ -52,12 +52,12 @@ class ReplaySession(Struct, frozen=True):
 
 
 def messages_of(context: Context) -> list[needs.Message]:
-    """The messages of a conversation, oldest first; its system prompt first of all."""
+    """The messages of a conversation, oldest first, after its system prompt."""
     return said_in(context).messages
 
 
 def said_in(context: Context) -> ReplaySession:
-    """The session that a conversation has."""
+    """The session of a conversation."""
     spoken: set[int] = set()
     controls: list[Event] = []
     metas: list[Event] = []
@@ -80,7 +80,7 @@ def said_in(context: Context) -> ReplaySession:
 
 
 def _merged(metas: Iterable[Event]) -> Meta:
-    """What these events say of a conversation, a later one over an earlier one."""
+    """The metadata in these events, the later over the earlier."""
     known = Meta()
     systems: dict[int, object] = {}
     for event in metas:
@@ -89,15 +89,15 @@ def _merged(metas: Iterable[Event]) -> Meta:
             continue
         if body.system is not None:
             systems[event.seq] = body.system
-        elif body.system_seq is not None:  # a system prompt that was said before
+        elif body.system_seq is not None:  # a system prompt from before
             body = replace(body, system=systems.get(body.system_seq))
         known = merged(known, body)
     return known
 
 
 def _until_the_end(controls: Iterable[Event], spoken: set[int]) -> Iterator[Event]:
-    """The controls without what a person took back after the last message. What a session takes
-    back itself, it takes back message by message."""
+    """The controls without a person's after the last message. A session itself takes back message
+    by message."""
     last = max(spoken, default=0)
     for event in controls:
         is_back = event.seq > last and event.kind in ("restore", "revert")
@@ -121,8 +121,8 @@ def _events(context: Context) -> Iterator[Event]:
 
 
 def _spoken(context: Context, then: Switches, now: Switches) -> Iterator[needs.Message]:
-    """What was said and was not off then, and where another agent compacted. What is erased now
-    is."""
+    """The messages that were not off at that time, and the compactions of another agent; erased
+    ones in their shape."""
     erased = now.erased
     for event in _events(context):
         if event.seq in then.off or event.kind not in ("message", "edit"):
@@ -139,7 +139,7 @@ def _spoken(context: Context, then: Switches, now: Switches) -> Iterator[needs.M
 
 
 def _measured_message(message: Message) -> Iterator[needs.Message]:
-    """A message in the shape of the measures: results apart, calls beside the text."""
+    """A message in the shape of the measures: results separate, calls beside the text."""
     for block in message.blocks:
         if isinstance(block, ToolResult):
             yield {"role": "tool", "tool_call_id": block.call, "content": _text_of(block.content)}
@@ -161,7 +161,8 @@ def _call(call: ToolCall) -> needs.Message:
 
 
 def _ordered(said: Iterable[needs.Message]) -> Iterator[needs.Message]:
-    """Results directly after their calls; what another agent wrote item by item is one message."""
+    """Results directly after their calls; items that another agent wrote separately are one
+    message."""
     turn: needs.Message | None = None
     waiting: dict[str, needs.Message | None] = {}
     for message in said:
@@ -185,7 +186,8 @@ def _ordered(said: Iterable[needs.Message]) -> Iterator[needs.Message]:
 
 
 def _is_open(waiting: dict[str, needs.Message | None]) -> bool:
-    """Whether no call of a turn has its result yet: what comes then belongs to the same turn."""
+    """Whether no call of a turn has its result yet: the next message then belongs to the same
+    turn."""
     return all(result is None for result in waiting.values())
 
 

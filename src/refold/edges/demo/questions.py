@@ -27,7 +27,7 @@ HANDLE = re.compile(r"art-[a-z2-7]{12}|#\d+(?:-\d+)?")
 
 
 class Question(Struct, frozen=True):
-    """What is asked, and the words that answer it, in their order and not far apart."""
+    """A question, and the words that answer it, in their order and not far apart."""
 
     text: str
     words: tuple[str, ...]
@@ -37,7 +37,7 @@ class Question(Struct, frozen=True):
         return ": ".join(self.words)
 
     def answered(self, text: str) -> bool:
-        """Whether the text gives the answer."""
+        """Whether the text has the answer."""
         if any(word not in text for word in self.words):
             return False
         near = f"[\\s\\S]{{0,{NEAR_CHARS}}}?".join(map(re.escape, self.words))
@@ -45,8 +45,8 @@ class Question(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True, kw_only=True):
-    """Where an answer is: on the page, in what a handle of the page gives (of so many `tokens`),
-    or nowhere."""
+    """The location of an answer: on the page, behind a handle of the page (of `tokens` tokens), or
+    nowhere."""
 
     place: Literal["page", "unfold", "gone"]
     seq: int = 0
@@ -86,7 +86,7 @@ def questions_message(those: list[Question]) -> str:
 
 
 def on_page(question: Question, request: Mapping[str, Any]) -> bool:
-    """Whether the answer stands anywhere in the request."""
+    """Whether the answer is anywhere in the request."""
     return any(question.answered(text) for text in texts(request))
 
 
@@ -104,7 +104,7 @@ def texts(value: Any) -> Iterator[str]:
 
 
 def on_entries(question: Question, request: Mapping[str, Any], entries: Sequence[Entry]) -> Found:
-    """Where a plain list of messages has the answer."""
+    """The location of the answer in a plain list of messages."""
     if not on_page(question, request):
         return GONE
     holding = (entry.seq for entry in entries if on_page(question, entry.wire))
@@ -115,8 +115,8 @@ def on_entries(question: Question, request: Mapping[str, Any], entries: Sequence
 
 
 class Search:
-    """Looks for answers on refold's page and one unfold away from it. `seen` holds the originals
-    by seq."""
+    """Looks for answers on refold's page and one unfold away from it. `seen` has the originals by
+    seq."""
 
     def __init__(
         self, context: Context, request: Mapping[str, Any], seen: Mapping[int, str]
@@ -126,11 +126,11 @@ class Search:
         for slot in self.slots:
             for handle in handles(slot):
                 unfolded[handle] = _unfolded(context, handle)
-        # The smallest first: the answer is best had from the handle that gives least besides it.
+        # The smallest first: the best handle gives the least besides the answer.
         self.unfolded = sorted(unfolded.items(), key=lambda item: len(item[1]))
 
     def find(self, question: Question) -> Found:
-        """Where the answer is."""
+        """The location of the answer."""
         if on_page(question, self.request):
             return Found(place="page", seq=self._on_page_at(question))
         for handle, text in self.unfolded:
@@ -146,7 +146,7 @@ class Search:
         return 0
 
     def _origin(self, question: Question, handle: str) -> int:
-        """The message that says it, among those of the handle."""
+        """The message with the answer, among those of the handle."""
         span = spanned(handle)
         for seq, text in self.seen.items():
             if question.answered(text) and (span is None or seq in span):
@@ -155,7 +155,7 @@ class Search:
 
 
 def _unfolded(context: Context, handle: str) -> str:
-    """What the handle gives; nothing if the page only quotes something that looks like a handle."""
+    """The text behind the handle; empty if the page only quotes something that looks like one."""
     try:
         return context.unfold(handle).text
     except NotFound:

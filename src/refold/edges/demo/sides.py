@@ -1,24 +1,16 @@
-"""The ways to send one conversation: all of it, a sliding window over it, or refold's page.
+"""The ways to send one conversation: all of it, a sliding window over it, a summary by a model, or
+refold's page; and what each request costs.
 
-All sides get the same messages and are checked, weighed and billed by the same rule. The sliding
-window is the usual one, and a fair one: system prompt and tools stay, the oldest messages go as
-soon as the page passes the same trigger that refold has, tool pairs stay whole, and an output that
-no request can hold is cut to as much as refold's stub shows.
+All sides get the same messages and are checked, measured and billed by the same rule. The sliding
+window is a fair one: system prompt and tools stay, the oldest messages go at refold's own trigger,
+tool pairs stay whole, and an output that no request can hold is cut to the size of refold's stub.
+The demo has no model, so a script writes the summaries: the words of the user and of the agent, the
+newest first, in the usual size; a real model would choose better, and could be wrong. The cost of
+its calls is real.
 
-A fourth way to send a conversation: when the page is full, the model is asked for a summary, and
-the summary and the newest messages are what is left.
-
-No model is at hand in the demo, so a script stands for it: of what is summarized it takes the
-user's words and what the agent said, the newest first, as many tokens as summaries of coding agents
-have. A real model would choose better, and could be wrong. What the calls cost is real: each reads
-what it sums up, as far as it can from the cache, and its answer is billed. Neighbour: `sides`.
-
-How many tokens a request has and what it costs: measured on the request itself, for every side
-by the same rule.
-
-A request is read as a list of units: what comes before the messages, then each message, without
-cache marks. Units that equal those of the previous request from the start are read from the cache;
-the rest is written to it. Neighbours: `sides` sends, `tokens.models` has the list prices.
+A request is a list of units: everything before the messages, then each message, without cache
+marks. Units equal to those of the previous request from the start are read from the cache; the rest
+is written to it. Neighbours: `story` plays, `tokens.models` has the list prices.
 """
 
 from __future__ import annotations
@@ -64,7 +56,7 @@ class Scale:
         return [self._head(request), *map(self.unit, request["messages"])]
 
     def _head(self, request: Mapping[str, Any]) -> Unit:
-        """What comes before the messages."""
+        """Everything before the messages."""
         head = {key: unmarked(value) for key, value in request.items() if key != "messages"}
         system = count_system(head.get("system"), ESTIMATE)
         tools = count_tools(head.get("tools"), ESTIMATE)
@@ -85,8 +77,8 @@ def _encoded(value: Any) -> str:
 
 
 def unmarked(value: Any) -> Any:
-    """The value without cache marks, and with plain text as one text block: a mark can only
-    stand on a block, and the provider reads both forms as the same."""
+    """The value without cache marks, and with plain text as one text block: only a block can have a
+    mark, and the provider reads both forms as the same."""
     if isinstance(value, list):
         return [unmarked(inner) for inner in value]
     if not isinstance(value, dict):
@@ -103,7 +95,7 @@ def size(units: Sequence[Unit]) -> int:
 
 
 class Bill:
-    """What one side has sent so far. `requests` are those that the provider would take;
+    """The requests of one side so far. `requests` are those that the provider would accept;
     `refused` the others."""
 
     def __init__(self, model: Model) -> None:
@@ -124,14 +116,14 @@ class Bill:
         return self.invalid + self.over_budget
 
     def refuse(self, *, too_long: bool) -> None:
-        """Counts a request that the provider would not take; it costs nothing."""
+        """Counts a refused request; it costs nothing."""
         self.requests += 1
         self.over_budget += too_long
         self.invalid += not too_long
 
     def charge(self, units: Sequence[Unit], output: int) -> Usage:
-        """Counts a request that was answered with so many tokens. Gives its usage as the
-        provider would report it."""
+        """Counts a request whose answer had this many tokens. Returns its usage in the provider's
+        form."""
         whole, read = size(units), size(units[: same(self._previous, units)])
         self._previous = units
         usage = Usage(
@@ -151,7 +143,7 @@ class Bill:
 
 
 def same(before: Sequence[Unit], after: Sequence[Unit]) -> int:
-    """How many units at the start are equal."""
+    """The number of equal units at the start."""
     count = 0
     for old, new in zip(before, after, strict=False):
         if old.text != new.text:
@@ -193,7 +185,8 @@ class Sent(Struct, frozen=True, kw_only=True):
 
 
 def reserve_for(window: int) -> int:
-    """What a window leaves for the answer. Invalid if the window is too small to show anything."""
+    """The reserve for the answer in a window. Invalid if the window is too small to show
+    anything."""
     if window < WINDOW_MIN:
         raise Invalid(
             f"a window of {window:,} tokens is too small for the demo",
@@ -211,7 +204,7 @@ class Messages:
         self.scale, self.bill, self.fixed = scale, Bill(model), fixed
         self.room, self.limit = room, limit
         self.entries: list[Entry] = []
-        self.first = 0  # the index of the oldest message that is still sent
+        self.first = 0  # the index of the oldest message still sent
         self.fixed_tokens = size(scale.units({**fixed, "messages": []}))
         notice = {"role": "user", "content": DROPPED}
         self._notice = Entry(0, notice, scale.unit(notice))
@@ -245,8 +238,8 @@ class Messages:
         return [self._notice, *shown]
 
     def _slide(self) -> list[Entry]:
-        """Lets the oldest messages go until the rest fits, whole tool pairs at a time; gives
-        what went. Where the newest alone is too long nothing goes: it would not help."""
+        """Drops the oldest messages until the rest fits, whole tool pairs at a time; returns the
+        dropped ones. If the newest alone is too long, nothing is dropped: it would not help."""
         before = self.first
         while self.limit is not None and self.tokens() > self.limit:
             start = self._next_start()
@@ -267,8 +260,8 @@ class Messages:
         return self.fixed_tokens + sum(entry.unit.tokens for entry in self.page())
 
     def cut_last(self) -> int:
-        """What people do after a refusal: the newest output is cut to its start. Gives its size
-        in bytes."""
+        """Cuts the newest output to its start, as people do after a refusal. Returns its size in
+        bytes."""
         entry = self.entries[-1]
         blocks = [dict(block) for block in entry.wire["content"]]
         largest = max(blocks, key=lambda block: len(block.get("content", "")))
@@ -280,7 +273,7 @@ class Messages:
 
 
 def has_results(entry: Entry) -> bool:
-    """Whether it answers calls, so that nothing can begin with it."""
+    """Whether it answers calls, so that no page can begin with it."""
     content = entry.wire["content"]
     return isinstance(content, list) and any(block["type"] == "tool_result" for block in content)
 
@@ -318,7 +311,7 @@ class Folded:
         return self.context.append(message)[-1].seq
 
     def append_results(self, outcomes: Mapping[str, Outcome]) -> int:
-        """Appends what the calls gave; gives the seq of the first."""
+        """Appends the results of the calls; returns the seq of the first."""
         seqs = []
         for call, outcome in outcomes.items():
             events = self.context.append_result(call, outcome.text, is_error=outcome.failed)
@@ -326,7 +319,7 @@ class Folded:
         return seqs[0]
 
     def record(self, content: list[dict[str, Any]], usage: Usage, id: str) -> int:
-        """Records the reply as the provider would have sent it; gives its seq."""
+        """Records the reply in the provider's form; returns its seq."""
         reported = {
             "input_tokens": usage.input - usage.cache_read - usage.cache_write,
             "output_tokens": usage.output,
@@ -353,7 +346,7 @@ class Folded:
         return Sent(request=request, units=units, faults=faults, too_long=size(units) > self.room)
 
     def new_notices(self) -> list[Notice]:
-        """What the engine has said since this was last asked."""
+        """The engine's notices since the last call."""
         said = list(self.notices)
         self.notices.clear()
         return said
@@ -367,17 +360,17 @@ def fixed_part(system: str, tools: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-# What such a summary has: the median of those that coding agents wrote in recorded sessions.
+# The median size of the summaries that coding agents wrote in recorded sessions.
 SUMMARY_TOKENS = 2_700
-TAIL_SHARE = 5  # so much of the limit stays as it came: a fifth
+TAIL_SHARE = 5  # a fifth of the limit stays unchanged
 INSTRUCTION = "Summarize the conversation so far: requests, rules, files, decisions, what is open."
 ASKED = {"role": "user", "content": INSTRUCTION}
 OPENING = "[Summary of the conversation so far]"
 
 
 class Summarized(Messages):
-    """A list of messages whose beginning is summarized. `summaries` is how often, and
-    `summaries_dollars` what those calls cost."""
+    """A list of messages whose beginning is summarized. `summaries` is their number, and
+    `summaries_dollars` their cost."""
 
     def __init__(
         self, scale: Scale, model: Model, fixed: dict[str, Any], *, room: int, limit: int
@@ -403,7 +396,7 @@ class Summarized(Messages):
         self.entries = [summary, *self.entries[first:]]
 
     def _tail_start(self) -> int | None:
-        """Where the messages begin that stay; None if nothing could go."""
+        """The first message that stays; None if nothing can go."""
         room, start = self.full // TAIL_SHARE, None
         for at in range(len(self.entries) - 1, 0, -1):
             room -= self.entries[at].unit.tokens
@@ -414,7 +407,8 @@ class Summarized(Messages):
         return start
 
     def _charge(self, read: Sequence[Entry], output: int) -> None:
-        """The call by which a model would write it: the page up to there, and an instruction."""
+        """Bills the call by which a model would write the summary: the page up to there, and an
+        instruction."""
         head = self.scale.units({**self.fixed, "messages": [entry.wire for entry in read]})
         usage = self.bill.charge([*head, self.scale.unit(ASKED)], output)
         self.summaries += 1
@@ -426,7 +420,7 @@ def _dollars(model: Model, usage: Usage) -> float:
 
 
 def summary_text(entries: Sequence[Entry]) -> str:
-    """What stands for the entries: the words of the user and of the agent, the newest first while
+    """The summary of the entries: the words of the user and of the agent, the newest first while
     there is room, in their order."""
     chosen: list[str] = []
     room = SUMMARY_TOKENS
@@ -439,7 +433,7 @@ def summary_text(entries: Sequence[Entry]) -> str:
 
 
 def _newest_first(entries: Sequence[Entry]) -> Iterator[str]:
-    """The user's words first: they matter most; then what the agent said."""
+    """The user's words first, since they matter most; then the agent's."""
     yield from (text for entry in reversed(entries) for text in _texts(entry, "user"))
     yield from (text for entry in reversed(entries) for text in _texts(entry, "assistant"))
 

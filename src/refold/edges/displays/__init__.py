@@ -1,8 +1,7 @@
-"""What a person sees of a conversation: sentences, boxes and pictures of the window.
+"""A conversation for a person: sentences, boxes and pictures of the window.
 
-Every module turns a value into lines of text and prints nothing, so the same lines stand in the
-shell, in a chat, in a status line and in the guide. `phrases`, `box`, `overview`, `usage` and
-`happening` are plain texts; `bar`, `sparkline` and `panel` are for a terminal that draws; `wrap`,
-`flow` and `styled` break lines between words. Neighbours: `edges/commands` asks for them and prints
-them on its screen, which makes all content harmless.
+Every module turns a value into lines of text and prints nothing, so the shell, a chat, a status
+line and the guide have the same lines. `phrases` and `overview` are plain text, `panel` is for a
+terminal that draws, `browser` is an HTML page, `wrap` breaks lines between words. Neighbours:
+`edges/commands` prints the lines on its screen, which makes all content harmless.
 """

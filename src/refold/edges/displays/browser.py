@@ -1,16 +1,11 @@
-"""One conversation as a page for a browser: how full it is and with what, how that went, what was
-compacted, and every message, with what is folded behind a click.
+"""One conversation as a page for a browser: how full it is and with what, its size over time, its
+compactions, and every message, with folded ones behind a click.
 
-There is no script in it: folds are `details`, links lead inside the page, bars are drawn. Nothing
-that was said can become a tag, and what would not be seen is shown as an escape. Neighbours:
-`timeline` has the items, `parts` the window, `replay.document` is the shell.
-
-The log in its order, beside what the page does with it: every message as it came, and where the
-page has something else, that too.
-
-A message is on the page whole or shortened; or it is inside a fold, which stands for a run of
-messages and may have a text of its own there. Pure: given events, the view and its history, the
-items follow. Neighbours: `browser` draws them.
+The page has no script: folds are `details`, links lead inside the page, bars are drawn. No content
+can become a tag, and invisible characters are shown as escapes. Messages come in the order of the
+log; a message is on the page, whole or shortened, or inside a fold, which replaces a run of
+messages and may have a text of its own. Pure: the items follow from events, the view and its
+history. Neighbours: `overview` has the parts of the window, `replay.page` the document around it.
 """
 
 from __future__ import annotations
@@ -39,7 +34,7 @@ _RESTORED = re.compile(r"restored to #(\d+)")
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """One message. `shown` is what the page has of it, if that is not what came."""
+    """One message. `shown` is its form on the page, if it differs."""
 
     seq: int
     at_ms: int
@@ -51,8 +46,8 @@ class Entry(Struct, frozen=True, kw_only=True):
 
 
 class Written(Struct, frozen=True, kw_only=True):
-    """What a provider wrote in the place of messages: `heading` says who and how much, `text` is
-    what can be read of it, and `rest` says for whom the text is that comes next."""
+    """A provider's own compaction: `heading` says who wrote it and its size, `text` is its readable
+    part, and `rest` says for whom the text after it is."""
 
     heading: str
     text: str
@@ -60,9 +55,8 @@ class Written(Struct, frozen=True, kw_only=True):
 
 
 class Folded(Struct, frozen=True, kw_only=True):
-    """A run of messages that are not on the page. `text` is what stands there instead, if
-    anything does, `tokens` its size, `why` what took them off. `written` is what their provider
-    wrote for models of its own."""
+    """A run of messages off the page. `text` is the text in their place, if any, `tokens` its size,
+    `why` the reason. `written` is the provider's compaction for its own models."""
 
     handle: str
     text: str
@@ -81,8 +75,8 @@ def timeline(
     history: Sequence[Trace],
     written: Mapping[int, Written] | None = None,
 ) -> list[Item]:
-    """The messages among the events, those off the page gathered in folds. `written` is what
-    providers wrote, by the seq of its slot."""
+    """The messages among the events, with those off the page gathered in folds. `written` are
+    providers' compactions, by the seq of their slot."""
     whole = {slot.seq: slot for slot in view.slots if not slot.standin}
     folds = _Folds(view, history, written or {})
     items: list[Item] = []
@@ -117,7 +111,7 @@ def _entry(event: Event, slot: Slot | None, view: View) -> Entry:
 
 
 class _Taking(NamedTuple):
-    """What took the messages from `first` to `last` off the page."""
+    """The edit that took the messages from `first` to `last` off the page."""
 
     first: int
     last: int
@@ -154,7 +148,7 @@ class _Folds:
         self._newest: tuple[Slot | None, str] = (None, "")
 
     def covering(self, seq: int) -> tuple[Slot | None, str]:
-        """What stands for a message, if anything does, and what took it off the page."""
+        """The slot that replaces a message, if any, and the edit that took it off the page."""
         at = bisect_right(self._firsts, seq) - 1
         slot = self._slots[at] if at >= 0 and seq <= self._slots[at].last else None
         if slot is not None:
@@ -167,8 +161,7 @@ class _Folds:
         return self._newest == (slot, why)
 
     def begun(self, slot: Slot | None, why: str, entry: Entry) -> Folded:
-        """A fold with its first message; what stands there is shown once, however many pins
-        divide it."""
+        """A fold with its first message; its text is shown once, however many pins divide it."""
         self._newest = (slot, why)
         is_new = slot is not None and slot.seq not in self._told
         if slot is not None:
@@ -187,13 +180,13 @@ MARK = "<!-- refold conversation -->"
 WIDE, HIGH = 1_000, 300
 LINE_CHARS = 100
 LARGEST = 10
-WINDOWS_DRAWN = 3  # a window that is larger than so many pages would leave the curve flat
+WINDOWS_DRAWN = 3  # a larger window, in pages, would flatten the curve
 Redact = Callable[[str], str]
 
 
 class Browsed(Struct, frozen=True, kw_only=True):
-    """What the page shows. `sizes` is how large the page was after an event, `left_out` how many
-    older messages there was no room for."""
+    """The content of the page. `sizes` are the page sizes after events, `left_out` is the number of
+    older messages without room."""
 
     conversation: str
     title: str
@@ -225,11 +218,11 @@ def browser_page(shown: Browsed, redact: Redact) -> str:
 
 
 def _safe(text: str) -> str:
-    """A text as HTML: every character is seen, and none is a tag."""
+    """A text as HTML: every character is visible, and none is a tag."""
     return escape(visible(text))
 
 
-# --- the window and how its size went ---
+# --- the window and its size over time ---
 
 
 def _window(shown: Browsed) -> str:
@@ -264,7 +257,7 @@ def _part_row(part: WindowPart, tenths: int) -> str:
 
 
 def _curve(shown: Browsed) -> str:
-    """How large the page was over the log, with a line down for every compaction that stands."""
+    """The size of the page over the log, with a vertical line for every applied compaction."""
     if len(shown.sizes) < 2:
         return ""
     most, last = max(1, *(tokens for _, tokens in shown.sizes)), max(1, shown.sizes[-1][0])
@@ -290,7 +283,7 @@ def _points(sizes: Sequence[tuple[int, int]], top: int) -> str:
 
 
 def _line(kind: str, top: int, tokens: int) -> str:
-    """A line across, at so many tokens."""
+    """A horizontal line at a token count."""
     y = HIGH - HIGH * tokens / top
     return f'<line class="{kind}" x1="0" x2="{WIDE}" y1="{y:.1f}" y2="{y:.1f}"/>'
 
@@ -302,7 +295,7 @@ def _cuts(batches: Sequence[Batch], last: int) -> str:
     )
 
 
-# --- what leads into the messages ---
+# --- links into the messages ---
 
 
 def _lists(shown: Browsed, texts: _Texts, redact: Redact) -> str:
@@ -327,7 +320,7 @@ def _link(entry: Entry, texts: _Texts) -> str:
 
 
 def _receipts(batches: Sequence[Batch], redact: Redact) -> str:
-    """Every compaction: where it was made, by what, what it did to the size."""
+    """Every compaction: its position, its strategy, and its effect on the size."""
     heads = ("batch", "at", "when", "by", "edits", "tokens before", "after", "state")
     rows = [
         (one.id, f"#{one.seq}", moment(one.at_ms), redact(one.strategy), f"{one.edits:,}",
@@ -366,7 +359,7 @@ class _Texts:
         return self._known[text]
 
     def html(self, text: str) -> str:
-        """As much of the text as there is room for, and how much more there is."""
+        """As much of the text as there is room for, and the number of characters left out."""
         said = visible(self.whole(text))
         size = len(escape(said).encode())
         if size <= self._most:
@@ -400,7 +393,7 @@ def _item(item: Item, texts: _Texts) -> str:
 
 
 def _said(entry: Entry, texts: _Texts) -> str:
-    """A message on the page; what came is behind a click where the page has something else."""
+    """A message on the page; the original is behind a click if the page differs."""
     if entry.shown is None:
         return _box(entry, entry.role, texts.html(entry.text))
     came = behind("as it came", texts.html(entry.text))
@@ -428,7 +421,7 @@ def _size(tokens: int) -> str:
 
 
 def _written(written: Written | None, texts: _Texts) -> str:
-    """What a provider wrote for its own models, before the text for all others."""
+    """A provider's compaction for its own models, before the text for all others."""
     if written is None:
         return ""
     text = texts.html(written.text) if written.text else ""
@@ -439,7 +432,7 @@ def _written(written: Written | None, texts: _Texts) -> str:
 
 
 def _fold(fold: Folded, texts: _Texts) -> str:
-    """What stands for messages, if anything does, and they themselves behind a click."""
+    """The text in place of messages, if any, and the messages, which a click shows."""
     stands = ""
     if fold.text:
         said = f"{fold.handle} on the page, {number(fold.tokens, 'token')}"

@@ -1,21 +1,10 @@
-"""A conversation at a glance, in plain text.
+"""A conversation at a glance, in plain text: its lines, its boxes, and the parts of its window.
 
-The lines are what the designs before us drew, to the letter. Times are in the time zone that is
-given. Neighbour: the command `context` gathers what is shown.
-
-A box in plain characters, 50 columns wide: how much of a conversation is on the page, and what a
-compaction saved.
-
-Every row has the width of the border, whatever its text: it is padded by display width, and cut if
-it is too long. Percentages in a box are rounded.
-
-How full the window is and what fills it, in a few lines.
-
-What the window is made of: every token of it belongs to one part, so the parts always sum to the
-window, or to the page where that is larger.
-
-Our estimates are scaled to the provider's own count of the page. Neighbours: `bar` and `panel` draw
-the parts, `usage` lists some of them.
+The lines follow the original designs to the letter; times are in the given time zone. Every row of
+a box has the width of its border: it is padded by display width, and cut if it is too long;
+percentages in a box are rounded. Every token of the window belongs to one part, so the parts always
+sum to the window, or to the page if that is larger; estimates are scaled to the provider's own
+count. Neighbours: the commands `context` and `stats` gather the values, `panel` draws the parts.
 """
 
 from __future__ import annotations
@@ -37,11 +26,11 @@ LINE_COLUMNS = 60
 MESSAGES_SHOWN, ARTIFACTS_SHOWN = 4, 3
 ROLES = ("system", "user", "assistant", "tool")
 TYPES = {"file": "file", "search_result": "search", "command_output": "command"}
-Call = Callable[[str], str]  # how a command of the group is written
+Call = Callable[[str], str]  # the written form of a command of the group
 
 
 def in_chat(name: str) -> str:
-    """How a chat writes a command of the group."""
+    """A command of the group as a chat writes it."""
     return f"/context {name}"
 
 
@@ -53,7 +42,7 @@ class Said(Struct, frozen=True, kw_only=True):
 
 
 class ArtifactLine(Struct, frozen=True, kw_only=True):
-    """An artifact in one line. `results` are those of a search that did not give one a line."""
+    """An artifact in one line. `results` is the number of results of a search, if it is one."""
 
     id: str
     name: str
@@ -63,8 +52,8 @@ class ArtifactLine(Struct, frozen=True, kw_only=True):
 
 
 class Overview(Struct, frozen=True, kw_only=True):
-    """What a glance shows. `artifacts` are counted by type; `recent` and `first` are the messages
-    and artifacts that are named."""
+    """The values of a glance. `artifacts` are counts by type; `recent` and `first` are the messages
+    and artifacts in the lines."""
 
     conversation: str
     title: str
@@ -80,7 +69,7 @@ class Overview(Struct, frozen=True, kw_only=True):
 
 
 def overview_lines(seen: Overview, zone: tzinfo | None = None, call: Call = in_chat) -> list[str]:
-    """The lines, and how to see more."""
+    """The lines, and the commands for more."""
     hints = [f"Run {_marked(call(name))} to see all {name}" for name in ("messages", "artifacts")]
     return [
         "Context Summary",
@@ -94,7 +83,7 @@ def overview_lines(seen: Overview, zone: tzinfo | None = None, call: Call = in_c
 
 
 def _marked(call: str) -> str:
-    """A command between quotes, of another kind than those that are in it."""
+    """A command between quotes of a kind that it does not contain."""
     return f"`{call}`" if "'" in call else f"'{call}'"
 
 
@@ -113,13 +102,13 @@ def _facts(seen: Overview, zone: tzinfo | None) -> Iterator[str]:
 
 
 def _by_role(messages: Mapping[str, int]) -> dict[str, int]:
-    """In the order in which people name roles."""
+    """Counts by role, in the usual order of roles."""
     order = [*ROLES, *(role for role in messages if role not in ROLES)]
     return {role: messages[role] for role in order if messages.get(role)}
 
 
 def local_time(at_ms: int, zone: tzinfo | None) -> str:
-    """`2025-12-27 10:30 AM`; a number that is no time stays a number."""
+    """`2025-12-27 10:30 AM`; an invalid time stays a number."""
     try:
         moment = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone)
     except (ValueError, OverflowError, OSError):
@@ -162,7 +151,7 @@ def boxed(title: str, rows: Iterable[str], columns: int = COLUMNS) -> list[str]:
 
 
 def _row(text: str, columns: int) -> str:
-    # Two borders and the space after the first: what is left is for the text.
+    # Two borders and the space after the first; the rest is for the text.
     room = columns - 3
     return f"| {padded(fitted(text, room), room)}|"
 
@@ -174,12 +163,12 @@ def bar(share: float, cells: int) -> str:
 
 
 def rounded(share: float) -> int:
-    """A share in whole percent, the nearest; a half goes up."""
+    """A share in whole percent; a half is rounded up."""
     return int(share * 100 + 0.5)
 
 
 def usage_box(active: int, total: int, summaries: int, columns: int = COLUMNS) -> list[str]:
-    """How many of the messages are on the page; narrower only where the screen is."""
+    """The share of the messages on the page; narrower only if the screen is."""
     # Two borders with a space, the name, the ends of the bar, the percentage.
     cells = max(1, min(USAGE_CELLS, columns - 3 - 7 - 2 - 5))
     share = active / total if total else 1.0
@@ -197,7 +186,7 @@ def usage_box(active: int, total: int, summaries: int, columns: int = COLUMNS) -
 
 
 def compaction_box(active: int, total: int, summaries: int, columns: int = COLUMNS) -> list[str]:
-    """What compactions made of all messages."""
+    """The effect of compactions on all messages."""
     # Two borders with a space, a name with its number, two spaces and the ends of the bar.
     cells = max(1, min(COMPACTION_CELLS, columns - 3 - (NAME_COLUMNS + 2) - 4))
     share = active / total if total else 1.0
@@ -206,7 +195,7 @@ def compaction_box(active: int, total: int, summaries: int, columns: int = COLUM
         f"{_number('Total', total)}  {bar(1.0 if total else 0.0, cells)}",
         _number("Summaries", summaries),
         "",
-        # Not rounded on its own: what is saved and what is left are 100 %.
+        # Not rounded on its own: saved and remaining make 100 %.
         f"Saved: {100 - rounded(share)}%",
     )
     return boxed("Compaction Complete", rows, min(COLUMNS, columns))
@@ -216,7 +205,7 @@ def _number(name: str, count: int) -> str:
     return f"{name:<{NAME_COLUMNS - 1}}{count:>3}"
 
 
-# What the lines call the parts; any other part has its own name.
+# Names of parts in the lines; any other part has its own name.
 USAGE_NAMES = {
     "system": "System prompt",
     "tools": "Tools",
@@ -230,7 +219,7 @@ USAGE_NAMES = {
 def usage_lines(
     *, current: int, window: int, messages: int, oldest_age_ms: int, parts: Mapping[str, int]
 ) -> list[str]:
-    """The size of the next request, and its parts; those that have nothing are left out."""
+    """The size of the next request, and its parts without empty ones."""
     percent = 1_000 * current // window / 10
     lines = [
         "Context Usage:",
@@ -270,8 +259,8 @@ class WindowPart(Struct, frozen=True, kw_only=True):
 
 
 def window_parts(view: View, budget: Budget) -> tuple[WindowPart, ...]:
-    """The parts of the page, then what is free, then what is kept for the answer. Parts without
-    a token are left out."""
+    """The parts of the page, then the free part, then the reserve for the answer; without empty
+    parts."""
     current = current_tokens(view, budget.factor)
     used = _scaled(_estimates(view), current)
     free = max(0, budget.input_max - current)
@@ -281,7 +270,7 @@ def window_parts(view: View, budget: Budget) -> tuple[WindowPart, ...]:
 
 
 def page_parts(view: View, budget: Budget) -> dict[str, int]:
-    """The parts of the page as a person counts them: all messages are the conversation."""
+    """The parts of the page for a person: all messages are the conversation."""
     current = current_tokens(view, budget.factor)
     used = _scaled(_estimates(view), current)
     parts = {name: used[name] for name in ("system", "tools", "memory", "summaries")}
@@ -297,7 +286,7 @@ def _estimates(view: View) -> dict[str, int]:
 
 
 def part_of(slot: Slot) -> str:
-    """The part that a slot of the page belongs to."""
+    """The part of a slot of the page."""
     message = slot.message
     if slot.standin:
         return "summaries"

@@ -1,19 +1,11 @@
-"""A conversation as a picture for a terminal, with or without colors: the window by part, how its
-size went, what is largest, what is pinned, and what to do next.
+"""A conversation as a picture for a terminal, with or without colors: the window by part, its size
+over time, the largest and pinned messages, and advice.
 
-Lines are lists of texts and styled texts, never wider than the columns that are given. Neighbours:
-`bar`, `sparkline`, `parts`.
-
-The window as one bar: a cell for every share of it, each part in its color; without colors, each
-with a letter of its own.
-
-Cells are dealt out by largest remainder, so they always fill the bar. The page ends where its size
-says, unless it has fewer cells than parts; a part that has anything has at least one cell while
-there are enough.
-
-A line of small bars: how the size of the page went, with a mark under every compaction.
-
-Positions are by `seq`, so a stretch in which nothing is known repeats what was known before.
+Lines are lists of texts and styled texts, never wider than the given columns. The window is a bar
+of cells, dealt out by largest remainder, so they always fill it; every part has at least one cell
+while there are enough. Without colors, each part has its own letter. The sparkline has positions by
+`seq`, so a gap repeats the size before it, with a mark under every compaction. Neighbour:
+`overview` has the parts.
 """
 
 from __future__ import annotations
@@ -31,19 +23,19 @@ from refold.tokens.models import dollars
 
 Text = str | tuple[str, str]
 Line = list[Text]
-Call = Callable[..., str]  # how a command is written: its name, then its words
+Call = Callable[..., str]  # the written form of a command: its name, then its words
 
 COLUMNS_MIN, COLUMNS_MAX = 20, 100
 SQUARE = "■"
 LEVELS = {"ok": "green", "warn": "yellow", "compact": "red", "critical": "red"}
 PINS_SHOWN = 10
 TEXT_COLUMNS_MIN = 8
-NARROW = 36  # below so many columns, numbers of tokens give way
+NARROW = 36  # columns; below, token counts are left out
 PERCENT_MAX = 999
 
 
 class Large(Struct, frozen=True, kw_only=True):
-    """A slot of the page that costs much."""
+    """A large slot of the page."""
 
     seq: int
     last: int
@@ -55,7 +47,7 @@ class Large(Struct, frozen=True, kw_only=True):
 
 
 class Panel(Struct, frozen=True, kw_only=True):
-    """What is drawn."""
+    """The values of the picture."""
 
     overview: Overview
     model: str
@@ -71,7 +63,7 @@ class Panel(Struct, frozen=True, kw_only=True):
 
 
 def panel_lines(shown: Panel, columns: int, call: Call) -> list[Line]:
-    """The picture, in so many columns."""
+    """The picture, in the given columns."""
     room = max(COLUMNS_MIN, min(columns, COLUMNS_MAX))
     return [
         *_heading(shown, room),
@@ -118,8 +110,8 @@ def _window(shown: Panel, room: int) -> Iterator[Line]:
 
 
 def tenths_of(parts: Sequence[WindowPart]) -> dict[str, int]:
-    """The share of every part in tenths of a percent: all sum to the whole, and those of the page
-    to how full it is."""
+    """The share of every part in tenths of a percent: all of them sum to 1000, and the page's parts
+    to its fullness."""
     page = {part.name: part.tokens for part in parts if part.name not in REST}
     rest = {part.name: part.tokens for part in parts if part.name in REST}
     used, left = sum(page.values()), sum(rest.values())
@@ -139,18 +131,18 @@ def _legend(part: WindowPart, tenths: int, room: int, *, colors: bool) -> Line:
 
 
 def _square(part: str, *, colors: bool) -> Text:
-    """What stands for a part in a list."""
+    """The mark of a part in a list."""
     style, cell = LOOKS[part].sign(colors=colors)
     return style, SQUARE if cell == "█" else cell
 
 
 def _thresholds(shown: Panel, room: int) -> str:
-    """Under the bar: where a warning comes, and where a compaction."""
+    """The marks under the bar: the warning and the compaction."""
     window = max(1, shown.overview.window)
     compacts, warns = "^compacts", "^warns"
     last = max(0, min(room - len(compacts), room * shown.compact_at // window))
     first = room * shown.warn_at // window
-    # Where both have no room, the one stays that changes the page.
+    # If there is no room for both, the compaction's mark stays.
     before = " " * first + warns if first + len(warns) < last else ""
     return fitted(before.ljust(last) + compacts, room)
 
@@ -191,7 +183,7 @@ def _handle(one: Large) -> str:
 
 
 def _item(head: str, text: str, advice: str, room: int) -> Line:
-    """An item with its text and, where there is room for both, what can be done about it."""
+    """An item with its text and, if there is room for both, its advice."""
     left = room - len(head) - width(advice) - 2
     if left < TEXT_COLUMNS_MIN:
         return [fitted(f"{head}{text}", room, "…")]
@@ -199,13 +191,13 @@ def _item(head: str, text: str, advice: str, room: int) -> Line:
 
 
 def _advice(one: Large, call: Call) -> str:
-    """What can be done about it."""
+    """The commands for an item."""
     if one.is_pinned:
         return f"pinned; {call('unpin', str(one.seq))}"
     if one.is_request:
         return "the latest request stays"
     if one.part == "summaries":
-        # Without its sign: in a shell it would begin a comment.
+        # Without the #: in a shell it would begin a comment.
         return call("unfold", _handle(one).removeprefix("#"))
     return call("hide", str(one.seq))
 
@@ -221,7 +213,7 @@ def _next(shown: Panel, room: int, call: Call) -> Iterator[Line]:
 
 
 def _todo(shown: Panel, call: Call) -> tuple[str, str]:
-    """What a person should do now, and a few words more where there is room."""
+    """The next step for the person, with more words if there is room."""
     left = shown.compact_at - shown.overview.current
     if shown.level == "ok":
         return "nothing", f"; {number(max(0, left), 'token')} until a compaction"
@@ -240,7 +232,7 @@ def comparison_lines(before: int, after: int, window: int, columns: int) -> list
 
 
 def meter(tokens: int, window: int, level: str, columns: int) -> Line:
-    """How full the window is, as one line."""
+    """The fullness of the window in one line."""
     room = max(COLUMNS_MIN, min(columns, COLUMNS_MAX))
     return _measure("Window", tokens, window, room, LEVELS.get(level, "green"))
 
@@ -255,7 +247,7 @@ def _measure(name: str, tokens: int, window: int, room: int, style: str) -> Line
 
 
 class PartStyle(Struct, frozen=True):
-    """How a part is drawn: its style, its cell in that color, and its cell without colors."""
+    """The style of a part: its color, its cell in color, and its cell without."""
 
     style: str
     cell: str
@@ -266,7 +258,7 @@ class PartStyle(Struct, frozen=True):
         return self.style, self.cell if colors else self.letter
 
 
-# Free and reserve look different also where colors do not.
+# Free and reserve differ also without colors.
 LOOKS = {
     "system": PartStyle("magenta", "█", "S"),
     "tools": PartStyle("blue", "█", "T"),
@@ -293,20 +285,19 @@ def bar(parts: Sequence[WindowPart], cells: int, *, colors: bool = True) -> list
 
 
 def _bar_counts(parts: Sequence[WindowPart], cells: int) -> list[int]:
-    """The cells of each part. First how far the page reaches, which is held against marks below
-    the bar; then what fills it, however small, within that."""
+    """The cells of each part. First the length of the page, which matches the marks below the bar;
+    then its parts, however small, within that."""
     taken = [part.tokens for part in parts if part.name not in LEFT]
     rest = [part.tokens for part in parts if part.name in LEFT]
     reach = shares([sum(taken), *rest], cells)[0]
-    # Only a page of fewer cells than parts reaches further than its size.
+    # Only a page with fewer cells than parts is longer than its size.
     reach = min(cells, max(reach, sum(size > 0 for size in taken)))
     inside, outside = iter(dealt(taken, reach)), iter(dealt(rest, cells - reach))
     return [next(outside if part.name in LEFT else inside) for part in parts]
 
 
 def dealt(sizes: Sequence[int], cells: int) -> list[int]:
-    """So many cells, dealt out by size. One that would have none takes its cell from the
-    largest."""
+    """Cells dealt out by size. A part that would have none takes one from the largest."""
     counts = shares(sizes, cells)
     if sum(size > 0 for size in sizes) <= cells:
         counts = [max(count, 1) if size else 0 for count, size in zip(counts, sizes, strict=True)]
@@ -316,8 +307,8 @@ def dealt(sizes: Sequence[int], cells: int) -> list[int]:
 
 
 def shares(sizes: Sequence[int], whole: int) -> list[int]:
-    """A whole number, divided by size, so that the parts sum to it: what is left goes to those
-    that lost most by cutting."""
+    """A whole number divided by size, so that the parts sum to it: the remainder goes to those that
+    lost most by rounding down."""
     total = sum(sizes)
     if not total or whole <= 0:
         return [0] * len(sizes)
@@ -333,7 +324,7 @@ MARK = "▲"
 
 
 def sparkline(history: Sequence[tuple[int, int]], whole: int, columns: int) -> str:
-    """The largest size in every column, against a whole (the window). Empty where fewer than two
+    """The largest size in every column, relative to a whole (the window). Empty if fewer than two
     sizes are known."""
     if len(history) < 2 or columns < 2:
         return ""
@@ -359,11 +350,11 @@ def _columns(history: Sequence[tuple[int, int]], columns: int) -> list[int]:
 
 
 def column_of(seq: int, first: int, last: int, columns: int) -> int:
-    """The column in which a seq lies."""
+    """The column of a seq."""
     return min(columns - 1, max(0, (seq - first) * columns // max(1, last - first + 1)))
 
 
 def marks(seqs: Sequence[int], first: int, last: int, columns: int) -> str:
-    """A mark in every column in which one of the seqs lies."""
+    """A mark in every column that has one of the seqs."""
     marked = {column_of(seq, first, last, columns) for seq in seqs}
     return "".join(MARK if column in marked else " " for column in range(columns)).rstrip()

@@ -1,19 +1,11 @@
-"""The sentences about a conversation that programs and people know by heart, and the numbers in
-them.
+"""The standard sentences about a conversation, their numbers, questions to a person, and events in
+one line each.
 
-Numbers are cut, never rounded, short ones and percentages alike: 80 % is not shown before the
-warning. Where a short one could puzzle, the exact one stands beside it. Neighbours: `log.notices`
-has what is told, the status line and the chat show it.
-
-A question that is answered by a word or its first letter, such as yes or no.
-
-What is no answer is said, with what would be one, and asked again. No answer at all is no.
-Neighbours: `edges.cli.screen` asks in a shell, `edges.chat` before a tool changes something.
-
-What happened in a conversation, event by event, as a person reads it: who, how much, and what in
-one line. The edits of one compaction are one happening, with the size before and after.
-
-Neighbours: `edges.commands.watch` shows happenings as they come.
+Numbers are cut, never rounded: 80 % is not shown before the warning. Where a short number could
+puzzle, the exact one is beside it. A question is answered by a word or its first letter; an invalid
+answer is explained and asked again, no answer is no. The edits of one compaction are one happening.
+Neighbours: `log.notices` has the notices, the status line, the chat and `edges.commands` show the
+lines.
 """
 
 from __future__ import annotations
@@ -64,8 +56,7 @@ if TYPE_CHECKING:
 
 
 def short_and_exact(count: int, noun: str) -> str:
-    """`640 tokens`, `11K tokens (11,605)`: whoever takes one size from another finds the exact
-    number."""
+    """`640 tokens`, `11K tokens (11,605)`: the exact number is for subtracting sizes."""
     short = short_number(count)
     named = f"{short} {noun}" + ("" if count == 1 else "s")
     return named if short == str(count) else f"{named} ({count:,})"
@@ -77,8 +68,8 @@ def status_line(product: str, version: str, model: str, used: int, window: int) 
 
 
 def header(active: int, total: int, percent: int | None = None) -> str:
-    """`Context: 45/120 msgs (37%)`; empty while no message is on the page. The percentage is that
-    of the messages unless another is given."""
+    """`Context: 45/120 msgs (37%)`; empty while no message is on the page. The percentage is the
+    share of messages unless another is given."""
     if active <= 0:
         return ""
     share = percent_of(active, total) if percent is None else percent
@@ -95,7 +86,7 @@ def ago(age_ms: int) -> str:
     return "just now"
 
 
-# --- what is told while an agent works ---
+# --- notices while an agent works ---
 
 
 def warning(used: int, window: int) -> str:
@@ -125,12 +116,12 @@ def summarized(messages: int, saved: int) -> str:
 
 
 def coherence(failed: str) -> str:
-    """That a summary holds together is said only where every check passed; else which did not."""
+    """Whether a summary is coherent: only if every check passed; otherwise the failed checks."""
     return f"Summary check failed: {failed}" if failed else "Conversation coherence preserved"
 
 
 def told(notice: Notice) -> list[str]:
-    """A notice in the words of a person; no line for what only programs want to know."""
+    """A notice for a person; None for a notice that is only for programs."""
     match notice.name:
         case "context-warning" | "context-critical":
             return [warning(notice.tokens, notice.max), "Consider using /compact"]
@@ -146,14 +137,14 @@ def told(notice: Notice) -> list[str]:
 
 
 def _failure(notice: Notice) -> str:
-    """What went wrong: the words of a writer, whose bill the notice has, or a strategy."""
+    """A failure: of a writer, whose bill is in the notice, or of a strategy."""
     if notice.details:
         return coherence(notice.reason)
     return f"Compaction failed ({notice.strategy}): {notice.reason}"
 
 
 def _receipt(notice: Notice) -> list[str]:
-    """What a compaction did, where its receipt says."""
+    """The effect of a compaction, if its receipt has it."""
     if notice.receipt is None or not notice.receipt.batch:
         return []
     receipt = notice.receipt
@@ -169,7 +160,7 @@ YES_NO = ("yes", "no")
 
 
 def chosen(ask: Callable[[str], str], question: str, words: Sequence[str] = YES_NO) -> str:
-    """The word that was meant; `no` where nothing was, or nothing that could be understood."""
+    """The chosen word; `no` for no answer, or no understandable one."""
     shown = ", ".join(f"[{word[0]}]{word[1:]}" for word in words)
     letters = [word[0] for word in words]
     hint = ""
@@ -185,7 +176,7 @@ def chosen(ask: Callable[[str], str], question: str, words: Sequence[str] = YES_
 
 
 TEXT_CHARS = 300
-# The arguments that say what a call is about.
+# The arguments that describe a call.
 TELLING = ("command", "pattern", "path", "query", "handle", "id", "content")
 SAID = {
     "title": "title",
@@ -202,8 +193,7 @@ SAID = {
 
 
 class Happening(Struct, frozen=True, kw_only=True):
-    """One thing that happened, at `seq`. `who` is the role of a message, else what kind of thing
-    it is."""
+    """One happening, at `seq`. `who` is the role of a message, else the kind of event."""
 
     seq: int
     at_ms: int
@@ -213,7 +203,7 @@ class Happening(Struct, frozen=True, kw_only=True):
 
 
 def happenings(events: Sequence[Event], batches: Mapping[str, Batch]) -> Iterator[Happening]:
-    """What the events say; `batches` are the compactions among them, by their ids."""
+    """The happenings among the events; `batches` are their compactions, by id."""
     told: set[str] = set()
     for event in events:
         body = decode(event)
@@ -264,14 +254,14 @@ def _said(body: Body | None, event: Event, batches: Mapping[str, Batch]) -> tupl
 
 
 def _noted(note: Note) -> str:
-    """The kind of a note, and the text that it has for people, if it has one."""
+    """The kind of a note, and its text for people, if any."""
     text = note.data.get("text") if isinstance(note.data, dict) else None
     return f"{note.kind}: {text[:TEXT_CHARS]}" if isinstance(text, str) and text else note.kind
 
 
 def message_text(message: Message) -> str:
-    """What a message calls, what it says, and what a tool gave, in a few words. Calls come first:
-    a line may be too short for both."""
+    """A message in a few words: its calls, its text, its results. Calls come first, since a line
+    may be too short for more."""
     blocks = sorted(message.blocks, key=lambda block: not isinstance(block, ToolCall))
     words = [_block_text(block) for block in blocks]
     return " ".join(word for word in words if word)
@@ -292,7 +282,7 @@ def _block_text(block: Block) -> str:
 
 
 def argument_text(call: ToolCall) -> str:
-    """What a call is about: the argument that says it, else all of them."""
+    """The argument that describes a call, else all of them."""
     given = arguments_object(call) or {}
     for name in TELLING:
         if isinstance(given.get(name), str):
@@ -307,7 +297,7 @@ def _billed(usage: Usage) -> str:
 
 
 def _compacted(edit: Hide | Replace | Summarize, batch: Batch | None) -> str:
-    """What a compaction did to the page."""
+    """The effect of a compaction on the page."""
     if batch is None:
         return edit.reason
     sizes = f"{batch.tokens_before:,} -> {number(batch.tokens_after, 'token')}"
@@ -315,7 +305,7 @@ def _compacted(edit: Hide | Replace | Summarize, batch: Batch | None) -> str:
 
 
 def _settings(meta: Meta) -> str:
-    """Which settings an event says, with those values that are short."""
+    """The settings in an event, with short values."""
     said = {name: value for name in SAID if (value := getattr(meta, name)) is not None}
     return ", ".join(SAID[name] + _value(name, value) for name, value in said.items())
 

@@ -1,22 +1,12 @@
-"""Lines that are too long for a terminal, broken between words.
+"""Lines broken between words for a terminal: whole texts, streams and styled texts; and the display
+width of texts.
 
-A word is broken only where it alone is wider than the line. Between Chinese and Japanese characters
-a line may be broken, as readers of them expect, but no line begins with a closing mark. Further
-lines stand below the text of the first: below its indent, and after the sign of a list. Of the
-text, only spaces where it is broken are left out. Neighbours: `width` measures; `flow` breaks
-a text while it comes, `edges.cli.screen` every line that a terminal gets.
-
-A text that comes in pieces, such as a reply, broken between words while it is printed.
-
-The last word waits until its end is known. Code between fences is left to the terminal, so that it
-can be copied as it is. Neighbours: `wrap` says where a line is broken, `edges.chat.shown` prints.
-
-How many columns a text takes on a terminal: two for wide characters and emoji, none for
-combining ones. A row that is measured so has its border in the right place.
-
-Lines made of styled texts, broken between words like plain ones.
-
-Neighbours: `wrap` says where, `edges.cli.screen` turns styles into colors.
+A word is broken only if it alone is wider than the line. Between Chinese and Japanese characters a
+line may break, but no line begins with a closing mark. Further lines are indented like the text of
+the first, after its list mark. Only spaces at a break are dropped. In a stream the last word waits
+for its end, and code between fences is left to the terminal, so that it can be copied. Wide
+characters and emoji take two columns, combining ones none. Neighbours: `edges.cli.screen` breaks
+every line, `edges.chat` prints streams.
 """
 
 from __future__ import annotations
@@ -27,7 +17,7 @@ from typing import NamedTuple
 
 from refold.display import one_line, visible
 
-# On a screen narrower than that, nothing is gained.
+# On a narrower screen, breaking gains nothing.
 COLUMNS_MIN = 8
 TAB_COLUMNS = 4
 _WORD = re.compile(r"\S+")
@@ -43,8 +33,7 @@ _FLAGS = re.compile(r"[\U0001f1e6-\U0001f1ff]+\Z")
 
 
 class Cut(NamedTuple):
-    """One line of a longer text: where it starts and ends. It `is_inside` a word if it ends
-    there."""
+    """One line of a longer text: its start and end. It `is_inside` a word if it ends there."""
 
     start: int
     end: int
@@ -52,7 +41,7 @@ class Cut(NamedTuple):
 
 
 def wrapped(text: str, columns: int) -> list[str]:
-    """The lines of a text, none wider than so many columns."""
+    """The lines of a text, none wider than the columns."""
     lines: list[str] = []
     for line in text.expandtabs(TAB_COLUMNS).split("\n"):
         hang = hang_of(line, columns)
@@ -62,13 +51,13 @@ def wrapped(text: str, columns: int) -> list[str]:
 
 
 def hang_of(line: str, columns: int) -> int:
-    """How far the further lines of a line are indented: never more than half of the screen."""
+    """The indent of continuation lines: at most half of the screen."""
     found = _HANG.match(line)
     return min(width(found[0]) if found else 0, columns // 2)
 
 
 def cuts(line: str, columns: int, hang: int) -> list[Cut]:
-    """Where one line is broken, so that no part of it is too wide."""
+    """The breaks of one line, so that no part of it is too wide."""
     if columns < COLUMNS_MIN or width(line) <= columns:
         return [Cut(0, len(line))]
     return list(_cuts(line, columns, hang))
@@ -93,18 +82,18 @@ def _cuts(line: str, columns: int, hang: int) -> Iterator[Cut]:
 
 
 def _fits(text: str, columns: int) -> bool:
-    # Not by its width: of a word without end, only the beginning is looked at.
+    # Not by its width: only the beginning of an endless word is measured.
     return len(start(text, columns)) == len(text)
 
 
 def _indent_left_out(line: str, columns: int) -> int:
-    """How many spaces of an indent are left out that is wider than half of the screen."""
+    """The number of spaces to drop from an indent wider than half of the screen."""
     indent = len(line) - len(line.lstrip())
     return max(0, indent - columns // 2)
 
 
 def chunks(line: str) -> Iterator[tuple[int, int]]:
-    """What is not broken if it fits into a line."""
+    """The pieces of a line that stay together if they fit."""
     for word in _WORD.finditer(line):
         begin = word.start()
         if not word[0].isascii():
@@ -123,8 +112,8 @@ def _may_part(before: str, after: str) -> bool:
 
 
 def _whole_characters(text: str, columns: int) -> int:
-    """How many characters of a long word go into a line, none parted from its marks, and no flag
-    in two."""
+    """The number of characters of a long word that fit into a line, without separating marks or
+    flags."""
     size = len(start(text, columns))
     at = size
     while 0 < at < len(text) and width(text[at]) == 0:
@@ -139,19 +128,19 @@ _FENCE = re.compile(r"\s*(```|~~~)")
 
 
 class Flow:
-    """One text. `feed` gives what is to be printed now, `end` what still waits."""
+    """A text that comes in pieces. `feed` returns the text to print now, `end` the rest."""
 
     def __init__(self) -> None:
-        self._line = ""  # from its beginning on the screen
-        self._printed = 0  # so much of it stands there
-        self._hang: int | None = None  # that of the line which it continues
+        self._line = ""  # from its beginning on the screen, printed or not
+        self._printed = 0  # characters of it on the screen
+        self._hang: int | None = None  # the indent of the line that it continues
         self._columns = 0
         self._is_code = False
 
     def feed(self, text: str, columns: int) -> str:
-        """What can be printed now that so much has come, on a screen of so many columns."""
+        """The text that can be printed now, on a screen of this width."""
         if columns != self._columns:
-            # The terminal has moved what stands there; what waits goes on from a new beginning.
+            # The terminal has moved the printed part; the rest starts a new line.
             self._line, self._printed = self._line[self._printed :], 0
             self._columns = columns
         *whole, rest = (self._line + text).expandtabs(TAB_COLUMNS).split("\n")
@@ -159,13 +148,13 @@ class Flow:
         return "".join(printed) + self._begun(rest)
 
     def end(self) -> str:
-        """What still waits."""
+        """The rest of the text."""
         text = self._ended(self._line)
         self._is_code = False
         return text
 
     def _ended(self, line: str) -> str:
-        """The rest of a line that is whole; the next one begins."""
+        """The rest of a complete line."""
         text = self._broken(line)
         text += self._line[self._printed :].rstrip()
         if _FENCE.match(line) and self._hang is None:
@@ -174,7 +163,7 @@ class Flow:
         return text
 
     def _begun(self, line: str) -> str:
-        """What is settled of a line that is still coming."""
+        """The printable part of a line that is still coming."""
         text = self._broken(line)
         settled = max(self._printed, self._settled())
         text += self._line[self._printed : settled]
@@ -182,8 +171,8 @@ class Flow:
         return text
 
     def _settled(self) -> int:
-        """Up to where the line can be printed, whatever comes: a fence is known by its signs,
-        and a word by its end."""
+        """The end of the part that can be printed whatever comes: a fence is complete by its marks,
+        a word by its end."""
         line = self._line
         if self._is_code:
             return len(line)
@@ -193,7 +182,7 @@ class Flow:
         return len(line[: words[-1][0]].rstrip())
 
     def _broken(self, line: str) -> str:
-        """The lines that are full; what is left of them is the line that is being written."""
+        """The full lines; the remainder is the current line."""
         hang = hang_of(line, self._columns) if self._hang is None else self._hang
         found = [Cut(0, len(line))] if self._is_code else cuts(line, self._columns, hang)
         text = ""
@@ -210,8 +199,8 @@ class Flow:
 
 
 def parted(one: Cut, hang: int) -> str:
-    """What is printed between two lines. Inside of a word it is nothing where the terminal itself
-    goes to the next line: then the word can be copied as it is."""
+    """The text between two lines. Inside a word it is empty where the terminal wraps automatically,
+    so that the word can be copied."""
     return "" if one.is_inside and not hang else "\n" + " " * hang
 
 
@@ -219,12 +208,13 @@ ELLIPSIS = "..."
 
 
 def harmless(text: str) -> str:
-    """A text of others as a part of one line, as a screen shows it: only so can it be measured."""
+    """Foreign text as a part of one line, in the form that a screen shows: only that can be
+    measured."""
     return visible(one_line(text))
 
 
 def width(text: str) -> int:
-    """The columns that a text takes."""
+    """The columns of a text."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -233,7 +223,7 @@ def width(text: str) -> int:
 
 
 def fitted(text: str, columns: int, mark: str = ELLIPSIS) -> str:
-    """The text in at most so many columns; a shortened one ends with the mark."""
+    """The text in at most `columns`; a shortened one ends with the mark."""
     if width(text) <= columns:
         return text
     room = columns - width(mark)
@@ -243,7 +233,7 @@ def fitted(text: str, columns: int, mark: str = ELLIPSIS) -> str:
 
 
 def start(text: str, columns: int) -> str:
-    """The longest beginning that takes at most so many columns."""
+    """The longest beginning of at most this width."""
     if text.isascii():
         return text[:columns]
     low, high = 0, min(len(text), 2 * columns + 64)
@@ -257,16 +247,16 @@ def start(text: str, columns: int) -> str:
 
 
 def padded(text: str, columns: int, *, right: bool = False) -> str:
-    """The text with spaces up to so many columns."""
+    """The text with spaces up to this width."""
     space = " " * max(0, columns - width(text))
     return space + text if right else text + space
 
 
-Styled = tuple[str, str]  # a style, which may be empty, and a text
+Styled = tuple[str, str]  # a style, possibly empty, and a text
 
 
 def lines_of(parts: Sequence[str | Styled]) -> list[list[Styled]]:
-    """The lines that the texts make together: a text may have line ends in it."""
+    """The lines of these texts; a text may have line ends in it."""
     lines: list[list[Styled]] = [[]]
     for part in parts:
         style, text = part if isinstance(part, tuple) else ("", part)
@@ -277,8 +267,8 @@ def lines_of(parts: Sequence[str | Styled]) -> list[list[Styled]]:
 
 
 def broken(line: Sequence[Styled], columns: int, hang: int | None = None) -> Iterator[Styled]:
-    """The texts of a line, with what is printed between two lines of the screen. `hang` is where
-    further lines begin, if not below the first; a narrow screen has no room for it."""
+    """The texts of a line, with the text between two lines of the screen. `hang` is the indent of
+    further lines, if not the usual one; a narrow screen ignores it."""
     parts = [(style, text.expandtabs(TAB_COLUMNS)) for style, text in line]
     whole = "".join(text for _, text in parts)
     if hang is None or hang > columns // 2:
@@ -291,7 +281,7 @@ def broken(line: Sequence[Styled], columns: int, hang: int | None = None) -> Ite
 
 
 def _between(parts: Sequence[Styled], start: int, end: int) -> Iterator[Styled]:
-    """The texts from one place of a line to another."""
+    """The texts from one position of a line to another."""
     at = 0
     for style, text in parts:
         shown = text[max(0, start - at) : max(0, end - at)]
