@@ -12,7 +12,6 @@ from refold.artifacts import cleanup as cleaning
 from refold.conversations.exporter import chunks_of
 from refold.conversations.importer import import_document
 from refold.conversations.verifier import verify
-from refold.core.model import Hide
 from refold.errors import Invalid, NotFound
 from refold.stores import open_store
 from tests.toolruns import clean, clock_ms, forget_page, long, opened, outputs_in, ran
@@ -61,8 +60,8 @@ def test_what_the_page_shows_or_names_stays(store):
     hidden = {1: gone, 3: named, 4: in_system}
     batch = [s for n, s in enumerate(context.view.slots) if n // 2 in hidden]
     assert len(batch) == 6
-    log = context._open.log
-    log.append([context._open.draft(Hide(batch="b", span=s.span)) for s in batch])
+    for s in batch[::2]:
+        context.hide(s.seq)  # the call, with its result
     context.append({"role": "user", "content": f"look at artifact://{named}"})
     context.update(system=f"See {in_system}")
     context.request()
@@ -271,9 +270,8 @@ def test_one_output_is_removed_by_hand(any_store):
     digest = context.artifacts.list()[0].artifact.digest
     done = context.artifacts.remove(f"artifact://{one}")
     assert (done.artifact.id, done.why) == (one, "its bytes are gone")
-    assert context._reader.count() == 1 and [
-        bool(o.cleaned_ms) for o in context.artifacts.list()
-    ] == [True, False]
+    assert context.stats().artifacts == 1
+    assert [bool(o.cleaned_ms) for o in context.artifacts.list()] == [True, False]
     with pytest.raises(NotFound):
         list(any_store.get(digest))
     assert any_store.location(digest) is None
@@ -293,7 +291,7 @@ def test_bytes_stay_while_another_conversation_has_them(any_store):
     id = ran(context, long("the same"))
     assert ran(other, long("the same")) == id
     assert context.artifacts.remove(id).why == "its bytes stay: other also has it"
-    assert context._reader.count() == 0 and other.unfold(id).content
+    assert context.stats().artifacts == 0 and other.unfold(id).content
     assert outputs_in(other).remove(id).why == "its bytes are gone"
 
 

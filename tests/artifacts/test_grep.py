@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from refold.artifacts import grep as grepping
@@ -132,10 +134,13 @@ def test_an_error_while_reading_comes_through_and_leaves_no_process(monkeypatch)
         yield b"hello\n"
         raise Corrupt("the content was changed", hint="refold verify")
 
-    started, children = grepping._start, []
-    monkeypatch.setattr(
-        grepping, "_start", lambda answer: children.append(started(answer)) or children[-1]
-    )
+    start, children = subprocess.Popen, []
+
+    def started(*command, **options):
+        children.append(start(*command, **options))
+        return children[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", started)
     for regex in (False, True):
         with pytest.raises(Corrupt):
             grepped(damaged(), "zzz", regex=regex)

@@ -102,21 +102,15 @@ def test_a_list_follows_what_is_kept_cleaned_up_and_erased(store):
     before = outputs.list()
     three = ran(context, long("third"))
     assert [output.id for output in before] == [one, two]
-    assert [output.id for output in outputs.list()] == [
-        one,
-        two,
-        three,
-    ] and context._reader.count() == 3
+    assert [output.id for output in outputs.list()] == [one, two, three]
+    assert context.stats().artifacts == 3
     forget_page(context)
     clean(store, keep_count=1)
-    assert [bool(output.cleaned_ms) for output in outputs.list()] == [
-        True,
-        True,
-        False,
-    ] and context._reader.count() == 1
-    assert context._reader.named(three)[0].id == three
+    assert [bool(output.cleaned_ms) for output in outputs.list()] == [True, True, False]
+    assert context.stats().artifacts == 1
+    assert context.unfold(three).content == long("third").encode()
     with pytest.raises(NotFound, match="no artifact 'art-aaaaaaaaaaaa'") as caught:
-        context._reader.original("art-aaaaaaaaaaaa")
+        context.unfold("art-aaaaaaaaaaaa")
     assert caught.value.hint
     gone = outputs.list()[0].seq
     context._open.log.append([Draft(body=Erase(seq=gone), by="test")])

@@ -24,10 +24,8 @@ _LITERAL = re.compile(r"""\.settings?(?:\.get)?\(\s*"(\w+)\"|"(\w+)" (?:not )?in
 
 @pytest.fixture(autouse=True)
 def nothing_stays_registered() -> Iterator[None]:
-    before = dict(registry._registered)
     yield
-    registry._registered.clear()
-    registry._registered.update(before)
+    forget("mine")
 
 
 def talk(**options: Any) -> refold.Context:

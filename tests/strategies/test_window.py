@@ -29,6 +29,7 @@ from tests.strategies.talks import (
     state_of,
     used,
 )
+from tests.toolruns import clock_ms
 
 
 def left(log: list, **options: object) -> list[int]:
@@ -136,12 +137,10 @@ def test_a_call_is_as_young_as_its_result_and_a_summary_as_its_newest_message() 
 def test_ages_come_from_the_log_and_are_read_only_if_they_count() -> None:
     """M-79, through a conversation that is held open."""
     context = refold.open("aged", store="memory:")
+    now_ms = clock_ms()
     for number, hours in enumerate(TASK_OLD):
-        context._open.log.clock = lambda hours=hours: 10**12 - int(hours * HOUR_MS)  # type: ignore[misc]
-        context.append(
-            {"role": "assistant" if number % 2 else "user", "content": f"message {number} " * 60}
-        )
-    context._open.log.clock = lambda: 10**12
+        message = {"role": "assistant" if number % 2 else "user", "content": f"talk {number} " * 90}
+        context.append(message, at=now_ms - int(hours * HOUR_MS))
     context.compact("window", max_age_hours=24, keep=0)
     assert [slot.seq for slot in context.view.slots if not slot.standin] == [1, 4, 5]
     assert context.log.why(3)[-1].reason == "older than 24 hours"

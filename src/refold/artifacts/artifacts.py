@@ -17,10 +17,10 @@ from msgspec.structs import replace
 
 from refold.artifacts import cleanup, select
 from refold.artifacts.grep import WAIT_S, Grepped, check, grepped
-from refold.artifacts.intake import keep, type_named
+from refold.artifacts.intake import store_content, type_named
 from refold.artifacts.listing import ArtifactIndex, StoredArtifact, is_in_log, query_id
 from refold.artifacts.select import Selected
-from refold.artifacts.tool_output import BYTES, FORM, JSON, kept, value_of
+from refold.artifacts.tool_output import BYTES, FORM, JSON, as_content, value_of
 from refold.checked import checked, quoted
 from refold.config import Config
 from refold.core.model import Artifact, ArtifactType, Media, Message, Origin, ToolResult
@@ -71,9 +71,9 @@ class Artifacts:
         `mime` follows from the bytes and the ending of the name."""
         with self._open.guard:
             self._open.check_open()
-            artifact = keep(
+            artifact = store_content(
                 self._open.store,
-                kept(content),
+                as_content(content),
                 name=name,
                 type=type or type_named(name),
                 mime=mime,

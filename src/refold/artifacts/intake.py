@@ -183,7 +183,7 @@ class Intake:
     def _kept_media(self, output: Output, origin: Origin) -> Iterator[Artifact]:
         """The media of an output as artifacts, each once."""
         for found in {found.id: found for found in output.found if found.content}.values():
-            yield keep(
+            yield store_content(
                 self._log.store,
                 found.content,
                 name=found.media.name or origin.description or "output",
@@ -230,7 +230,7 @@ class Intake:
         """The artifact of a result's text, and the result with a stub instead of it."""
         tool = unfolder(self._log.known)
         stub = stub_of(content, origin, self._report_failure, tool=tool, redact=self._redact)
-        artifact = keep(
+        artifact = store_content(
             self._log.store,
             content,
             name=origin.description or "output",
@@ -276,7 +276,7 @@ def is_own(tool: str) -> bool:
     return tool in OWN_TOOLS
 
 
-def keep(
+def store_content(
     store: Store, content: Content, *, name: str, type: str, mime: str | None = None, origin: Origin
 ) -> Artifact:
     """Stores the content as an artifact, streamed, never copied whole. The default `mime` follows

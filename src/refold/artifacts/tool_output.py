@@ -52,7 +52,7 @@ Fetch = Callable[[str], bytes]
 # --- media ---
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class FoundMedia(Struct, frozen=True, kw_only=True):
     """Media in an output. `content` has its bytes, if the output did; `id` is their artifact."""
 
     media: Media
@@ -75,24 +75,24 @@ def mime_of(content: bytes) -> str:
     return mime if size and max(size) <= IMAGE_SIDE_MAX else ""
 
 
-def media_of(content: bytes, mime: str) -> Found:
+def media_of(content: bytes, mime: str) -> FoundMedia:
     """These bytes as media."""
     kind = mime.partition("/")[0]
     kind = kind if kind in ("image", "audio", "video") else "document"
     return _media_in(Media(kind, mime=mime, data=b64encode(content).decode()), content)
 
 
-def _media_in(media: Media, content: bytes) -> Found:
+def _media_in(media: Media, content: bytes) -> FoundMedia:
     hasher = content_hasher()
     hasher.update(content)
-    return Found(media=media, content=content, id=artifact_id(hasher.hexdigest()))
+    return FoundMedia(media=media, content=content, id=artifact_id(hasher.hexdigest()))
 
 
 class Search:
     """A walk through a value. `found` is the media in it, in order."""
 
     def __init__(self) -> None:
-        self.found: list[Found] = []
+        self.found: list[FoundMedia] = []
         self._left, self._room = NODES_MAX, INLINE_CHARS_MAX
 
     def carved(self, value: Any, depth: int = 0) -> Any:
@@ -120,7 +120,7 @@ class Search:
             case _:
                 return value
 
-    def takes(self, found: Found) -> bool:
+    def takes(self, found: FoundMedia) -> bool:
         """Takes media in, if there is room for it."""
         if len(found.media.data) > self._room:
             return False
@@ -132,7 +132,7 @@ class Search:
 # --- parts of providers and MCP servers ---
 
 
-def part_media(part: Mapping[Any, Any]) -> Found | None:
+def part_media(part: Mapping[Any, Any]) -> FoundMedia | None:
     """The media in a part of a provider's content; None if there is none."""
     kind = part.get("type")
     may_be_media = kind in _PART_TYPES if isinstance(kind, str) else not _PART_KEYS.isdisjoint(part)
@@ -143,7 +143,7 @@ def part_media(part: Mapping[Any, Any]) -> Found | None:
         content = binascii.a2b_base64(media.data, strict_mode=True)
     except ValueError:
         return None
-    return _media_in(media, content) if content else Found(media=media)
+    return _media_in(media, content) if content else FoundMedia(media=media)
 
 
 def _read_part(part: Mapping[Any, Any]) -> Media | None:
@@ -165,7 +165,7 @@ def _read_part(part: Mapping[Any, Any]) -> Media | None:
             return None
 
 
-def gapped(value: Any, found: Found) -> Any:
+def gapped(value: Any, found: FoundMedia) -> Any:
     """A part with a gap instead of its base64."""
     data = found.media.data
     match value:
@@ -189,7 +189,7 @@ class Output(Struct, frozen=True, kw_only=True):
 
     content: Content
     mime: str | None = None
-    found: tuple[Found, ...] = ()
+    found: tuple[FoundMedia, ...] = ()
     blocks: tuple[Text | Media, ...] = ()
     form: Any = None
 
@@ -235,7 +235,7 @@ def read(output: Any, *, mime: str = "", on_error: str = "raise") -> Output:
         raise
 
 
-def kept(content: Any) -> Content:
+def as_content(content: Any) -> Content:
     """Text and bytes as they are, anything else as JSON."""
     if isinstance(content, bytearray | memoryview):
         return bytes(content)

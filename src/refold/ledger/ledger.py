@@ -297,7 +297,7 @@ def is_cut(lines: Sequence[str]) -> bool:
     return bool(lines) and lines[-1].endswith(LEFT_OUT)
 
 
-def said(lines: Sequence[str]) -> set[str]:
+def unmarked_lines(lines: Sequence[str]) -> set[str]:
     """The lines in their original words, without the ledger's mark."""
     return {_MARK.sub("", line).strip() for entry in lines for line in entry.split("\n")}
 

@@ -43,14 +43,14 @@ _CODE = any_of(
 )
 
 
-def fits(sample: Sample) -> bool:
+def code_fits(sample: Sample) -> bool:
     lines = [_plain(line) for line in sample.lines[:600] if line.strip()]
     signatures = sum(SIGNATURE.match(line) is not None for line in lines)
     of_code = sum(_CODE.match(line) is not None for line in lines)
     return signatures >= SIGNATURES_MIN and of_code > SHARE_MIN * len(lines)
 
 
-def telling(sample: Sample) -> Iterator[Telling]:
+def code_telling(sample: Sample) -> Iterator[Telling]:
     lines = [_plain(line) for line in sample.lines]
     signatures = [at for at, line in enumerate(lines) if SIGNATURE.match(line)]
     depths = {at: len(lines[at]) - len(lines[at].lstrip()) for at in signatures}

@@ -59,7 +59,7 @@ KINDS: dict[str, Kind] = {
     "JSON lines": Kind(structured.json_lines_fits, structured.json_lines_telling),
     "diff": Kind(code.diff_fits, code.diff_telling),
     "test run": Kind(runs.test_run_fits, runs.test_run_telling),
-    "log": Kind(runs.fits, runs.telling),
+    "log": Kind(runs.log_fits, runs.log_telling),
     "stack trace": Kind(runs.stack_trace_fits, runs.stack_trace_telling),
     "compiler output": Kind(code.compiler_fits, code.compiler_telling),
     SEARCH_RESULTS: Kind(
@@ -68,8 +68,8 @@ KINDS: dict[str, Kind] = {
         structured.search_results_about,
         filled=False,
     ),
-    JSON: Kind(structured.fits, structured.telling, structured.about),
-    "code": Kind(code.fits, code.telling),
+    JSON: Kind(structured.json_fits, structured.json_telling, structured.json_about),
+    "code": Kind(code.code_fits, code.code_telling),
     "table": Kind(structured.table_fits, structured.table_telling),
 }
 _PLAIN = Kind(lambda _: True, plain_telling)
@@ -98,7 +98,7 @@ class Looked:
     ) -> None:
         self._redact = redact
         sample = sample_of(text)
-        if structured.fits(sample):
+        if structured.json_fits(sample):
             sample = replace(structured.parted(sample), files=structured.files_in(text))
         self._sample = sample
         self._failed = failed

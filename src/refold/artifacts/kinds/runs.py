@@ -31,13 +31,13 @@ LEVEL = re.compile(
 )
 
 
-def fits(sample: Sample) -> bool:
+def log_fits(sample: Sample) -> bool:
     entries = sum(ENTRY.match(line) is not None for line in sample.lines)
     written = sum(bool(line.strip()) for line in sample.lines)
     return entries >= LINES_MIN and entries > SHARE_MIN * written
 
 
-def telling(sample: Sample) -> Iterator[Telling]:
+def log_telling(sample: Sample) -> Iterator[Telling]:
     alike = Alike(sample)
     grave = [at for at in sample.marked if LEVEL.search(sample.lines[at])]
     yield from alike.distinct(grave)

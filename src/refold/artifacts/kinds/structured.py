@@ -33,7 +33,7 @@ _MARK = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[\]{},]')
 _KEY = re.compile(r'\s*"((?:[^"\\]|\\.)*)"\s*:')
 
 
-def fits(sample: Sample) -> bool:
+def json_fits(sample: Sample) -> bool:
     start = sample.lines[0].lstrip()[:1] if sample.lines else ""
     last = (sample.uncut or sample.lines or ("",))[-1]
     end = last.rstrip()[-1:]
@@ -98,7 +98,7 @@ def value_of(text: str) -> Any:
         return None
 
 
-def about(sample: Sample) -> str:
+def json_about(sample: Sample) -> str:
     """`JSON, a list of 2,000`, if the sample is complete."""
     value = value_of("".join(sample.uncut or sample.lines)) if sample.is_whole else None
     if not isinstance(value, list | dict):
@@ -107,7 +107,7 @@ def about(sample: Sample) -> str:
     return f"JSON, {kind} of {len(value):,}"
 
 
-def telling(sample: Sample) -> Iterator[Telling]:
+def json_telling(sample: Sample) -> Iterator[Telling]:
     count, bad = len(sample.lines), sample.troubled
     yield from in_turn(_new_keys(sample), map(Telling, bad[:8]))
     yield from map(Telling, bad)

@@ -19,7 +19,14 @@ from refold.core.model import Edit, Slot, Summarize
 from refold.core.plan import Ask
 from refold.core.shortened import prose_text
 from refold.ledger.facts import Cutter
-from refold.ledger.ledger import facts_of, files_in_work, is_cut, ledger_lines, merged, said
+from refold.ledger.ledger import (
+    facts_of,
+    files_in_work,
+    is_cut,
+    ledger_lines,
+    merged,
+    unmarked_lines,
+)
 from refold.strategies.brief import Brief, cap_tokens, carried, tokens_of
 from refold.strategies.fit import common_size, cuts_of, edits_of, pieces
 from refold.strategies.gist.choice import choose_lines
@@ -172,7 +179,7 @@ def _summaries(
         floor=FLOOR * (1 + HASTE * layout.pace) * min(1.0, 2 * layout.spare),
         per_char=rate,
         typed_share=TYPED_SHARE,
-        told=said(ledger),
+        told=unmarked_lines(ledger),
     )
     if is_cut(ledger):  # room that the lines do not need is for requests, rules and changed files
         spare_chars = int(left / rate) - chars_of(kept)
