@@ -1,12 +1,9 @@
-"""The table of all routes: the rooms' own, and those that tell of the server itself.
+"""The table of all routes, the OpenAPI document made from it, and answers.
 
-The OpenAPI document, made from the table of routes: it cannot say anything else than they do.
-
-What is sent back: values as JSON, lines, chunks as they come, and errors as everybody sees
-them.
-
-Every error is one of ours with its status (`errors.OUTCOMES`, and the three that only HTTP has);
-any other is a fault of the program, which the log is told and the caller is not.
+The document cannot differ from the table. Answers are values as JSON, lines, streamed chunks, and
+errors. Every refold error has its status (`errors.OUTCOMES`, and the four that only HTTP has); any
+other is a bug, which is logged and not shown to the caller. Neighbours: `logs` and `contents` have
+most routes, `app` answers.
 """
 
 from __future__ import annotations
@@ -75,8 +72,8 @@ def _health(call: Call) -> Health:
 
 
 def _ready(call: Call) -> Health:
-    """Said once the application has asked the store, so that a server whose database is away is
-    taken out of the balance."""
+    """The answer after the application has asked the store: a load balancer skips a server without
+    its database."""
     return Health(status="ready")
 
 
@@ -265,7 +262,7 @@ def _plain(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answer(route: Route, named: dict[Any, Any]) -> dict[str, Any]:
-    """What a call that is served is told, by its status."""
+    """The successful answers, by status."""
     if route.gives is None:
         return {"204": {"description": "Done."}}
     content = _content(route.gives, named)
@@ -294,11 +291,11 @@ def _failures(route: Route, named: dict[Any, Any]) -> dict[str, Any]:
     return {code: {"description": ERRORS[code], "content": content} for code in codes}
 
 
-# What only HTTP knows.
+# Errors that only HTTP has.
 STATUSES = {"unauthorized": 401, "not-allowed": 405, "too-large": 413, "busy": 429}
 _HIDDEN = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 JSON = "application/json"
-# Whoever does not read what was asked for is left; what is small lies in the socket's buffer.
+# A caller that does not read its answer is disconnected; a small answer is in the socket's buffer.
 SEND_S, SMALL_BYTES = 60.0, 32 * 1024
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]

@@ -1,9 +1,9 @@
 """Runs the server: one process, or several that share a socket.
 
-Whatever would keep it from serving is found before anything listens (`checked`), because a process
-that cannot start would only be started again. What a process is told travels in one environment
-variable, because the others are started afresh and not by a copy of this one. Neighbours: `app`
-runs, the command `serve` asks for it.
+Problems that would keep it from serving are found before it listens (`checked`), because a process
+that cannot start would only be restarted. The settings of a process travel in one environment
+variable, because workers are started fresh and not forked. Neighbours: `app` runs, the command
+`serve` calls.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ GARBAGE = 20_000  # objects between two collections; what a call makes is gone w
 
 
 class Given(Struct, frozen=True, kw_only=True):
-    """What a server is told. `names` are those by which clients call it; empty means any. `direct`
-    leads to the database of the store without a pooler. `limits` are those of all workers."""
+    """The settings of a server. `names` are the host names that clients may use; empty means any.
+    `direct` is the address of the store's database without a pooler. `limits` are for all workers
+    together."""
 
     store: str
     direct: str = ""
@@ -61,7 +62,7 @@ class Given(Struct, frozen=True, kw_only=True):
     key: str = ""
     log_level: str = "info"
     limits: Limits = field(default_factory=Limits)
-    folder: str = ""  # where several workers put down what they count
+    folder: str = ""  # for the counts of several workers
 
 
 # --- before anything listens ---
@@ -87,7 +88,7 @@ def checked(given: Given) -> str:
 
 def _check_name(given: Given) -> None:
     if not _is_loopback(given.host) and not given.names:
-        said = f"{given.host} can be reached by others, and nothing says by which name"
+        said = f"{given.host} can be reached from other machines, but has no host name"
         raise Invalid(
             said, hint="--name refold.example.com, and --certificate, or a proxy with TLS"
         )
@@ -118,7 +119,7 @@ def _check_token(orgs: Orgs) -> None:
 
 
 def _check_direct(orgs: Orgs, direct: str) -> None:
-    """An address that was given must be one at which changes can be heard. One that is away for a
+    """Raises an error for a direct address that can never deliver hints. One that is away for a
     moment does not keep the server from starting."""
     hints = hints_of(orgs.own, direct)
     if hints is None or not direct:
