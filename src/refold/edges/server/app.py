@@ -106,7 +106,9 @@ class Server:
         self._running = 0
         self._looked_at = 0.0  # when the tokens were last looked at for an unknown one
         self._lines = CallLines()
-        self.readiness = Readiness(partial(self.in_thread, self._ask_store))
+        self.readiness = Readiness(
+            partial(self.in_thread, lambda: self.orgs.own.conversations(limit=1))
+        )
         self._commits: dict[str, GroupCommit] = {}
         self._task: asyncio.Task[None] | None = None
         self._threads: anyio.CapacityLimiter | None = None
@@ -215,11 +217,8 @@ class Server:
                 except RefoldError as error:
                     warn("background", error)
 
-    def _ask_store(self) -> None:
-        self.orgs.own.conversations(limit=1)
-
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """Whatever may wait for the store."""
+        """Runs work that may wait for the store in a worker thread."""
         try:
             return await anyio.to_thread.run_sync(
                 work, limiter=self._threads, abandon_on_cancel=True

@@ -149,11 +149,11 @@ class Follower:
             await self._look()
 
     def look_soon(self) -> None:
-        """Something has changed, and it is not known what."""
+        """Compares heads soon: an unknown conversation has changed."""
         self._asked.set()
 
     async def follow(self) -> None:
-        """Looks at the heads, again and again, while anybody listens."""
+        """Compares heads regularly while anybody listens."""
         listened = time.monotonic()
         while True:
             await self._pause()
@@ -161,14 +161,17 @@ class Follower:
             if self._feed.listeners:
                 listened = now
             if now - listened < LINGER_S:
-                await self._try_look()
+                try:
+                    await self._look()
+                except RefoldError as error:
+                    warn("feed", error)
             elif self._heads is not None:
                 self._heads = None
                 self._feed.forget()
 
     async def _pause(self) -> None:
-        """Until it is time to look again, or somebody asks; never so short that looking would take
-        much of the time."""
+        """Waits until the next comparison is due or requested, and at least so long that comparing
+        takes a small share of the time."""
         await asyncio.sleep(max(AGAIN_S, self._took_s / SHARE_MAX))
         try:
             async with asyncio.timeout(HEARD_POLL_S if self._hears() else POLL_S):
@@ -177,25 +180,18 @@ class Follower:
             pass
         self._asked.clear()
 
-    async def _try_look(self) -> None:
-        try:
-            await self._look()
-        except RefoldError as error:
-            warn("feed", error)
-
     async def _look(self) -> None:
         async with self._looking:
             began = time.monotonic()
-            heads: dict[str, int] = await self._in_thread(self._heads_now)
+            heads: dict[str, int] = await self._in_thread(
+                lambda: {one.id: one.head for one in conversations(self._store())}
+            )
             self._took_s = time.monotonic() - began
             if self._heads is not None:
                 for id, head in heads.items():
                     if self._heads.get(id) != head:
                         self._feed.add(id, head)
             self._heads = heads
-
-    def _heads_now(self) -> dict[str, int]:
-        return {one.id: one.head for one in conversations(self._store())}
 
 
 # Longer than a token is asked for, so that a revoked one ends its stream within five seconds.

@@ -115,23 +115,20 @@ def show_conversation(call: Call) -> About:
 
 
 def read_events(call: Call) -> Lines:
-    """The events, at least one if there is one, and no more than an answer may hold."""
+    """The events up to the size limit of an answer, but at least one if there is one."""
     asked = call.asked(ReadQuery)
     events = call.store.read(call.id, after=asked.after, last=asked.last, limit=asked.limit)
-    return Lines(batch_of(_within(events)) if events else b"")
-
-
-def _within(events: list[Event]) -> list[Event]:
     size = 0
     for at, event in enumerate(events):
         size += len(event.body)
         if at and size > BYTES_MAX:
-            return events[:at]
-    return events
+            events = events[:at]
+            break
+    return Lines(batch_of(events) if events else b"")
 
 
 def append(call: Call) -> Head:
-    """Appends a batch in a worker thread: where a group commit would gain nothing."""
+    """Appends a batch in a worker thread, for stores without group commit."""
     expect = call.asked(AppendQuery).expect
     assert isinstance(call.body, bytes)
     events = events_checked(call.body)

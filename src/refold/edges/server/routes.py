@@ -218,22 +218,7 @@ def _types(routes: Sequence[Route]) -> list[type[Struct]]:
 
 
 def _operation(route: Route, named: dict[Any, Any]) -> dict[str, Any]:
-    operation: dict[str, Any] = {
-        "operationId": route.name,
-        "summary": route.summary,
-        "parameters": [*_path_parameters(route), *_query_parameters(route)],
-        "responses": {**_answer(route, named), **_failures(route, named)},
-        "x-level": route.level,
-    }
-    if route.level != "open":
-        operation["security"] = [{"token": []}]
-    if route.body is not None:
-        operation["requestBody"] = {"required": True, "content": _content(route.body, named)}
-    return operation
-
-
-def _path_parameters(route: Route) -> list[dict[str, Any]]:
-    return [
+    path_parameters = [
         {
             "name": name,
             "in": "path",
@@ -242,6 +227,21 @@ def _path_parameters(route: Route) -> list[dict[str, Any]]:
         }
         for name in _VARIABLE.findall(route.path)
     ]
+    failure = {"application/json": {"schema": named[Failure]}}
+    codes = ERRORS if route.level != "open" else OPEN_ERRORS
+    failures = {code: {"description": ERRORS[code], "content": failure} for code in codes}
+    operation: dict[str, Any] = {
+        "operationId": route.name,
+        "summary": route.summary,
+        "parameters": [*path_parameters, *_query_parameters(route)],
+        "responses": {**_answer(route, named), **failures},
+        "x-level": route.level,
+    }
+    if route.level != "open":
+        operation["security"] = [{"token": []}]
+    if route.body is not None:
+        operation["requestBody"] = {"required": True, "content": _content(route.body, named)}
+    return operation
 
 
 def _query_parameters(route: Route) -> list[dict[str, Any]]:
@@ -255,7 +255,7 @@ def _query_parameters(route: Route) -> list[dict[str, Any]]:
 
 
 def _plain(schema: dict[str, Any]) -> dict[str, Any]:
-    """A query has no null: an argument that may be left out is left out."""
+    """The schema of an optional parameter, without null, which a query cannot contain."""
     options = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
     plain = options[0] if len(options) == 1 else schema
     return {key: value for key, value in plain.items() if key != "default" or value is not None}
@@ -283,12 +283,6 @@ def _content(kind: object, named: dict[Any, Any]) -> dict[str, Any]:
             return {"application/json": {"schema": {"type": "object"}}}
         case _:
             return {"application/json": {"schema": named[kind]}}
-
-
-def _failures(route: Route, named: dict[Any, Any]) -> dict[str, Any]:
-    content = {"application/json": {"schema": named[Failure]}}
-    codes = ERRORS if route.level != "open" else OPEN_ERRORS
-    return {code: {"description": ERRORS[code], "content": content} for code in codes}
 
 
 # Errors that only HTTP has.
@@ -359,7 +353,7 @@ def _part(body: bytes, *, more: bool) -> MutableMapping[str, Any]:
 
 
 def answer_of(value: object, status: int, in_thread: InThread) -> Answer:
-    """The answer that a route's value is."""
+    """The answer for a route's value."""
     match value:
         case None:
             return Answer(204)

@@ -69,29 +69,27 @@ class Given(Struct, frozen=True, kw_only=True):
 
 
 def checked(given: Given) -> str:
-    """The place that would be served, without its password. An error says what is missing: a
-    package, a name, a certificate, a token, a way to hear of changes that was asked for."""
+    """The place to serve, without its password. Raises an error for a missing package, name,
+    certificate or token, or a direct address without hints."""
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         said = f"the team server needs {' and '.join(missing)}"
         raise Unavailable(said, hint=install_hint("server"))
-    _check_name(given)
+    if not _is_loopback(given.host) and not given.names:
+        said = f"{given.host} can be reached from other machines, but has no host name"
+        hint = "--name refold.example.com, and --certificate, or a proxy with TLS"
+        raise Invalid(said, hint=hint)
     _check_certificate(given)
     orgs = Orgs(given.store)
     try:
-        _check_token(orgs)
+        now_ms = time.time_ns() // 1_000_000
+        if not any(token.state(now_ms) == "valid" for token in Tokens(orgs.own).list()):
+            hint = f"refold token create --org NAME --store {orgs.shown_place}"
+            raise Denied("there is no valid token, so nobody could call this server", hint=hint)
         _check_direct(orgs, given.direct)
         return orgs.shown_place
     finally:
         orgs.close()
-
-
-def _check_name(given: Given) -> None:
-    if not _is_loopback(given.host) and not given.names:
-        said = f"{given.host} can be reached from other machines, but has no host name"
-        raise Invalid(
-            said, hint="--name refold.example.com, and --certificate, or a proxy with TLS"
-        )
 
 
 def _check_certificate(given: Given) -> None:
@@ -109,13 +107,6 @@ def _check_certificate(given: Given) -> None:
     except (OSError, ssl.SSLError) as error:
         said = f"{given.certificate} and {given.key} cannot be used: {error}"
         raise Invalid(said, hint="give a certificate and its own key, both as PEM") from error
-
-
-def _check_token(orgs: Orgs) -> None:
-    now_ms = time.time_ns() // 1_000_000
-    if not any(token.state(now_ms) == "valid" for token in Tokens(orgs.own).list()):
-        hint = f"refold token create --org NAME --store {orgs.shown_place}"
-        raise Denied("there is no valid token, so nobody could call this server", hint=hint)
 
 
 def _check_direct(orgs: Orgs, direct: str) -> None:
