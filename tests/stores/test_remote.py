@@ -81,7 +81,7 @@ def test_a_server_that_is_away_is_unavailable(monkeypatch):
     place = "http://127.0.0.1:9/acme"
     logins.keep(place, "rft_x", dict(os.environ))
     store = open_store(place)
-    store._client._deadline_s = 0.2
+    store.client.deadline_s = 0.2
     with pytest.raises(Unavailable):
         store.conversations()
 
@@ -96,14 +96,14 @@ class Counted:
     """Counts the calls that a client sends."""
 
     def __init__(self, store) -> None:
-        self.client, self.calls = store._client, 0
-        sent = self.client._sent
+        self.client, self.calls = store.client, 0
+        sent = self.client.transmit
 
         def counted(*given):
             self.calls += 1
             return sent(*given)
 
-        self.client._sent = counted
+        self.client.transmit = counted
 
 
 def test_without_a_login_nothing_is_sent(running):
@@ -121,7 +121,7 @@ def test_what_trying_again_cannot_help_is_asked_once(running, status, body):
     import httpx
 
     store = open_store(RemotePlace(running).url)
-    store._client._client = httpx.Client(
+    store.client.http = httpx.Client(
         transport=httpx.MockTransport(lambda _: httpx.Response(status, content=body))
     )
     counted = Counted(store)
@@ -152,14 +152,14 @@ def test_what_a_far_store_will_never_take_is_blocked_and_sent_when_it_will(
         )
 
     with httpx.Client() as passed:
-        client = store.far._client
-        usual, client._client = (
-            client._client,
+        client = store.far.client
+        usual, client.http = (
+            client.http,
             httpx.Client(transport=httpx.MockTransport(answered)),
         )
         states = {one.conversation: one.state for one in store.sync().synced}
         assert states == {"a": "blocked", "b": "synced"}
-        client._client = usual
+        client.http = usual
     assert {one.conversation: one.state for one in store.sync().synced} == {"a": "synced"}
     store.close()
 
@@ -175,7 +175,7 @@ def test_what_must_not_be_done_twice_is_asked_again_only_where_nothing_was_done(
     )
     answers = [busy, busy, httpx.Response(204)]
     store = open_store(RemotePlace(running).url)
-    store._client._client = httpx.Client(transport=httpx.MockTransport(lambda _: answers.pop(0)))
+    store.client.http = httpx.Client(transport=httpx.MockTransport(lambda _: answers.pop(0)))
     counted = Counted(store)
     with nullcontext() if status == 429 else pytest.raises(Unavailable):
         store.fork("c", 1, "d")

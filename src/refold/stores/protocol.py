@@ -30,7 +30,7 @@ class Recovery(Struct, frozen=True, kw_only=True):
 
 
 class Salvage(Struct, frozen=True, kw_only=True):
-    """The content of a log that may be damaged: its events in stored order, those of ancestors
+    """The content of a log that may be damaged: its events in stored order, inherited ones
     first, and a text for each unreadable piece. `parent_seq` is where the log leaves its parent;
     `copy` is a file with the whole broken store, if it had to be rebuilt to read this log."""
 

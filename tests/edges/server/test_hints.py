@@ -92,7 +92,7 @@ def test_hints_that_come_together_are_told_together_and_only_the_newest_of_a_log
 
     async def work(exchange: Exchange, heard: list[Hint]) -> None:
         for head in range(1, 101):
-            exchange.tell(Hint("acme", f"log-{head % 3}", head))
+            exchange.publish(Hint("acme", f"log-{head % 3}", head))
         await until(lambda: wire.told)
 
     exchanged(wire, work)
@@ -104,7 +104,7 @@ def test_what_waits_is_told_before_the_end():
     wire = Wire()
 
     async def work(exchange: Exchange, heard: list[Hint]) -> None:
-        exchange.tell(Hint("acme", "log", 1))
+        exchange.publish(Hint("acme", "log", 1))
 
     exchanged(wire, work)
     assert wire.told == [[Hint("acme", "log", 1)]]
@@ -116,7 +116,7 @@ def test_more_than_can_wait_are_dropped(monkeypatch):
 
     async def work(exchange: Exchange, heard: list[Hint]) -> None:
         for number in range(50):
-            exchange.tell(Hint("acme", f"log-{number}", 1))
+            exchange.publish(Hint("acme", f"log-{number}", 1))
 
     exchanged(wire, work)
     assert sum(map(len, wire.told)) == 5
@@ -171,7 +171,7 @@ def test_a_place_where_nothing_can_be_heard_is_not_asked_again():
         # The thread that would ask again has ended.
         await until(lambda: not exchange._thread.is_alive())
         assert not exchange.is_hearing and wire.asked == 1
-        exchange.tell(Hint("acme", "log", 1))
+        exchange.publish(Hint("acme", "log", 1))
 
     exchanged(wire, work)
     assert wire.told, "telling does not need an ear"
@@ -181,7 +181,7 @@ def test_without_hints_there_is_no_thread_and_nothing_waits():
     before = {*threading.enumerate()}
 
     async def work(exchange: Exchange, heard: list[Hint]) -> None:
-        exchange.tell(Hint("acme", "log", 1))
+        exchange.publish(Hint("acme", "log", 1))
         assert {*threading.enumerate()} <= before and not exchange.is_hearing
 
     exchanged(None, work)

@@ -276,7 +276,7 @@ def test_every_route_for_every_caller(tmp_path):
                 for secret, expected in (
                     ("", 401), ("rft_wrong", 401), (revoked_secret, 401), (expired, 401), (other, 404),
                 ):  # fmt: skip
-                    it.server.gate._guesses._levels.clear()
+                    it.server.gate.guesses.levels.clear()
                     answer = await it.call(method.upper(), url, secret=secret)
                     check_described(operation, answer)
                     wanted = 200 if level == "open" else expected

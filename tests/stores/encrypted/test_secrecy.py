@@ -163,7 +163,7 @@ def test_erasing_drops_a_content_nobody_names_also_where_its_place_is_forgotten(
     for id in ("c", "d") if is_shared else ("c",):
         Log(one, id).append([Draft(body=named, by="user")])
     assert one.sync().is_done and two.sync().is_done
-    two.far._known.contents.clear()  # as after a kill
+    two.far.known.contents.clear()  # as after a kill
     erase(one, "c", [1])
     assert one.sync().is_done and two.sync().is_done
     for store in (one.near, two.near, far):
@@ -255,7 +255,7 @@ def test_an_artifact_that_is_damaged_on_a_server_is_named_and_the_rest_is_there(
     assert synced_of(one).sync().is_done
     folder = Path(running.orgs.place.partition(":")[2]) / f"{place.rpartition('/')[2]}.artifacts"
     digest = one.put([b"b" * size])
-    there = synced_of(one).far._known.contents[digest] if is_encrypted else digest
+    there = synced_of(one).far.known.contents[digest] if is_encrypted else digest
     [kept] = folder.glob(f"{codec.artifact_id(there)}*")
     data = bytearray(kept.read_bytes())
     data[int((len(data) - 1) * at)] ^= 1

@@ -54,7 +54,7 @@ class NoDeduplication(Exchange):
 class LastWriteWins(Exchange):
     """The side that wrote last is right."""
 
-    def _settle(
+    def _replace_near(
         self, here: Conversation, there: Conversation, common: int, done: Exchanged
     ) -> None:
         if there.updated_ms >= here.updated_ms:
@@ -99,13 +99,13 @@ class EventBeforeArtifact(Exchange):
 class RandomForkName(Exchange):
     """Calls a fork something else each time."""
 
-    def _settle(
+    def _replace_near(
         self, here: Conversation, there: Conversation, common: int, done: Exchanged
     ) -> None:
         true = tails.fork_id
         tails.fork_id = lambda parent, first: f"{parent[:40]}-{secrets.token_hex(6)}"
         try:
-            super()._settle(here, there, common, done)
+            super()._replace_near(here, there, common, done)
         finally:
             tails.fork_id = true
 

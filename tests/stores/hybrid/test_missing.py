@@ -45,7 +45,7 @@ def test_an_artifact_that_is_lost_is_told_of_and_comes_once_it_is_there(
     digest = say(one, "c", b"an output")
     say(one, "d", b"another")
     assert one.sync().is_done
-    place = one.far._known.contents[digest] if held else digest
+    place = one.far.known.contents[digest] if held else digest
     lost = far.contents.pop(place)
     if is_opened:
         assert len(two.read("c")) == 2

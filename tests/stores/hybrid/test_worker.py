@@ -256,10 +256,10 @@ def test_listening_goes_on_after_the_server_was_away(tmp_path: Path, place: str)
     other = open_store(place)
     grown(other, "first", 1)
     until(one.conversations)
-    follower = one._worker._follower
-    until(lambda: follower._hints is not None)
+    follower = one.worker.follower
+    until(lambda: follower.hints is not None)
     # The connection ends as it does when a server goes away.
-    follower._hints.end()
+    follower.hints.end()
     grown(other, "second", 1)
     until(lambda: len(one.conversations()) == 2)
     one.close()

@@ -212,7 +212,7 @@ class Device:
         self.is_syncing = False
         self.memory: dict[str, Any] = {}
         far = RemoteStore("https://server.example/org")
-        far._client = Wire(self.world, self)  # type: ignore[assignment]
+        far.client = Wire(self.world, self)  # type: ignore[assignment]
         keys = self.world.keys
         self.far = EncryptedStore(far, lambda: keys, near=self.disk) if keys else far
         self.hybrid = HybridStore(self.disk, lambda: self.far, url=f"hybrid:{self.name}")
@@ -465,8 +465,8 @@ class Decrypted(EncryptedStore):
         super().__init__(server, lambda: keys, near=Disk())
 
     @property
-    def _contents(self) -> set[str]:
-        return {digest for digest, there in self._known.contents.items() if self._has(there)}
+    def contents(self) -> set[str]:
+        return {digest for digest, there in self.known.contents.items() if self._has(there)}
 
     def _has(self, there: str) -> bool:
         return there in self.far.contents  # type: ignore[attr-defined]

@@ -1,23 +1,18 @@
-"""The server as an ASGI application: limits, tokens, routes, errors.
+"""The server as an ASGI application, and the way uvicorn serves it.
 
-Every call goes the same way: its Host and Origin are checked, its route is found, its token is
-asked for that route, its body is read within the limits, and the route runs in a worker thread. An
-append is answered in front of the router, because a framework's way costs as much as the append.
-Whatever fails is answered as one of `errors`, never with a text of the program's own. Neighbours:
-`routes` has the table, `gate` says who may call, `serve` runs this.
+Every call goes the same way: Host and Origin are checked, the route is matched, the token is
+checked for that route, the body is read within the limits, and the route runs in a worker thread.
+An append is answered in front of the router, because a framework's overhead equals the cost of the
+append. Every failure is answered as one of `errors`, never with an internal text.
 
-uvicorn's HTTP, with an end to waiting and fewer writes: a connection that does not bring its
-headers in time is closed, and the head of an answer goes out together with its body. uvicorn loads
-this by its name, also in the processes that it starts.
+uvicorn loads `Connection` by name, also in its worker processes: a connection without complete
+headers in time is closed, and the head of an answer is sent together with its body. uvicorn's own
+log lines, headers and proxy guesses are off, connections are bounded, and a stop waits for running
+calls up to a limit.
 
-How uvicorn serves an application of ours: its own lines, headers and guesses are off,
-connections are bounded, and a stop waits for calls under way, but not for ever.
-
-Whether the server can serve: its store is asked, and an answer that does not come soon is a no.
-
-Whoever balances load asks often, and a store that is away may take long to say so: one question is
-under way at a time, in one thread, and all who ask meanwhile wait for it, but not for long.
-Neighbour: `app` answers with it.
+Readiness asks the store, and a late answer counts as no. Load balancers ask often, and an
+unreachable store may be slow to fail: one question runs at a time, in one thread, and all callers
+share it. Neighbours: `routes` has the table, `gate` the permissions, `serve` runs this.
 """
 
 from __future__ import annotations
@@ -74,7 +69,7 @@ T = TypeVar("T")
 THREADS = 32
 EACH_S = 1.0
 LOOK_AGAIN_S = 0.1
-AWAY = (Unavailable, Denied, TooNew)  # what a store raises that is no fault of the caller
+AWAY = (Unavailable, Denied, TooNew)  # errors of a store that the caller did not cause
 _APPEND_PATH = re.compile(
     rb"/api/v1/orgs/([a-z0-9-]{1,39})/context/conversations/([A-Za-z0-9._-]{1,64})/events"
 )
@@ -83,7 +78,7 @@ APPEND_NAME = APPEND.name
 
 
 class NotAllowed(RefoldError):
-    """The path is one of ours, but not for this method."""
+    """The path exists, but not for this method."""
 
     code = "not-allowed"
 
@@ -111,7 +106,9 @@ class Server:
         self._running = 0
         self._looked_at = 0.0  # when the tokens were last looked at for an unknown one
         self._lines = CallLines()
-        self.readiness = Readiness(partial(self.in_thread, self._ask_store))
+        self.readiness = Readiness(
+            partial(self.in_thread, lambda: self.orgs.own.conversations(limit=1))
+        )
         self._commits: dict[str, GroupCommit] = {}
         self._task: asyncio.Task[None] | None = None
         self._threads: anyio.CapacityLimiter | None = None
@@ -148,8 +145,8 @@ class Server:
             return failure_of(error)
 
     async def _routed(self, scope: Scope, receive: Receive) -> Answer:
-        """The answer of the route that the path and the method name. A slash that is written as a
-        code divides the path for us, but not for whoever stands before us."""
+        """The answer of the route for this path and method. An encoded slash is refused: it
+        separates path segments here, but not in a proxy in front."""
         if b"%2f" in (scope.get("raw_path") or b"").lower():
             raise NotFound("there is no such route", hint="write / as it is")
         allowed: list[str] = []
@@ -220,11 +217,8 @@ class Server:
                 except RefoldError as error:
                     warn("background", error)
 
-    def _ask_store(self) -> None:
-        self.orgs.own.conversations(limit=1)
-
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """Whatever may wait for the store."""
+        """Runs work that may wait for the store in a worker thread."""
         try:
             return await anyio.to_thread.run_sync(
                 work, limiter=self._threads, abandon_on_cancel=True
@@ -235,15 +229,15 @@ class Server:
     # --- a call ---
 
     async def _authorized(self, scope: Scope, route: Route, org: str) -> Token:
-        """The token of a call. One that is not known may have been created a moment ago, so the
-        tokens are looked at once more; how often, is bounded. As long as they cannot be looked at,
-        nobody is told that his is unknown: the store is away."""
+        """The token of a call. An unknown one may have been created a moment ago, so the log of
+        tokens is read again, at a bounded rate. If that fails, the error is that the store is away,
+        not that the token is unknown."""
         token = self.gate.find(scope)
         if token is None and time.monotonic() - self._looked_at > LOOK_AGAIN_S:
             await self.in_thread(self.tokens.follow)
             self._looked_at = time.monotonic()
             token = self.gate.find(scope)
-        return self.gate.allowed(token, scope, route, org)
+        return self.gate.allowed(token, scope, route.level, org)
 
     async def _serve(
         self, route: Route, path: dict[str, str], scope: Scope, receive: Receive
@@ -279,7 +273,7 @@ class Server:
         with self._at_work():
             value = await self._done(route, call)
         if call.token is not None and route.method != "GET":
-            self.listening.tell(call.token.org, "", 0)
+            self.listening.announce(call.token.org, "", 0)
         return answer_of(value, route.status, self.in_thread)
 
     @contextmanager
@@ -303,8 +297,7 @@ class Server:
             raise Unavailable(said, retry_after_s=1.0) from None
 
     async def _done(self, route: Route, call: Call) -> object:
-        """What the route gives. The audit log is told what is about to be done, and then what came
-        of it."""
+        """The result of the route, with entries in the audit log before and after it."""
         run = partial(route.run, call)
         if call.token is None or not route.audit:
             return await self._timed(run)
@@ -336,7 +329,7 @@ class Server:
                 head = await self._appended(org, id, expect, body, token)
         finally:
             self.bodies.release(body)
-        self.listening.tell(org, id, head)
+        self.listening.announce(org, id, head)
         return Answer(200, b'{"head":%d}' % head, hidden=[])
 
     async def _appended(self, org: str, id: str, expect: int, body: bytes, token: Token) -> int:
@@ -427,8 +420,8 @@ class Connection(H11Protocol):
             self.transport.close()
 
     def shutdown(self) -> None:
-        """The server stops: whoever listens is told now, because that would never end. Whoever has
-        just connected has a call on the way."""
+        """Stops the connection. Listeners end now, because their calls never would; a new
+        connection may have a call on the way."""
         end = self.app_state.get(ENDING)
         if end is not None:
             end()

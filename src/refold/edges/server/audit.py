@@ -1,10 +1,10 @@
-"""The audit log: who read, erased and administered what, as notes in the server's own store.
+"""The audit log: reads, erasures and administration, as notes in the server's own store.
 
-What erases is written before it is done, and again with what came of it before it is answered: one
-that has no result was cut off in between. That tokens are created and revoked stands in their own
-log, and is listed with the rest. Reads are gathered and written each second, one note
-for each token and conversation, so that reading stays cheap: a server that is killed loses the last
-second of reads. Contents never stand in it. Neighbours: `app` tells, `refold token audit` shows.
+An erasure is written before it runs, and again with its result before it is answered: an entry
+without a result was cut off in between. The creation and revocation of tokens is in their own log,
+and listed with the rest. Reads are collected and written each second, one note for each token and
+conversation, so that reading stays cheap: a killed server loses the last second of reads. The log
+never has contents. Neighbours: `app` writes, `refold token audit` shows.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ KIND = "audit"
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """One line of the audit log. `call` joins what was written before and after; `name` is that of
-    the token, which stands in its own log."""
+    """One line of the audit log. `call` joins the entries before and after an erasure; `name` is
+    the token's, from its own log."""
 
     at_ms: int
     token: str
@@ -57,7 +57,7 @@ class Audit:
         self._reads: Counter[tuple[str, str, str, str]] = Counter()
 
     def read(self, org: str, entry: Entry) -> None:
-        """Remembers a read until the next `flush`."""
+        """Collects a read until the next `flush`."""
         with self._lock:
             self._reads[org, entry.token, entry.route, entry.what] += 1
 
@@ -66,7 +66,7 @@ class Audit:
         self._append(org, [entry])
 
     def flush(self) -> None:
-        """Writes the reads that were remembered."""
+        """Writes the collected reads."""
         with self._lock:
             reads, self._reads = self._reads, Counter()
         now = time.time_ns() // 1_000_000
@@ -92,7 +92,7 @@ def log_of(org: str) -> str:
 
 
 def entry_of(route: Route, path: Mapping[str, str], token: Token) -> Entry:
-    """What is about to be done."""
+    """The entry for a call that is about to run."""
     return Entry(
         at_ms=time.time_ns() // 1_000_000,
         token=token.id,
@@ -104,7 +104,7 @@ def entry_of(route: Route, path: Mapping[str, str], token: Token) -> Entry:
 
 
 def result_of(value: object) -> str:
-    """What came of it: a route may find that there is nothing to do."""
+    """The result for the audit log: a route may have had nothing to do."""
     match value:
         case Dropped(gone=False) | Forgot(entries=()):
             return "nothing"
@@ -125,22 +125,22 @@ def entries_of(store: Store, org: str, *, limit: int) -> list[Entry]:
 
 
 def _calls(store: Store, org: str, limit: int) -> list[Entry]:
-    """What was called. An erasure has two notes, of which the later counts."""
+    """The logged calls. Of the two notes of an erasure, the later counts."""
     head = store.head(log_of(org))
     if head is None:
         return []
-    found: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     for page in pages_of(store, log_of(org), after=max(0, head - 2 * limit), last=head):
         for event in page:
             body = decode(event)
             if isinstance(body, Note) and body.kind == KIND:
                 entry = decoding.convert(body.data, Entry)
-                found[entry.call or f"#{event.seq}"] = entry
-    return list(found.values())
+                entries[entry.call or f"#{event.seq}"] = entry
+    return list(entries.values())
 
 
 def _changes_of(token: Token) -> Iterator[Entry]:
-    """When a token was created and revoked."""
+    """The creation and revocation of a token."""
     for action, at_ms in (("create", token.created_ms), ("revoke", token.revoked_ms)):
         if at_ms:
             what = f"{token.scope} token"

@@ -1,15 +1,13 @@
-"""Appends of many clients, one sync: a group commit, for stores that lie in one file.
+"""Group commit: appends of many clients share one sync, in stores that are one file.
 
 A sync costs the same for one append as for fifty. So appends wait in a queue while one is under
-way, and the next takes all that waited; each is answered once the sync that covers it is done. On
-PostgreSQL the database does this itself, so there each append is a commit of its own. A queue that
-is full refuses at once, before memory grows. Neighbours: `append` asks, a store writes.
+way, and the next takes all of them; each is answered after the sync that covers it. PostgreSQL does
+this itself, so there each append is a commit of its own. A full queue refuses at once, before
+memory grows.
 
-How logs end: what an append must continue.
-
-A log that cannot be verified is not taken in, so every append is checked against the chain of the
-event before it. Most appends go on from one that this process wrote a moment ago, whose chain it
-remembers; else the store is asked. Neighbours: `logs` and `commit` ask before they append.
+Every append is checked against the chain of the event before it, so that every log can be verified.
+Most appends follow one that this process wrote a moment ago, whose chain is cached; otherwise the
+store is read. Neighbours: `app` and `logs` append, a store writes.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ GROUP_MAX = 256
 
 
 class Waiting(Struct):
-    """An append that waits for its turn."""
+    """A pending append."""
 
     conversation: str
     events: Sequence[Event]
@@ -58,7 +56,7 @@ class GroupCommit:
         return self._queue.qsize()
 
     async def append(self, conversation: str, events: Sequence[Event], expect: int) -> None:
-        """Returns once the events are durable. Busy if too many wait already."""
+        """Returns once the events are durable. Busy if the queue is full."""
         if self._queue.qsize() >= QUEUE_MAX:
             raise Busy(f"{QUEUE_MAX:,} appends are waiting", retry_after_s=1.0)
         answer: asyncio.Future[None] = self._loop.create_future()
@@ -66,7 +64,7 @@ class GroupCommit:
         await answer
 
     def close(self) -> None:
-        """Writes what waits, and ends the thread."""
+        """Writes the pending appends, and ends the thread."""
         self._queue.put(None)
         self._thread.join()
 
@@ -80,7 +78,7 @@ class GroupCommit:
                 self._loop.call_soon_threadsafe(_answer, self._written(group))
 
     def _next_group(self) -> tuple[list[Waiting], bool]:
-        """All that wait, at least one; and whether the end was asked for."""
+        """All pending appends, at least one; and whether the thread must end."""
         group: list[Waiting] = []
         waiting = self._queue.get()
         while waiting is not None:
@@ -100,7 +98,7 @@ class GroupCommit:
                 done = [(waiting, self._append(waiting)) for waiting in group]
             self._store.flush()
         except Exception as error:
-            # Nobody can tell what the disk has: no append of this group is acknowledged.
+            # The state of the disk is unknown: no append of this group is acknowledged.
             self._ends.forget()
             return [(waiting, error) for waiting in group]
         return done
@@ -114,7 +112,7 @@ class GroupCommit:
         try:
             self._store.append(id, events, expect=expect)
         except (Conflict, Invalid) as error:
-            # Nothing of it was written. Whatever else fails, the whole group does.
+            # Nothing of it was written. Any other error fails the whole group.
             return error
         self._ends.keep(id, events)
         return None
@@ -130,9 +128,10 @@ def _answer(done: Sequence[tuple[Waiting, Exception | None]]) -> None:
             waiting.answer.set_exception(failed)
 
 
+# --- ends of logs ---
+
 KEPT_MAX = 10_000
-# Another server may delete a log and begin it anew; what is remembered does not live long.
-KEPT_S = 60.0
+KEPT_S = 60.0  # another server may delete a log and start it again
 
 
 class Ends:
@@ -140,18 +139,15 @@ class Ends:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: dict[str, tuple[int, bytes, float]] = {}
+        self._ends: dict[str, tuple[int, bytes, float]] = {}
 
     def check(self, id: str, events: Sequence[Event], expect: int) -> None:
-        """Conflict if the log has moved and the events were not sealed on top of its event
-        `expect`; Invalid if they are not a part of any log."""
-        before = self._remembered(id, expect)
-        if before is None or first_unsealed(events, before) is not None:
+        """Raises Conflict if the log has moved and the events were not sealed on top of its event
+        `expect`; Invalid if they were sealed on no log."""
+        head, chain, at = self._ends.pop(id, (0, b"", 0.0))
+        is_known = head == expect and time.monotonic() - at < KEPT_S
+        if not is_known or first_unsealed(events, chain) is not None:
             self._check_with_store(id, events, expect)
-
-    def _remembered(self, id: str, expect: int) -> bytes | None:
-        head, chain, at = self._known.pop(id, (0, b"", 0.0))
-        return chain if head == expect and time.monotonic() - at < KEPT_S else None
 
     def _check_with_store(self, id: str, events: Sequence[Event], expect: int) -> None:
         try:
@@ -167,20 +163,20 @@ class Ends:
         check_chain(events, before)
 
     def keep(self, id: str, events: Sequence[Event]) -> None:
-        """Remembers how a log ends after an append."""
-        if events and len(self._known) < KEPT_MAX:
-            self._known[id] = events[-1].seq, events[-1].chain, time.monotonic()
+        """Caches the end of a log after an append."""
+        if events and len(self._ends) < KEPT_MAX:
+            self._ends[id] = events[-1].seq, events[-1].chain, time.monotonic()
         elif events:
-            self._known.clear()
+            self._ends.clear()
 
     def forget(self) -> None:
-        self._known.clear()
+        self._ends.clear()
 
 
 def check_chain(events: Sequence[Event], before: bytes) -> None:
-    """Invalid if the events do not continue one another and the chain before them, or have other
-    bodies than were sealed."""
+    """Raises Invalid unless the events continue the chain and each other, with the sealed
+    bodies."""
     wrong = first_unsealed(events, before)
     if wrong is not None:
-        said = f"event {wrong.seq} is not what was sealed on top of the one before it"
-        raise Invalid(said, hint="read the log again, and seal the events on top of its end")
+        message = f"event {wrong.seq} is not what was sealed on top of the one before it"
+        raise Invalid(message, hint="read the log again, and seal the events on top of its end")

@@ -1,19 +1,11 @@
-"""Routes of artifacts: bytes that are kept once, by their digest, and only known inside the
-organization.
+"""Routes of artifacts, of plain messages, of search, and of memory.
 
-They are streamed both ways: the digest is made on the way in and checked on the way out.
-
-Routes in the plain forms of the hybrid storage design: conversations, messages and artifacts as
-JSON objects, for clients that have no log of their own.
-
-A message may have any provider's shape and comes under a key, so that sending it again writes
-nothing and is told what the first call was told. Here the server opens the conversation like any
-other program does (`Context`). Neighbours: `logs` is what refold's own clients use.
-
-Routes that find things: search over the conversations of an organization, and its memory.
-
-The user's own memory is on the user's machine and has no route here. Neighbours: `search` and
-`memory` do the work.
+Artifacts are streamed both ways: the digest is made on the way in and checked on the way out. The
+plain forms of the hybrid storage design (conversations, messages and artifacts as JSON objects) are
+for clients without a log of their own. A message may have any provider's shape and has a key, so
+that repeating it writes nothing and gives the first answer again; the server opens the conversation
+like any other program (`Context`). The user's own memory is on the user's machine and has no route.
+Neighbours: `logs` serves refold's own clients, `search` and `memory` do the work.
 """
 
 from __future__ import annotations
@@ -67,8 +59,8 @@ def put(call: Call) -> Kept:
 
 
 def get(call: Call) -> Chunks:
-    """Read once before it is sent: damage that shows at the end could only be told by a connection
-    that breaks, which whoever asks takes for a network that does."""
+    """Streams an artifact, after reading it once: damage found at the end could only break the
+    connection, which looks like a network failure."""
     digest = call.path["digest"]
     try:
         for _ in call.store.get(digest):

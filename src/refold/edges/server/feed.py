@@ -1,26 +1,18 @@
-"""The change feed: a hint that a conversation has a new head, for whoever waits.
+"""The change feed: hints that a conversation has a new head, for waiting clients.
 
-It promises nothing: a client that missed a hint finds out by comparing heads, and must. A cursor is
-the place in this process' own count; a client that comes with another process' cursor, or one that
-is too old, is told to compare all heads (`rescan`). What other processes write is heard of where
-they can tell (`hints`), and found by looking at the heads: each second, or every few seconds where
-it is also heard of, from before the first cursor is given until nobody has listened for a while;
-then all cursors are forgotten. Neighbours: `app` tells of appends, `listening` answers.
+A hint guarantees nothing: a client finds missed changes by comparing heads. A cursor is a position
+in this process's own count; a client with a foreign or too old cursor must compare all heads
+(`rescan`). Changes by other processes arrive as hints, or are found by comparing heads: each
+second, or every few seconds where hints arrive, from before the first cursor is given until nobody
+has listened for a while; then all cursors are forgotten.
 
-Answers of the change feed: one for whoever polls, a stream of server-sent events for whoever
-stays.
+A client polls, or stays for a stream of server-sent events. A listener costs no thread and does not
+count as work; its token is checked again every few seconds.
 
-A listener costs no thread and is not counted as work. Whether its token is still valid is asked
-again every few seconds. Neighbours: `feed` knows the changes, `hints` tells other processes and
-hears from them, `app` answers.
-
-Hints to and from the other processes that serve the same place.
-
-What changed here is told in one message for a tenth of a second, after it is written: no append
-waits for it. What others tell is heard in a thread, on one connection for the process. Where that
-is lost, the heads are looked at each second until it is back; where it cannot be had, for good.
-Neighbours: `listening` has those
-who wait, a store says how its users tell each other.
+Changes here are published to the other processes in one message per tenth of a second, after they
+are written: no append waits for it. Their hints are received in a thread, on one connection per
+process. While that is lost, heads are compared each second. Neighbours: `app` announces appends and
+answers, a store has the hints.
 """
 
 from __future__ import annotations
@@ -77,10 +69,10 @@ class Feed:
         self._came = asyncio.Event()
         self.listeners = 0
 
-    def tell(self, conversation: str, head: int) -> None:
-        """Wakes those who wait. Called in the loop's thread."""
-        known = self._newest.get(conversation)
-        if known is not None and known[1] == head:
+    def add(self, conversation: str, head: int) -> None:
+        """Adds a change and wakes all waiting clients. Called in the loop's thread."""
+        newest = self._newest.get(conversation)
+        if newest is not None and newest[1] == head:
             return
         self._count += 1
         self._newest[conversation] = self._count, head
@@ -90,12 +82,12 @@ class Feed:
         self.wake()
 
     def wake(self) -> None:
-        """Lets those who wait look around."""
+        """Wakes all waiting clients."""
         self._came.set()
         self._came = asyncio.Event()
 
     def forget(self) -> None:
-        """Begins anew: every cursor that was given is unknown from here on."""
+        """Invalidates every cursor."""
         self._process = secrets.token_hex(6)
         self._newest.clear()
 
@@ -135,7 +127,7 @@ class Feed:
 
 
 class Follower:
-    """Tells a feed what other processes write. `hears` says whether they tell it themselves."""
+    """Adds the writes of other processes to a feed. `hears` tells whether their hints arrive."""
 
     def __init__(
         self,
@@ -157,11 +149,11 @@ class Follower:
             await self._look()
 
     def look_soon(self) -> None:
-        """Something has changed, and it is not known what."""
+        """Compares heads soon: an unknown conversation has changed."""
         self._asked.set()
 
     async def follow(self) -> None:
-        """Looks at the heads, again and again, while anybody listens."""
+        """Compares heads regularly while anybody listens."""
         listened = time.monotonic()
         while True:
             await self._pause()
@@ -169,14 +161,17 @@ class Follower:
             if self._feed.listeners:
                 listened = now
             if now - listened < LINGER_S:
-                await self._try_look()
+                try:
+                    await self._look()
+                except RefoldError as error:
+                    warn("feed", error)
             elif self._heads is not None:
                 self._heads = None
                 self._feed.forget()
 
     async def _pause(self) -> None:
-        """Until it is time to look again, or somebody asks; never so short that looking would take
-        much of the time."""
+        """Waits until the next comparison is due or requested, and at least so long that comparing
+        takes a small share of the time."""
         await asyncio.sleep(max(AGAIN_S, self._took_s / SHARE_MAX))
         try:
             async with asyncio.timeout(HEARD_POLL_S if self._hears() else POLL_S):
@@ -185,25 +180,18 @@ class Follower:
             pass
         self._asked.clear()
 
-    async def _try_look(self) -> None:
-        try:
-            await self._look()
-        except RefoldError as error:
-            warn("feed", error)
-
     async def _look(self) -> None:
         async with self._looking:
             began = time.monotonic()
-            heads: dict[str, int] = await self._in_thread(self._heads_now)
+            heads: dict[str, int] = await self._in_thread(
+                lambda: {one.id: one.head for one in conversations(self._store())}
+            )
             self._took_s = time.monotonic() - began
             if self._heads is not None:
                 for id, head in heads.items():
                     if self._heads.get(id) != head:
-                        self._feed.tell(id, head)
+                        self._feed.add(id, head)
             self._heads = heads
-
-    def _heads_now(self) -> dict[str, int]:
-        return {one.id: one.head for one in conversations(self._store())}
 
 
 # Longer than a token is asked for, so that a revoked one ends its stream within five seconds.
@@ -238,17 +226,17 @@ class Listening:
         """Whether other processes are heard, so that looking is only the safety net."""
         return self._exchange.is_hearing
 
-    def tell(self, org: str, conversation: str, head: int) -> None:
-        """Wakes those who listen to an organization, here and at other processes. Without a
-        conversation, something has changed that has to be looked for."""
+    def announce(self, org: str, conversation: str, head: int) -> None:
+        """Wakes the listeners of an organization, in all processes. Without a conversation, the
+        changed ones must be found by their heads."""
         if org in self._feeds or self._exchange.is_there:
             hint = Hint(org, conversation, head)
             self._hear(hint)
-            self._exchange.tell(hint)
+            self._exchange.publish(hint)
 
     def _hear(self, hint: Hint) -> None:
         if hint.org in self._feeds and hint.conversation:
-            self._feeds[hint.org].tell(hint.conversation, hint.head)
+            self._feeds[hint.org].add(hint.conversation, hint.head)
         elif hint.org in self._feeds:
             self._followers[hint.org].look_soon()
 
@@ -310,7 +298,7 @@ class Listening:
         return self._feeds[org]
 
     def end(self) -> None:
-        """The server stops: whoever listens is let go, and listens to another one."""
+        """Ends all streams, because the server stops; clients connect to another one."""
         self._is_ending = True
         for feed in self._feeds.values():
             feed.wake()
@@ -329,8 +317,8 @@ PAUSE_S, PAUSE_S_MAX = 1.0, 30.0
 
 
 class Exchange:
-    """Tells what changed in this process, and hears what changed in others. Without `hints` it
-    does neither."""
+    """Publishes the changes of this process, and receives the hints of other processes;
+    without `hints`, neither."""
 
     def __init__(
         self, hints: Hints | None, in_thread: InThread, hear: Callable[[Hint], None]
@@ -344,7 +332,7 @@ class Exchange:
 
     @property
     def is_there(self) -> bool:
-        """Whether there is anybody to tell."""
+        """Whether other processes can receive hints."""
         return self._hints is not None
 
     def start(self) -> None:
@@ -354,17 +342,17 @@ class Exchange:
             self._thread.start()
 
     async def stop(self) -> None:
-        """Tells what waits, and ends the thread."""
+        """Publishes the pending hints, and ends the thread."""
         self._ending.set()
         if self._sending is not None:
             await asyncio.gather(self._sending, return_exceptions=True)
         if self._thread is not None:
             await self._in_thread(partial(self._thread.join, 2 * HINTS_STEP_S))
 
-    # --- telling ---
+    # --- publishing ---
 
-    def tell(self, hint: Hint) -> None:
-        """Called in the loop's thread. More than can wait are dropped: they are hints."""
+    def publish(self, hint: Hint) -> None:
+        """Queues a hint; drops it if the queue is full. Called in the loop's thread."""
         if self._hints is None or len(self._waiting) >= WAITING_MAX:
             return
         self._waiting[hint.org, hint.conversation] = hint
@@ -380,7 +368,7 @@ class Exchange:
             except RefoldError as error:
                 warn("hints", error, doing="telling")
 
-    # --- hearing, in a thread ---
+    # --- receiving, in a thread ---
 
     def _listen(self, hints: Hints, loop: asyncio.AbstractEventLoop) -> None:
         pause_s = 0.0

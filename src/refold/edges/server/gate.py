@@ -1,27 +1,19 @@
-"""Who may call: the names that this server goes by, and the tokens.
+"""The checks in front of every route: host names, tokens, organizations, and the size of bodies.
 
-What is decided here is decided on the route that was found and on the bytes of the headers, for
-every call in the same way. Neighbours: `app` asks for each call, `tokens` knows the tokens.
+Permission is decided on the matched route and the bytes of the headers, for every call in the same
+way. A token is shown once, when it is created; its digest is stored as a note in the server's own
+log, and so is its revocation. Every server follows that log each second, so a revocation takes
+effect everywhere, and checking a token reads nothing. A token is found by its complete digest and
+compared in constant time.
 
-Tokens: who may call what, until when.
+Each organization has its own store: on SQLite a database file, on PostgreSQL a column that every
+key begins with. The server's own logs (tokens, audit) are in one more, with a name that no URL can
+contain.
 
-A token is shown once, when it is created; what is kept is its digest, as a note in the server's own
-log, and so is its revocation. Every server follows that log (`follow`, each second), so a
-revocation holds everywhere at once, and asking for a token reads nothing. A token is looked up by
-its whole digest and compared in constant time. Neighbours: `app` asks for every call, the command
-`token` creates and revokes.
-
-Organizations: each has a store of its own, so no question of one can touch what is another's.
-
-On SQLite that is a database file for each, in one folder; on PostgreSQL a column that every key
-begins with. The server's own logs (tokens, the audit log) lie in one more, whose name no URL can
-spell. Neighbours: `stores` open what is named here.
-
-What callers send, read within limits of size, of time, and of what all callers hold at once.
-
-A caller that is slow costs no thread and is not counted as work: only the bytes that it has sent
-are. An artifact goes to a temporary file while it comes, so that its size needs no memory. What
-does not fit is refused by its Content-Length, before it is read. Neighbours: `app` asks for bodies.
+Bodies are read within limits of size, of time, and of the bytes held for all callers. A slow caller
+costs no thread and does not count as work. An artifact goes to a temporary file while it arrives. A
+body that is too large is refused by its Content-Length, before it is read. Neighbours: `app` asks
+for each call, the command `token` creates and revokes, `stores` opens the stores.
 """
 
 from __future__ import annotations
@@ -37,7 +29,8 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping, Sequence
 from contextlib import asynccontextmanager
-from typing import IO, Any, Literal
+from functools import partial
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -49,7 +42,6 @@ from refold.core.model import Event, Note
 from refold.edges.server.commit import Ends
 from refold.edges.server.limits import Buckets, Busy, Flood, Limits
 from refold.edges.server.observability import Metrics
-from refold.edges.server.route import RANK, Level, Route
 from refold.errors import Denied, Invalid, NotFound, RefoldError, Unavailable
 from refold.log.draft import Draft
 from refold.log.log import Log
@@ -58,7 +50,9 @@ from refold.redaction import redacted
 from refold.stores import is_on_this_disk, open_orgs
 from refold.stores.protocol import Store
 
-GateScope = MutableMapping[str, Any]
+Level = Literal["open", "read", "write", "admin"]
+RANK: dict[str, int] = {"open": 0, "read": 1, "write": 2, "admin": 3}
+AsgiScope = MutableMapping[str, Any]
 HEADERS = "refold.headers"
 _DECIDING = frozenset({
     b"host", b"origin", b"authorization", b"accept", b"content-length", b"content-encoding",
@@ -68,13 +62,13 @@ _IN_URL = re.compile(rb"(?:^|&)[a-z_-]*token=|rft_[A-Za-z0-9_-]{20}", re.IGNOREC
 
 
 class Unauthorized(RefoldError):
-    """There is no token, or none that is valid."""
+    """The token is missing or invalid."""
 
     code = "unauthorized"
 
 
 class Gate:
-    """Lets calls in, or says why not."""
+    """Admits calls, or raises the reason for a refusal."""
 
     def __init__(
         self, tokens: Tokens, limits: Limits, metrics: Metrics, hosts: frozenset[str]
@@ -82,11 +76,11 @@ class Gate:
         self._tokens, self._metrics, self._hosts = tokens, metrics, hosts
         self._calls = Buckets(limits.calls_per_s, limits.burst)
         self._open_calls = Buckets(limits.open_calls_per_s, 2 * limits.open_calls_per_s)
-        self._guesses = Buckets(limits.wrong_tokens_per_minute / 60, limits.wrong_tokens_per_minute)
+        self.guesses = Buckets(limits.wrong_tokens_per_minute / 60, limits.wrong_tokens_per_minute)
 
-    def check_origin(self, scope: GateScope) -> None:
-        """Denied for a name that is not this server's, or a page of another: browsers send both,
-        and neither belongs to a client of ours."""
+    def check_origin(self, scope: AsgiScope) -> None:
+        """Raises Denied for a foreign host name or a foreign web page as the origin: only browsers
+        send these, never a client of refold."""
         headers = scope[HEADERS]
         if self._hosts and _host_of(headers.get(b"host", b"")) not in self._hosts:
             self._metrics.refused["host"] += 1
@@ -96,53 +90,50 @@ class Gate:
             self._metrics.refused["origin"] += 1
             raise Denied("calls from web pages are not served")
 
-    def check_open(self, scope: GateScope) -> None:
-        """Flood if an address makes too many calls that need no token."""
+    def check_open(self, scope: AsgiScope) -> None:
+        """Raises Flood if an address makes too many calls without a token."""
         try:
             self._open_calls.take(_client_of(scope))
         except Busy as error:
             self._metrics.refused["open"] += 1
             raise Flood(error.message, retry_after_s=error.retry_after_s) from error
 
-    def find(self, scope: GateScope) -> Token | None:
-        """The token of a call, whatever its state; None if none like it was ever created."""
+    def find(self, scope: AsgiScope) -> Token | None:
+        """The token of a call, whatever its state; None if it is unknown."""
         return self._tokens.find(_secret_of(scope))
 
-    def allowed(self, token: Token | None, scope: GateScope, route: Route, org: str) -> Token:
-        """The token of a call, if it allows the route. One of another organization is told what a
-        stranger is told: there is nothing."""
+    def allowed(self, token: Token | None, scope: AsgiScope, level: Level, org: str) -> Token:
+        """The token of a call, if it permits the level. For a token of another organization there
+        is no such organization."""
         if token is None:
             raise self._unknown(_client_of(scope))
-        self._check_state(token)
+        state = token.state(_now_ms())
+        if state != "valid":
+            self._metrics.refused["token"] += 1
+            raise _unauthorized(state)
         scope["refold.token"] = token.id
         if token.org != org:
             raise NotFound("there is no such organization for this token")
-        if not token.allows(route.level):
-            said = f"the token may {token.scope}, but this needs {route.level}"
-            raise Denied(said, hint="use a token with more rights")
+        if not token.allows(level):
+            message = f"the token may {token.scope}, but this needs {level}"
+            raise Denied(message, hint="use a token with more rights")
         self._calls.take(token.id)
         return token
 
     def _unknown(self, client: str) -> RefoldError:
-        """What a guess is told. Only guesses are counted: many people call from one address, and
-        neither a valid token nor one that has ended says anything about the others there."""
+        """The error for an unknown token. Only these are counted: many people may share one
+        address, and a valid or ended token says nothing about the others there."""
         self._metrics.refused["token"] += 1
         try:
-            self._guesses.take(client)
+            self.guesses.take(client)
         except Busy as error:
             return Busy("too many unknown tokens", retry_after_s=error.retry_after_s)
         return _unauthorized("unknown")
 
-    def _check_state(self, token: Token) -> None:
-        state = token.state(time.time_ns() // 1_000_000)
-        if state != "valid":
-            self._metrics.refused["token"] += 1
-            raise _unauthorized(state)
-
     def check_still_valid(self, token: Token) -> None:
-        """Unauthorized if the token has ended since it was let in."""
+        """Raises Unauthorized if the token has ended since its call was admitted."""
         now = self._tokens.by_id.get(token.id)
-        state = "unknown" if now is None else now.state(time.time_ns() // 1_000_000)
+        state = "unknown" if now is None else now.state(_now_ms())
         if state != "valid":
             raise _unauthorized(state)
 
@@ -151,13 +142,13 @@ def _unauthorized(state: str) -> Unauthorized:
     return Unauthorized(f"the token is {state}", hint="refold token create makes a new one")
 
 
-def _client_of(scope: GateScope) -> str:
+def _client_of(scope: AsgiScope) -> str:
     return str((scope.get("client") or ("unknown",))[0])
 
 
-def headers_of(scope: GateScope) -> dict[bytes, bytes]:
-    """The headers that something is decided by; Invalid if one of them stands twice, or if two of
-    them say how long the body is: which one counts is anybody's guess."""
+def headers_of(scope: AsgiScope) -> dict[bytes, bytes]:
+    """The headers that decide something; Invalid if one occurs twice, or two give the length of the
+    body, which is ambiguous."""
     found: dict[bytes, bytes] = {}
     for name, value in scope["headers"]:
         if name in _DECIDING:
@@ -170,27 +161,29 @@ def headers_of(scope: GateScope) -> dict[bytes, bytes]:
 
 
 def _host_of(text: bytes) -> str:
-    """The name in a Host or Origin, without its port."""
+    """The host name in a Host or Origin, without the port."""
     name = text.decode("latin-1").lower()
     if name.startswith("["):
         return name.partition("]")[0] + "]"
     return name.partition(":")[0].partition("/")[0]
 
 
-def _secret_of(scope: GateScope) -> str:
-    """The token of a call. It is a header, alone; in a URL it would stand in logs."""
+def _secret_of(scope: AsgiScope) -> str:
+    """The secret of a call, from a header: in a URL it would appear in logs."""
     query = scope.get("query_string", b"")
     if query and _IN_URL.search(query):
-        said = "a token does not belong in a URL, where it is logged"
-        raise Invalid(said, hint="revoke it, and send the next as Authorization: Bearer …")
-    found = scope[HEADERS].get(b"authorization")
-    if found is None:
+        message = "a token does not belong in a URL, where it is logged"
+        raise Invalid(message, hint="revoke it, and send the next as Authorization: Bearer …")
+    header = scope[HEADERS].get(b"authorization")
+    if header is None:
         raise Unauthorized("there is no token", hint="send Authorization: Bearer …")
-    scheme, _, secret = found.decode("latin-1").partition(" ")
+    scheme, _, secret = header.decode("latin-1").partition(" ")
     if scheme.lower() != "bearer" or not secret:
         raise Unauthorized("the authorization is not a token", hint="Authorization: Bearer …")
     return str(secret)
 
+
+# --- tokens ---
 
 LOG = "tokens"
 PREFIX = "rft_"
@@ -202,7 +195,7 @@ State = Literal["valid", "expired", "revoked"]
 
 
 class Token(Struct, frozen=True, kw_only=True):
-    """What is known of a token. `id` names it in lists and logs; nobody can call with it."""
+    """A token without its secret. `id` names it in lists and logs; it permits nothing."""
 
     id: str
     digest: str
@@ -223,7 +216,7 @@ class Token(Struct, frozen=True, kw_only=True):
 
 
 class Tokens:
-    """The tokens of one server, as far as its log was followed."""
+    """The tokens of one server, as of the last `follow`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -232,10 +225,10 @@ class Tokens:
         self.by_id: dict[str, Token] = {}
         self._head = 0
 
-    # --- asking ---
+    # --- reading ---
 
     def find(self, secret: str) -> Token | None:
-        """The token of which this is the secret, whatever its state; None if there is none."""
+        """The token with this secret, whatever its state; None if it is unknown."""
         digest = digest_of(secret)
         token = self._by_digest.get(digest)
         if token is None or not hmac.compare_digest(token.digest, digest):
@@ -243,7 +236,7 @@ class Tokens:
         return token
 
     def list(self) -> list[Token]:
-        """All tokens, oldest first, revoked ones among them."""
+        """All tokens, revoked ones included, oldest first."""
         self.follow()
         return list(self.by_id.values())
 
@@ -252,7 +245,7 @@ class Tokens:
     def create(
         self, org: str, scope: Scope, *, name: str = "", days: float | None = None
     ) -> tuple[Token, str]:
-        """A new token, and its secret, which nobody can show again."""
+        """A new token, and its secret, which cannot be shown again."""
         org_checked(org)
         if len(name) > NAME_CHARS_MAX:
             raise Invalid(f"a name of {len(name)} characters", hint=f"at most {NAME_CHARS_MAX}")
@@ -273,13 +266,13 @@ class Tokens:
         return token, secret
 
     def revoke(self, id: str) -> Token:
-        """Ends a token for good. NotFound if there is none of that id."""
-        known = {token.id: token for token in self.list()}
-        if id not in known:
+        """Ends a token for good. NotFound without a token of that id."""
+        tokens = {token.id: token for token in self.list()}
+        if id not in tokens:
             raise NotFound(
                 f"there is no token {quoted(id, 80)}", hint="refold token list shows them"
             )
-        token = msgspec.structs.replace(known[id], revoked_ms=_now_ms())
+        token = msgspec.structs.replace(tokens[id], revoked_ms=_now_ms())
         self._write(token)
         return token
 
@@ -292,7 +285,7 @@ class Tokens:
     # --- following the log ---
 
     def follow(self) -> None:
-        """Reads what other servers and the shell wrote."""
+        """Reads the changes that other servers and the shell wrote."""
         with self._lock:
             head = self._store.head(LOG)
             if head is None:
@@ -301,11 +294,9 @@ class Tokens:
                 for event in page:
                     body = decode(event)
                     if isinstance(body, Note) and body.kind == "token":
-                        self._take(decoding.convert(body.data, Token))
+                        token = decoding.convert(body.data, Token)
+                        self._by_digest[token.digest] = self.by_id[token.id] = token
                 self._head = page[-1].seq
-
-    def _take(self, token: Token) -> None:
-        self._by_digest[token.digest] = self.by_id[token.id] = token
 
 
 def digest_of(secret: str) -> str:
@@ -315,6 +306,8 @@ def digest_of(secret: str) -> str:
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
+
+# --- organizations ---
 
 SCHEMES = ("sqlite", "files", "postgresql", "postgres")
 ORG = re.compile(r"[a-z0-9][a-z0-9-]{0,38}")
@@ -330,22 +323,22 @@ def org_checked(org: str) -> str:
 
 
 def place_checked(place: str) -> str:
-    """The place itself; Invalid if it cannot hold organizations."""
+    """The place itself; Invalid if it cannot have organizations."""
     scheme, _, rest = place.partition(":")
     if scheme not in SCHEMES or not rest:
-        said = f"a server cannot keep its organizations in {quoted(redacted(place), 200)}"
-        raise Invalid(said, hint="sqlite:FOLDER, or postgresql://USER@HOST/DATABASE")
+        message = f"a server cannot keep its organizations in {quoted(redacted(place), 200)}"
+        raise Invalid(message, hint="sqlite:FOLDER, or postgresql://USER@HOST/DATABASE")
     if scheme in ("sqlite", "files") and os.path.isfile(os.path.expanduser(rest)):
-        said = f"{quoted(rest)} is a file; a server has one for each organization"
-        raise Invalid(said, hint="refold copy brings conversations into an organization")
+        message = f"{quoted(rest)} is a file; a server has one for each organization"
+        raise Invalid(message, hint="refold copy brings conversations into an organization")
     return place
 
 
 class Orgs:
-    """Opens the store of an organization when it is first asked for: only somebody with a token
-    of that organization comes so far, so there are never more than were created. `workers` are the
-    processes of this server: each has its share of the connections that the place allows.
-    `appended` is told how many events were appended, in the thread that did it."""
+    """Opens the store of an organization at its first use: only calls with a token of that
+    organization get here, so the number of open stores is bounded. `workers` is the number of
+    processes, which share the connections of the place. `appended` is called with the number of
+    events after each append, in the thread of the append."""
 
     def __init__(
         self, place: str, *, workers: int = 1, appended: Callable[[int], None] | None = None
@@ -364,7 +357,7 @@ class Orgs:
 
     @property
     def is_local(self) -> bool:
-        """Whether writes of several conversations share one sync: they share one file."""
+        """Whether the conversations share a file, so that several appends can share one sync."""
         return is_on_this_disk(self.place)
 
     def store(self, org: str) -> Store:
@@ -372,7 +365,7 @@ class Orgs:
         return self._opened(org_checked(org))
 
     def ends(self, org: str) -> Ends:
-        """How the logs of an organization end, as far as this process wrote them."""
+        """The ends of an organization's logs, as far as this process wrote them."""
         store = self.store(org)
         with self._lock:
             return self._ends.setdefault(org, Ends(store))
@@ -388,11 +381,11 @@ class Orgs:
             if store is None:
                 store = self._open[org] = self._opener(org)
                 if org != OWN:
+                    # All routes append through the store, so appends are counted here.
                     self._count_appends(store)
             return store
 
     def _count_appends(self, store: Store) -> None:
-        """Whichever route appends, and however: it is counted where all of them meet."""
         append = store.append
 
         def counted(conversation: str, events: Sequence[Event], *, expect: int) -> None:
@@ -402,11 +395,6 @@ class Orgs:
 
         store.append = counted  # type: ignore[method-assign]
 
-    def known(self) -> list[str]:
-        """The organizations that are open here, for the metrics."""
-        with self._lock:
-            return [org for org in self._open if org != OWN]
-
     def close(self) -> None:
         with self._lock:
             for store in self._open.values():
@@ -414,7 +402,8 @@ class Orgs:
             self._open.clear()
 
 
-BodiesScope = MutableMapping[str, Any]
+# --- bodies ---
+
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 IN_MEMORY_BYTES = 1024 * 1024
@@ -422,66 +411,66 @@ CHUNK_BYTES = 256 * 1024
 
 
 class TooLarge(RefoldError):
-    """More than this server takes."""
+    """The body is larger than this server accepts."""
 
     code = "too-large"
 
 
 class Bodies:
-    """Reads the bodies of one server's calls, and knows how much of them is held."""
+    """Reads the bodies of one server's calls, and counts the bytes held in memory."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self.held_bytes = 0
 
-    async def whole(self, scope: BodiesScope, receive: Receive) -> bytes:
-        """The whole body. It counts as held until `release`."""
+    async def whole(self, scope: AsgiScope, receive: Receive) -> bytes:
+        """The complete body. It counts as held until `release`."""
         most = self._limits.body_bytes
         _check_length(scope, most)
-        parts: list[bytes] = []
+        chunks: list[bytes] = []
         size = 0
 
-        def take(part: bytes) -> None:
+        def take(chunk: bytes) -> None:
             nonlocal size
-            size += len(part)
-            self.held_bytes += len(part)
-            parts.append(part)
+            size += len(chunk)
+            self.held_bytes += len(chunk)
+            chunks.append(chunk)
             if size > most:
                 raise TooLarge(f"a body of more than {most:,} bytes")
             if self.held_bytes > self._limits.held_bytes:
                 raise Busy("too many bytes are being taken in", retry_after_s=1.0)
 
         try:
-            await _each_part(receive, self._limits.body_s, take)
+            await _each_chunk(receive, self._limits.body_s, take)
         except BaseException:
             self.held_bytes -= size
             raise
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     def release(self, body: bytes) -> None:
         """The body is no longer held."""
         self.held_bytes -= len(body)
 
     @asynccontextmanager
-    async def spooled(self, scope: BodiesScope, receive: Receive) -> AsyncIterator[Iterator[bytes]]:
-        """The body in chunks, once all of it is here."""
+    async def spooled(self, scope: AsgiScope, receive: Receive) -> AsyncIterator[Iterator[bytes]]:
+        """The body in chunks, once it is complete."""
         most = self._limits.artifact_bytes
         _check_length(scope, most)
         with tempfile.SpooledTemporaryFile(IN_MEMORY_BYTES) as file:
 
-            def take(part: bytes) -> None:
-                # A part has at most 64 KB, and goes to the page cache: no thread is worth it.
-                file.write(part)
+            def take(chunk: bytes) -> None:
+                # At most 64 KB, into the page cache: not worth a thread.
+                file.write(chunk)
                 if file.tell() > most:
                     raise TooLarge(f"an artifact of more than {most:,} bytes")
 
-            await _each_part(receive, self._limits.upload_s, take)
+            await _each_chunk(receive, self._limits.upload_s, take)
             file.seek(0)
-            yield _chunks(file)
+            yield iter(partial(file.read, CHUNK_BYTES), b"")
 
 
-async def _each_part(receive: Receive, within_s: float, take: Callable[[bytes], None]) -> None:
-    """Gives the parts of a body to `take`, all of them within the time."""
+async def _each_chunk(receive: Receive, within_s: float, take: Callable[[bytes], None]) -> None:
+    """Passes the chunks of a body to `take`, all within the time."""
     try:
         async with asyncio.timeout(within_s):
             more = True
@@ -495,12 +484,7 @@ async def _each_part(receive: Receive, within_s: float, take: Callable[[bytes], 
         raise Unavailable("the body came too slowly", retry_after_s=1.0) from None
 
 
-def _chunks(file: IO[bytes]) -> Iterator[bytes]:
-    while chunk := file.read(CHUNK_BYTES):
-        yield chunk
-
-
-def _check_length(scope: BodiesScope, most: int) -> None:
+def _check_length(scope: AsgiScope, most: int) -> None:
     headers = scope[HEADERS]
     if b"content-encoding" in headers:
         raise Invalid("the body is encoded", hint="send it plain")

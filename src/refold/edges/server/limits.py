@@ -1,10 +1,9 @@
-"""How much one caller may ask, and how much this server takes in at once.
+"""Limits per caller, and limits on what this server accepts at once.
 
 A bucket per token refills at a steady rate; unknown tokens empty a bucket per address, so that
-nobody can guess, and a token that is known is never refused for it. A server that is full says so
-at once (`Busy`), before memory grows. What is set is for one machine: its processes divide it
-(`share`), and each counts its own. Neighbours: `serve` is told the limits, `gate`, `bodies`,
-`listening` and `app` keep them.
+nobody can guess, and a known token is never refused for it. A full server refuses at once (`Busy`),
+before memory grows. Limits are for one machine: its processes divide them (`share`), and each
+counts its own. Neighbours: `serve` gets the limits, `gate`, `feed` and `app` enforce them.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ LEAST, MOST = 1, 1 << 40
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """What a server is told. Sizes in bytes, times in seconds. `held_bytes` is what all bodies
-    have that are being read or written; `calls_at_once` are those at work: whoever is slow to
-    send or to listen is not."""
+    """The limits of a server, with sizes in bytes and times in seconds. `held_bytes` is the total
+    of all bodies being read or written; `calls_at_once` counts calls at work, without slow senders
+    and listeners."""
 
     body_bytes: int = 24 * 1024 * 1024
     artifact_bytes: int = 1024 * 1024 * 1024
@@ -46,7 +45,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     call_s: float = 60.0
 
     def share(self, workers: int) -> Limits:
-        """What one of so many processes may take. Every one has room for a body."""
+        """The share of one process; each has room for at least one body."""
         return replace(
             self,
             calls_per_s=self.calls_per_s / workers,
@@ -60,14 +59,14 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 def limits_of(texts: Sequence[str]) -> Limits:
-    """The limits with those that are said otherwise, each as NAME=NUMBER."""
-    given = dict(_limit_of(text) for text in texts)
-    limits = decoding.convert(given, Limits)
+    """The default limits with these changes, each as NAME=NUMBER."""
+    changes = dict(_limit_of(text) for text in texts)
+    limits = decoding.convert(changes, Limits)
     if limits.held_bytes < limits.body_bytes:
-        said = (
+        message = (
             f"held_bytes of {limits.held_bytes:,} has no room for a body of {limits.body_bytes:,}"
         )
-        raise Invalid(said, hint="give body_bytes and held_bytes together")
+        raise Invalid(message, hint="give body_bytes and held_bytes together")
     return limits
 
 
@@ -87,38 +86,32 @@ def _limit_of(text: str) -> tuple[str, float]:
 
 
 class Busy(Unavailable):
-    """Too many calls: 429, with when to try again."""
+    """Too many calls: 429, with a time for the retry."""
 
     code = "busy"
 
 
 class Flood(Busy):
-    """Too many calls without a token from one address: the connection is closed, because what was
-    sent ahead on it would have to be read as well."""
+    """Too many calls without a token from one address. The connection is closed, so that calls sent
+    ahead on it need not be read."""
 
 
 class Buckets:
-    """One bucket per name, the ones used longest ago forgotten first."""
+    """One bucket per name; the least recently used are forgotten."""
 
     def __init__(self, per_s: float, most: float) -> None:
         self._per_s, self._most = per_s, most
-        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self.levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, name: str) -> None:
         """Takes one from the bucket; Busy if it is empty."""
-        level, at = self._level(name)
+        now = time.monotonic()
+        level, at = self.levels.get(name, (self._most, now))
+        level = min(self._most, level + (now - at) * self._per_s)
         if level < 1.0:
             wait_s = (1.0 - level) / self._per_s
             raise Busy("too many calls", retry_after_s=wait_s, hint="slow down")
-        self._keep(name, level - 1.0, at)
-
-    def _level(self, name: str) -> tuple[float, float]:
-        now = time.monotonic()
-        level, at = self._levels.get(name, (self._most, now))
-        return min(self._most, level + (now - at) * self._per_s), now
-
-    def _keep(self, name: str, level: float, at: float) -> None:
-        self._levels[name] = level, at
-        self._levels.move_to_end(name)
-        if len(self._levels) > BUCKETS_MAX:
-            self._levels.popitem(last=False)
+        self.levels[name] = level - 1.0, now
+        self.levels.move_to_end(name)
+        if len(self.levels) > BUCKETS_MAX:
+            self.levels.popitem(last=False)

@@ -1,8 +1,8 @@
-"""Routes of logs: listed, read, appended to, forked, erased from, deleted, repaired.
+"""Routes of logs: list, read, append, fork, erase, delete, repair.
 
-They are the operations of a store, one to one, so that a store can be made of them again
-(`stores.remote`). Events travel as the lines in which they are kept, byte for byte. `append` stands
-here for the table and the document; it is served by `append.py`, in front of everything else.
+They are the operations of a store, one to one, so that a client can be a store again
+(`stores.remote`). Events are sent as their stored lines, byte for byte. `append` is here for the
+table and the document; `app` serves it, in front of everything else.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class EraseBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class SalvageBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was seen of a damaged log: lines of events, and texts in the place of what is none."""
+    """The salvaged pieces of a damaged log: lines of events, and texts about unreadable lines."""
 
     pieces: list[str | dict[str, str]]
     parent: str = ""
@@ -115,23 +115,20 @@ def show_conversation(call: Call) -> About:
 
 
 def read_events(call: Call) -> Lines:
-    """The events, at least one if there is one, and no more than an answer may hold."""
+    """The events up to the size limit of an answer, but at least one if there is one."""
     asked = call.asked(ReadQuery)
     events = call.store.read(call.id, after=asked.after, last=asked.last, limit=asked.limit)
-    return Lines(batch_of(_within(events)) if events else b"")
-
-
-def _within(events: list[Event]) -> list[Event]:
     size = 0
     for at, event in enumerate(events):
         size += len(event.body)
         if at and size > BYTES_MAX:
-            return events[:at]
-    return events
+            events = events[:at]
+            break
+    return Lines(batch_of(events) if events else b"")
 
 
 def append(call: Call) -> Head:
-    """Appends a batch in a worker thread: where a group commit would gain nothing."""
+    """Appends a batch in a worker thread, for stores without group commit."""
     expect = call.asked(AppendQuery).expect
     assert isinstance(call.body, bytes)
     events = events_checked(call.body)

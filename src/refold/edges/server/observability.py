@@ -1,16 +1,11 @@
-"""What the server counts, as Prometheus reads it. No name of a conversation or a person stands in
-it.
+"""The server's metrics for Prometheus, and its log. Neither has contents, names of conversations or
+people, or secrets.
 
-Several workers share one port, so whoever asks cannot choose which of them answers. Each writes its
-counts to a file of its own each second, and the one that is asked adds up all of them; what was
-counted by a worker that has ended stays counted. Neighbours: `app` counts, `serve` makes the
-folder.
-
-The log of the server: one JSON object a line, each with what happened and when.
-
-Why a store is away is for who runs the server and not for who calls it: the log has the reason, the
-answer does not. Contents, names of conversations and secrets stand in neither. Neighbours: `app`,
-`feed` and `hints` tell, `serve` says where lines go.
+Several workers share one port, so a scraper cannot choose which of them answers. Each writes its
+counts to a file of its own each second, and the answering one adds up all; counts of an ended
+worker stay. The log is one JSON object a line, with event and time. The reason why a store is away
+is for the operator: it is in the log, not in the answer. Neighbours: `app` and `feed` count and
+log, `serve` makes the folder and configures the log.
 """
 
 from __future__ import annotations
@@ -37,7 +32,7 @@ from refold.redaction import redacted
 from refold.stores import Encrypted
 
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
-ENDED_S = 10.0  # a worker that has not written for so long does nothing any more
+ENDED_S = 10.0  # a worker without a write for this time has ended
 FILES_MAX = 1_000
 
 
@@ -164,13 +159,13 @@ def line(event: str, **said: object) -> str:
 
 
 def warn(event: str, error: RefoldError, **said: object) -> None:
-    """Says what failed, and why."""
+    """Logs a failure and its reason."""
     log.warning(line(event, **said, error=error.code, reason=_reason(error), hint=error.hint))
 
 
 def _reason(error: RefoldError) -> str:
-    """Why, without secrets. A path may have the name of a conversation in it, so of what the
-    system refused only its own words are told."""
+    """The reason, without secrets. A path may have the name of a conversation in it, so an error of
+    the system is reduced to its own text."""
     cause = error.__cause__
     said = cause.strerror if isinstance(cause, OSError) and cause.strerror else error.message
     return redacted(said)[:REASON_CHARS_MAX]

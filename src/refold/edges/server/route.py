@@ -1,35 +1,32 @@
-"""What a route is: a value that says who may call it, what it takes, and what it does.
+"""A route is a value: the permission it needs, its input, and its function.
 
-`run` is a plain function and may block: it is called in a worker thread. It is given a `Call` and
-gives a value (sent as JSON), or `Lines`, `Chunks` or `Plain`. Who may call is decided on the route
-that was found, never on the text of a URL. Neighbours: `app` calls routes, `openapi` describes
-them.
+`run` is a plain function and may block: it runs in a worker thread. It gets a `Call` and returns a
+value (sent as JSON), or `Lines`, `Chunks` or `Plain`. Permission is checked on the matched route,
+never on the text of a URL. Neighbours: `app` calls routes, `routes` has the table and describes it,
+`gate` has levels and tokens.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
+from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import Struct
 
 from refold import decoding
+from refold.edges.server.gate import Level, Orgs, Token
 from refold.errors import Invalid
+from refold.stores.protocol import Store
 
-if TYPE_CHECKING:
-    from refold.edges.server.gate import Orgs, Token
-    from refold.stores.protocol import Store
-
-Level = Literal["open", "read", "write", "admin"]
 Method = Literal["GET", "POST", "PUT", "DELETE", "HEAD"]
-RANK: dict[str, int] = {"open": 0, "read": 1, "write": 2, "admin": 3}
 S = TypeVar("S", bound=Struct)
 
 
 class Call(Struct, frozen=True, kw_only=True):
-    """One call of a route: the parts of its path, its query, its body, and who makes it."""
+    """One call of a route: its path variables, query, body, and token."""
 
     orgs: Orgs
     path: Mapping[str, str]
@@ -39,16 +36,16 @@ class Call(Struct, frozen=True, kw_only=True):
 
     @property
     def store(self) -> Store:
-        """The store of the organization that the path names."""
+        """The store of the organization in the path."""
         return self.orgs.store(self.path["org"])
 
     @property
     def id(self) -> str:
-        """The conversation that the path names."""
+        """The conversation in the path."""
         return self.path["id"]
 
     def asked(self, type: type[S]) -> S:
-        """The query as a value; Invalid with the name of what is wrong."""
+        """The query as a value; Invalid with the name of the wrong parameter."""
         return asked_of(self.query, type)
 
     def with_body(self, body: bytes | Iterator[bytes]) -> Call:
@@ -70,7 +67,7 @@ class Call(Struct, frozen=True, kw_only=True):
 
 
 def asked_of(query: Mapping[str, str], type: type[S]) -> S:
-    """A query as a value; Invalid with the name of what is wrong."""
+    """A query as a value; Invalid with the name of the wrong parameter."""
     try:
         return decoding.convert(dict(query), type, strict=False)
     except msgspec.ValidationError as error:
@@ -84,14 +81,14 @@ class Lines(Struct, frozen=True):
 
 
 class Chunks(Struct, frozen=True):
-    """An answer that is sent as it comes."""
+    """A streamed answer."""
 
     chunks: Iterator[bytes]
     mime: str = "application/octet-stream"
 
 
 class Plain(Struct, frozen=True):
-    """An answer of text or bytes as they are."""
+    """An answer of text or bytes."""
 
     content: bytes
     mime: str = "text/plain; charset=utf-8"
@@ -99,11 +96,11 @@ class Plain(Struct, frozen=True):
 
 
 class NoQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Nothing is asked."""
+    """No parameters."""
 
 
 def _fields(type: type[Struct]) -> str:
-    """`id`, and perhaps `title`, `tags`: what a body has."""
+    """The fields of a body as text: `id`, and perhaps `title`, `tags`."""
     fields = msgspec.structs.fields(type)
     needed = [f"`{one.encode_name}`" for one in fields if one.required]
     others = [f"`{one.encode_name}`" for one in fields if not one.required]
@@ -112,10 +109,10 @@ def _fields(type: type[Struct]) -> str:
 
 
 class Route(Struct, frozen=True, kw_only=True):
-    """One route. `path` has its variables in braces; `query` and `body` are what it takes, `gives`
-    what it answers; `streams` says that its body is read as it comes, `tells` that it
-    also answers by server-sent events, for whoever accepts these; `waits` is false for one that
-    answers from memory, without a thread; `audit` says what the audit log is told."""
+    """One route. `path` has its variables in braces; `query`, `body` and `gives` are the types of
+    input and answer. `streams`: the body is streamed to the function. `tells`: it also answers by
+    server-sent events, if the client accepts these. `waits` is false for an answer from memory,
+    without a thread. `audit` is the kind of its entry in the audit log."""
 
     method: Method
     path: str
@@ -139,10 +136,7 @@ class Route(Struct, frozen=True, kw_only=True):
 
 
 def query_of(raw: bytes) -> dict[str, Any]:
-    """The query string as texts. Invalid if a name stands twice: which one counts is anybody's
-    guess."""
-    from urllib.parse import parse_qsl
-
+    """The query string as texts. Invalid if a name occurs twice, which is ambiguous."""
     try:
         text = raw.decode("ascii")
         pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=bool(raw), errors="strict")

@@ -1,12 +1,9 @@
-"""The table of all routes: the rooms' own, and those that tell of the server itself.
+"""The table of all routes, the OpenAPI document made from it, and answers.
 
-The OpenAPI document, made from the table of routes: it cannot say anything else than they do.
-
-What is sent back: values as JSON, lines, chunks as they come, and errors as everybody sees
-them.
-
-Every error is one of ours with its status (`errors.OUTCOMES`, and the three that only HTTP has);
-any other is a fault of the program, which the log is told and the caller is not.
+The document cannot differ from the table. Answers are values as JSON, lines, streamed chunks, and
+errors. Every refold error has its status (`errors.OUTCOMES`, and the four that only HTTP has); any
+other is a bug, which is logged and not shown to the caller. Neighbours: `logs` and `contents` have
+most routes, `app` answers.
 """
 
 from __future__ import annotations
@@ -75,8 +72,8 @@ def _health(call: Call) -> Health:
 
 
 def _ready(call: Call) -> Health:
-    """Said once the application has asked the store, so that a server whose database is away is
-    taken out of the balance."""
+    """The answer after the application has asked the store: a load balancer skips a server without
+    its database."""
     return Health(status="ready")
 
 
@@ -221,22 +218,7 @@ def _types(routes: Sequence[Route]) -> list[type[Struct]]:
 
 
 def _operation(route: Route, named: dict[Any, Any]) -> dict[str, Any]:
-    operation: dict[str, Any] = {
-        "operationId": route.name,
-        "summary": route.summary,
-        "parameters": [*_path_parameters(route), *_query_parameters(route)],
-        "responses": {**_answer(route, named), **_failures(route, named)},
-        "x-level": route.level,
-    }
-    if route.level != "open":
-        operation["security"] = [{"token": []}]
-    if route.body is not None:
-        operation["requestBody"] = {"required": True, "content": _content(route.body, named)}
-    return operation
-
-
-def _path_parameters(route: Route) -> list[dict[str, Any]]:
-    return [
+    path_parameters = [
         {
             "name": name,
             "in": "path",
@@ -245,6 +227,21 @@ def _path_parameters(route: Route) -> list[dict[str, Any]]:
         }
         for name in _VARIABLE.findall(route.path)
     ]
+    failure = {"application/json": {"schema": named[Failure]}}
+    codes = ERRORS if route.level != "open" else OPEN_ERRORS
+    failures = {code: {"description": ERRORS[code], "content": failure} for code in codes}
+    operation: dict[str, Any] = {
+        "operationId": route.name,
+        "summary": route.summary,
+        "parameters": [*path_parameters, *_query_parameters(route)],
+        "responses": {**_answer(route, named), **failures},
+        "x-level": route.level,
+    }
+    if route.level != "open":
+        operation["security"] = [{"token": []}]
+    if route.body is not None:
+        operation["requestBody"] = {"required": True, "content": _content(route.body, named)}
+    return operation
 
 
 def _query_parameters(route: Route) -> list[dict[str, Any]]:
@@ -258,14 +255,14 @@ def _query_parameters(route: Route) -> list[dict[str, Any]]:
 
 
 def _plain(schema: dict[str, Any]) -> dict[str, Any]:
-    """A query has no null: an argument that may be left out is left out."""
+    """The schema of an optional parameter, without null, which a query cannot contain."""
     options = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
     plain = options[0] if len(options) == 1 else schema
     return {key: value for key, value in plain.items() if key != "default" or value is not None}
 
 
 def _answer(route: Route, named: dict[Any, Any]) -> dict[str, Any]:
-    """What a call that is served is told, by its status."""
+    """The successful answers, by status."""
     if route.gives is None:
         return {"204": {"description": "Done."}}
     content = _content(route.gives, named)
@@ -288,17 +285,11 @@ def _content(kind: object, named: dict[Any, Any]) -> dict[str, Any]:
             return {"application/json": {"schema": named[kind]}}
 
 
-def _failures(route: Route, named: dict[Any, Any]) -> dict[str, Any]:
-    content = {"application/json": {"schema": named[Failure]}}
-    codes = ERRORS if route.level != "open" else OPEN_ERRORS
-    return {code: {"description": ERRORS[code], "content": content} for code in codes}
-
-
-# What only HTTP knows.
+# Errors that only HTTP has.
 STATUSES = {"unauthorized": 401, "not-allowed": 405, "too-large": 413, "busy": 429}
 _HIDDEN = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 JSON = "application/json"
-# Whoever does not read what was asked for is left; what is small lies in the socket's buffer.
+# A caller that does not read its answer is disconnected; a small answer is in the socket's buffer.
 SEND_S, SMALL_BYTES = 60.0, 32 * 1024
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -362,7 +353,7 @@ def _part(body: bytes, *, more: bool) -> MutableMapping[str, Any]:
 
 
 def answer_of(value: object, status: int, in_thread: InThread) -> Answer:
-    """The answer that a route's value is."""
+    """The answer for a route's value."""
     match value:
         case None:
             return Answer(204)

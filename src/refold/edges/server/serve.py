@@ -1,9 +1,9 @@
 """Runs the server: one process, or several that share a socket.
 
-Whatever would keep it from serving is found before anything listens (`checked`), because a process
-that cannot start would only be started again. What a process is told travels in one environment
-variable, because the others are started afresh and not by a copy of this one. Neighbours: `app`
-runs, the command `serve` asks for it.
+Problems that would keep it from serving are found before it listens (`checked`), because a process
+that cannot start would only be restarted. The settings of a process travel in one environment
+variable, because workers are started fresh and not forked. Neighbours: `app` runs, the command
+`serve` calls.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ GARBAGE = 20_000  # objects between two collections; what a call makes is gone w
 
 
 class Given(Struct, frozen=True, kw_only=True):
-    """What a server is told. `names` are those by which clients call it; empty means any. `direct`
-    leads to the database of the store without a pooler. `limits` are those of all workers."""
+    """The settings of a server. `names` are the host names that clients may use; empty means any.
+    `direct` is the address of the store's database without a pooler. `limits` are for all workers
+    together."""
 
     store: str
     direct: str = ""
@@ -61,36 +62,34 @@ class Given(Struct, frozen=True, kw_only=True):
     key: str = ""
     log_level: str = "info"
     limits: Limits = field(default_factory=Limits)
-    folder: str = ""  # where several workers put down what they count
+    folder: str = ""  # for the counts of several workers
 
 
 # --- before anything listens ---
 
 
 def checked(given: Given) -> str:
-    """The place that would be served, without its password. An error says what is missing: a
-    package, a name, a certificate, a token, a way to hear of changes that was asked for."""
+    """The place to serve, without its password. Raises an error for a missing package, name,
+    certificate or token, or a direct address without hints."""
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         said = f"the team server needs {' and '.join(missing)}"
         raise Unavailable(said, hint=install_hint("server"))
-    _check_name(given)
+    if not _is_loopback(given.host) and not given.names:
+        said = f"{given.host} can be reached from other machines, but has no host name"
+        hint = "--name refold.example.com, and --certificate, or a proxy with TLS"
+        raise Invalid(said, hint=hint)
     _check_certificate(given)
     orgs = Orgs(given.store)
     try:
-        _check_token(orgs)
+        now_ms = time.time_ns() // 1_000_000
+        if not any(token.state(now_ms) == "valid" for token in Tokens(orgs.own).list()):
+            hint = f"refold token create --org NAME --store {orgs.shown_place}"
+            raise Denied("there is no valid token, so nobody could call this server", hint=hint)
         _check_direct(orgs, given.direct)
         return orgs.shown_place
     finally:
         orgs.close()
-
-
-def _check_name(given: Given) -> None:
-    if not _is_loopback(given.host) and not given.names:
-        said = f"{given.host} can be reached by others, and nothing says by which name"
-        raise Invalid(
-            said, hint="--name refold.example.com, and --certificate, or a proxy with TLS"
-        )
 
 
 def _check_certificate(given: Given) -> None:
@@ -110,15 +109,8 @@ def _check_certificate(given: Given) -> None:
         raise Invalid(said, hint="give a certificate and its own key, both as PEM") from error
 
 
-def _check_token(orgs: Orgs) -> None:
-    now_ms = time.time_ns() // 1_000_000
-    if not any(token.state(now_ms) == "valid" for token in Tokens(orgs.own).list()):
-        hint = f"refold token create --org NAME --store {orgs.shown_place}"
-        raise Denied("there is no valid token, so nobody could call this server", hint=hint)
-
-
 def _check_direct(orgs: Orgs, direct: str) -> None:
-    """An address that was given must be one at which changes can be heard. One that is away for a
+    """Raises an error for a direct address that can never deliver hints. One that is away for a
     moment does not keep the server from starting."""
     hints = hints_of(orgs.own, direct)
     if hints is None or not direct:

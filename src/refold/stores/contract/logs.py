@@ -1,7 +1,7 @@
-"""Clauses about one log: what is appended comes back exactly, in order, once, all or nothing.
+"""Clauses about one log and about artifacts.
 
-Clauses about artifacts: bytes go in as a stream, are kept once under their sha256, and come
-back checked; and about files that are derived from what a store holds.
+Appended events come back exactly, in order, once, all or nothing. Bytes go in as a stream, are kept
+once under their sha256, and come back checked; derived files have their own paths.
 """
 
 from __future__ import annotations
@@ -397,7 +397,7 @@ def content_streams_in_bounded_chunks(store: Store) -> None:
     digest = store.put(b"z" * 100_000 for _ in range(50))
     sizes = [len(chunk) for chunk in store.get(digest)]
     assert sum(sizes) == 5_000_000 and max(sizes) <= 1_048_576 and min(sizes) > 0
-    next(store.get(digest))  # whoever stops early leaves nothing open
+    next(store.get(digest))  # a reader that stops early leaves nothing open
 
 
 @contents_clause

@@ -1,5 +1,6 @@
-"""A far store that can read nothing of what it keeps: `hybrid:NEAR?far=FAR&key=FILE`.
+"""A far store that cannot read its own content: `hybrid:NEAR?far=FAR&key=FILE`.
 
-`keys` is the key file, `cipher` encrypts bytes, `event` events, `content` artifacts; `store` is the
-store that does both ways. Needs the package cryptography (`refold[encrypted]`), imported late.
+`keys` has the key file and encrypts bytes, `event` events and artifacts; `store` is the store,
+`renewal` encrypts with a newer key. Needs the package cryptography (`refold[encrypted]`), imported
+late.
 """

@@ -1,20 +1,18 @@
-"""An event as a far store keeps it: a note that says nothing, and is a part of a log all the same.
+"""Encrypted events and artifacts, as a far store keeps them.
 
-The far event has the seq, the id and the time of the near one. Everything else of the near envelope
-is encrypted in the far one's `counter`, and its salt and body in the far one's body: when a far
-store erases the body, the envelope can still be read, and the near chain goes on. The envelope is
-bound to its seq, id and time, the body to the near chain, which covers the whole log before it. The
-far chain is made of far events, so a far store checks its logs as it checks any other.
-Neighbours: `store` sends and fetches, `core.codec` has the chains.
+A far event is a note with the seq, the id and the time of the near one. The rest of the near
+envelope is encrypted in its `counter`, and the near salt and body in its body: after a far store
+has erased the body, the envelope is still readable, and the near chain continues. The envelope is
+bound to seq, id and time, the body to the near chain, which covers the whole log before it. The far
+chain is made of far events, so a far store verifies its logs like any other.
 
-Artifacts, encrypted in records as they stream, so that a large one is never held whole.
+    refold-content-1 LF, the key's id LF, then records of 64 KiB, each with its tag
 
-    refold-content-1 LF, the key's name LF, then records of 64 KiB, each with its tag
-
-The key of a content follows from the file's key and from the content's own digest, and the nonce
-is the number of the record, with a mark on the last one. So the same content gives the same bytes,
-which a far store keeps once, and no two contents share a key. Records that are changed, moved, left
-out or of another content do not decrypt. Neighbours: `store` sends and fetches.
+An artifact is encrypted in records as it streams, so a large one is never held in memory. Its key
+is derived from the file's key and its own digest, and the nonce is the number of the record, with a
+mark on the last one. So the same content gives the same bytes, which a far store keeps once, and no
+two contents share a key. Records that are changed, moved, missing or of another content do not
+decrypt. Neighbours: `store` sends and fetches, `core.codec` has the chains.
 """
 
 from __future__ import annotations
@@ -38,15 +36,15 @@ from refold.stores.encrypted import keys as cipher
 from refold.stores.encrypted.keys import Key, Keys
 
 VERSION = "1"
-ENVELOPES, BODIES = b"refold envelope", b"refold body"  # what a key is derived for
+ENVELOPES, BODIES = b"refold envelope", b"refold body"  # purposes of derived keys
 OVERHEAD_BYTES = 1024  # of the note around a body, and of its nonce, salt and tag
 BODY_BYTES_MAX = (codec.EVENT_BYTES_MAX - OVERHEAD_BYTES) // 4 * 3
 KEEP = "on a device that has it: refold delete ID --store FAR, then refold sync"
 
 
 class Envelope(Struct, frozen=True, kw_only=True, array_like=True):
-    """What an event says besides its body, the conversation that it was sent to first, and where
-    the far store keeps the artifact that it names."""
+    """A near event without its body, the conversation it was first sent to, and the far digest of
+    its artifact."""
 
     conversation: str
     by: str
@@ -59,8 +57,7 @@ class Envelope(Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class Opened(Struct, frozen=True):
-    """A near event as it was before it was encrypted, with what else its envelope says, and the
-    name of its key."""
+    """A decrypted near event, with its envelope and the id of its key."""
 
     event: Event
     envelope: Envelope
@@ -71,22 +68,22 @@ _ENVELOPE = decoding.packed_decoder(Envelope)
 
 
 def is_encrypted(event: Event) -> bool:
-    """Whether an event is one that a device with a key has sent."""
+    """Whether the event is encrypted."""
     return event.kind == "note" and event.by == ENCRYPTED
 
 
 def key_named(event: Event) -> str:
-    """The name of the key by which an event is encrypted."""
+    """The id of the key that encrypted an event."""
     return event.counter.partition(".")[2].partition(".")[0]
 
 
 def check_readable(url: str, conversation: str, event: Event) -> None:
-    """Denied if an event is encrypted where none should be."""
+    """Raises Denied for an encrypted event."""
     if is_encrypted(event):
         raise Encrypted(conversation, key_named(event), url)
 
 
-# --- there ---
+# --- encrypting events ---
 
 
 def encrypted(
@@ -94,9 +91,9 @@ def encrypted(
 ) -> Event:
     """The far event, on top of the far chain `before`."""
     if len(event.body) > BODY_BYTES_MAX:
-        said = f"event {event.seq} has {len(event.body):,} bytes, encrypted at most"
+        message = f"event {event.seq} has {len(event.body):,} bytes, encrypted at most"
         hint = "store large content as an artifact"
-        raise Invalid(f"{said} {BODY_BYTES_MAX:,} can be sent", hint=hint)
+        raise Invalid(f"{message} {BODY_BYTES_MAX:,} can be sent", hint=hint)
     envelope = Envelope(
         conversation=conversation,
         by=event.by,
@@ -144,12 +141,12 @@ def _text(hidden: bytes) -> str:
     return base64.b64encode(hidden).decode()
 
 
-# --- and back ---
+# --- decrypting events ---
 
 
 def opened(far: Event, keys: Keys, what: str) -> Opened:
-    """The near event. Denied if the key of it is not known here, Corrupt if it is not what was
-    encrypted for this place; `what` names it."""
+    """The near event. Denied without its key, Corrupt if it was changed or moved; `what` names the
+    event in errors."""
     version, _, hidden = far.counter.partition(f".{key_named(far)}.")
     if version != VERSION:
         raise Corrupt(f"{what} is not encrypted as this refold does", hint="upgrade refold")
@@ -189,7 +186,9 @@ def _bytes(text: str) -> bytes:
     return base64.b64decode(text, validate=True)
 
 
-CONTENTS = b"refold content"  # what a key is derived for
+# --- artifacts ---
+
+CONTENTS = b"refold content"  # the purpose of a derived key
 HEAD = b"refold-content-1\n"
 PLAIN_BYTES = 64 * 1024
 RECORD_BYTES = PLAIN_BYTES + cipher.TAG_BYTES
@@ -197,7 +196,7 @@ NAME_BYTES_MAX = 64
 
 
 def content_encrypted(file: IO[bytes], digest: str, key: Key) -> Iterator[bytes]:
-    """The content of a file, which has this digest, as a far store is to keep it."""
+    """The encrypted content of a file with this digest."""
     aead = cipher.aead(_secret(key, digest))
     yield HEAD + key.id.encode() + b"\n"
     number, plain = 0, file.read(PLAIN_BYTES)
@@ -209,8 +208,10 @@ def content_encrypted(file: IO[bytes], digest: str, key: Key) -> Iterator[bytes]
         number, plain = number + 1, following
 
 
-def decrypted(chunks: Iterable[bytes], digest: str, keys: Keys, what: str) -> Iterator[bytes]:
-    """What was encrypted; Corrupt where it is not, after the chunks before it."""
+def content_decrypted(
+    chunks: Iterable[bytes], digest: str, keys: Keys, what: str
+) -> Iterator[bytes]:
+    """The decrypted content; Corrupt at the first record that does not decrypt."""
     stream = _Stream(chunks)
     if stream.line() != HEAD.rstrip():
         raise Corrupt(f"{what} is not encrypted as this refold does", hint="upgrade refold")
@@ -248,22 +249,22 @@ class _Stream:
         self._rest = io.BytesIO()
 
     def line(self) -> bytes:
-        """Bytes up to the end of a line; at most as many as a name has."""
-        found = b""
-        while len(found) < NAME_BYTES_MAX and (byte := self._read(1)) not in (b"", b"\n"):
-            found += byte
-        return found
+        """Bytes up to the end of a line, but at most the length of a key id."""
+        line = b""
+        while len(line) < NAME_BYTES_MAX and (byte := self._read(1)) not in (b"", b"\n"):
+            line += byte
+        return line
 
     def record(self) -> bytes:
-        """The bytes of one record, or what is left of them."""
+        """The next record; the last one may be shorter, or empty."""
         return self._read(RECORD_BYTES)
 
     def _read(self, count: int) -> bytes:
-        found = self._rest.read(count)
-        while len(found) < count:
+        data = self._rest.read(count)
+        while len(data) < count:
             chunk = next(self._chunks, None)
             if chunk is None:
                 break
             self._rest = io.BytesIO(chunk)
-            found += self._rest.read(count - len(found))
-        return found
+            data += self._rest.read(count - len(data))
+        return data

@@ -1,15 +1,13 @@
-"""The keys by which what goes to a far store is encrypted: a file that only its owner can read.
+"""The key file, readable only by its owner, and the encryption of bytes with a key.
 
 A line for each key: `refold-key-1:` and 32 bytes in base64. The first encrypts, all of them
-decrypt, so a newer key is put in front and the older ones stay readable. A key is named by twelve
-characters that follow from it and tell nothing of it; they stand beside whatever it encrypted.
-Neighbours: `cipher` uses the keys, the commands `sync key` write the file.
+decrypt, so a newer key goes in front and the older ones stay usable. A key has an id of twelve
+characters, derived from it and revealing nothing; it is stored with everything that the key
+encrypted.
 
-Bytes, encrypted so that nobody without the key reads them or puts others in their place.
-
-AES-256 in GCM, with a random nonce for each, in front of what it gives. What the bytes are about
-(their place, what they belong to) is authenticated with them and not repeated: bytes that stand
-somewhere else do not decrypt. Neighbours: `event` and `content` say what is encrypted.
+Bytes are encrypted with AES-256 in GCM, with a random nonce in front. Their context (position,
+owner) is authenticated with them but not stored: bytes moved elsewhere do not decrypt. Neighbours:
+`event` encrypts events and artifacts, the commands `sync key` write the file.
 """
 
 from __future__ import annotations
@@ -40,26 +38,26 @@ HINT = "copy it from a device that has it; on the first one: refold sync key new
 
 
 class Key(Struct, frozen=True):
-    """The bytes of a key. Its name tells nothing of them, and neither does what is printed."""
+    """The bytes of a key. Neither its id nor its repr reveals them."""
 
     secret: bytes
 
     @property
     def id(self) -> str:
-        told = hashlib.blake2b(key=self.secret, person=b"refold key id", digest_size=6)
-        return told.hexdigest()
+        hasher = hashlib.blake2b(key=self.secret, person=b"refold key id", digest_size=6)
+        return hasher.hexdigest()
 
     def derived(self, purpose: bytes, about: bytes = b"") -> bytes:
-        """Another key, for one purpose, and for what it is about."""
-        told = hashlib.blake2b(about, key=self.secret, person=purpose, digest_size=KEY_BYTES)
-        return told.digest()
+        """A key derived for one purpose and context."""
+        hasher = hashlib.blake2b(about, key=self.secret, person=purpose, digest_size=KEY_BYTES)
+        return hasher.digest()
 
     def __repr__(self) -> str:
         return f"<Key {self.id}>"
 
 
 class Keys(Struct, frozen=True, kw_only=True):
-    """The keys of a file, the newest first: that one encrypts."""
+    """The keys of a file; the newest is first and encrypts."""
 
     path: str
     keys: tuple[Key, ...]
@@ -69,26 +67,28 @@ class Keys(Struct, frozen=True, kw_only=True):
         return self.keys[0]
 
     def named(self, id: str, what: str) -> Key:
-        """The key of this name; Denied if the file has none."""
+        """The key with this id; Denied if the file lacks it."""
         for key in self.keys:
             if key.id == id:
                 return key
-        said = f"{what} is encrypted with the key {quoted(id, 40)}, which {self.path} does not have"
-        raise Denied(said, hint="add the line of that key to the file, below the first")
+        key_id = quoted(id, 40)
+        message = f"{what} is encrypted with the key {key_id}, which {self.path} does not have"
+        raise Denied(message, hint="add the line of that key to the file, below the first")
 
 
 def read(path: str) -> Keys:
-    """The keys of a file. Denied if there is none, or if others can read it too."""
+    """The keys of a file. Denied if it is missing, or other users can read it."""
     path = os.path.expanduser(path)
     try:
         with disk.open_regular(path) as file:
-            _check_private(os.fstat(file.fileno()), path)
+            if os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise Denied(f"others can read the key file {path}", hint=f"chmod 600 {path}")
             text = file.read(FILE_BYTES_MAX).decode("ascii", "replace")
     except FileNotFoundError as error:
         raise Denied(f"there is no key file {path}", hint=HINT) from error
     except Corrupt as error:
-        said = f"{path} is not a key file: it is a folder, a link or a device"
-        raise Corrupt(said, hint="name the file itself") from error
+        message = f"{path} is not a key file: it is a folder, a link or a device"
+        raise Corrupt(message, hint="name the file itself") from error
     except OSError as error:
         raise disk.os_failure(error, f"cannot read the key file {path}") from error
     lines = [line.strip() for line in text.splitlines()]
@@ -102,13 +102,8 @@ def read(path: str) -> Keys:
     return Keys(path=path, keys=keys)
 
 
-def _check_private(found: os.stat_result, path: str) -> None:
-    if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise Denied(f"others can read the key file {path}", hint=f"chmod 600 {path}")
-
-
 def _key_in(line: str, place: str) -> Key:
-    """The key of a line. What stands there is never repeated: it may be one, and damaged."""
+    """The key in a line. The error never repeats the line: it may be a damaged key."""
     try:
         secret = base64.b64decode(line.removeprefix(MARK), validate=True)
     except (binascii.Error, ValueError):
@@ -124,12 +119,12 @@ def random_key() -> Key:
 
 
 def key_of(passphrase: str, name: str) -> Key:
-    """The key that follows from a passphrase and a name, the same on every device: also where one
-    keyboard makes a letter and its accent of one character and another of two."""
+    """The key derived from a passphrase and a name: the same on every device, also if keyboards
+    encode an accented letter differently."""
     passphrase, name = (unicodedata.normalize("NFC", text) for text in (passphrase, name))
     if len(passphrase) < PASSPHRASE_CHARS_MIN:
-        said = f"a passphrase has at least {PASSPHRASE_CHARS_MIN} characters"
-        raise Invalid(said, hint="several words that nobody would put together")
+        message = f"a passphrase has at least {PASSPHRASE_CHARS_MIN} characters"
+        raise Invalid(message, hint="several words that nobody would put together")
     if not name:
         hint = "the same on every device: --name acme"
         raise Invalid("a key from a passphrase also needs a name", hint=hint)
@@ -146,7 +141,7 @@ def key_of(passphrase: str, name: str) -> Key:
 
 
 def create(path: str, key: Key) -> Keys:
-    """Writes a new file with one key; Conflict if there is one already."""
+    """Writes a new file with one key; Conflict if the file exists."""
     path = os.path.expanduser(path)
     if os.path.lexists(path):
         hint = "--rotate puts a newer key in front of it; another name makes another file"
@@ -155,16 +150,16 @@ def create(path: str, key: Key) -> Keys:
 
 
 def rotate(path: str, key: Key) -> Keys:
-    """Puts a newer key in front of those of a file, which stay readable."""
-    known = read(path)
-    if key in known.keys:
-        said = f"{known.path} has the key {key.id} already"
-        raise Conflict(said, head=0, hint="another passphrase gives another key")
-    return _write(known.path, [key, *known.keys])
+    """Adds a newer key in front of those in a file."""
+    old = read(path)
+    if key in old.keys:
+        message = f"{old.path} has the key {key.id} already"
+        raise Conflict(message, head=0, hint="another passphrase gives another key")
+    return _write(old.path, [key, *old.keys])
 
 
 def _write(path: str, keys: Sequence[Key]) -> Keys:
-    """All or nothing, on the disk before it has its name: a lost key is a lost store."""
+    """Replaces the file, synced before the rename: a lost key is a lost store."""
     lines = [f"{MARK}{base64.b64encode(key.secret).decode()}\n" for key in keys]
     head = "# Keys of refold. The first encrypts, all decrypt. Whoever has one can read.\n"
     folder = os.path.dirname(os.path.abspath(path))
@@ -183,33 +178,35 @@ def _write(path: str, keys: Sequence[Key]) -> Keys:
     return Keys(path=path, keys=tuple(keys))
 
 
+# --- encrypting bytes ---
+
 NONCE_BYTES, TAG_BYTES = 12, 16
 
 
 class Aead(Protocol):
-    """A cipher of one key that authenticates what it encrypts."""
+    """An authenticated cipher with one key."""
 
     def encrypt(self, nonce: bytes, data: bytes, associated_data: bytes, /) -> bytes: ...
     def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes, /) -> bytes: ...
 
 
 class Changed(Exception):
-    """The bytes are not those that were encrypted there, or not with this key."""
+    """The bytes were changed or moved, or encrypted with another key."""
 
 
 def encrypt(secret: bytes, plain: bytes, about: bytes) -> bytes:
-    """A fresh nonce, and the bytes encrypted."""
+    """A new nonce, followed by the encrypted bytes."""
     nonce = os.urandom(NONCE_BYTES)
     return nonce + aead(secret).encrypt(nonce, plain, about)
 
 
 def decrypt(secret: bytes, data: bytes, about: bytes) -> bytes:
-    """What `encrypt` was given; Changed if it was not this."""
+    """The bytes that were encrypted; Changed if these are not their encryption."""
     return decrypt_with(secret, data[:NONCE_BYTES], data[NONCE_BYTES:], about)
 
 
 def decrypt_with(secret: bytes, nonce: bytes, data: bytes, about: bytes) -> bytes:
-    """The same, for a nonce that is known."""
+    """The same, with a separate nonce."""
     if len(nonce) != NONCE_BYTES or len(data) < TAG_BYTES:
         raise Changed("it is cut short")
     cipher = aead(secret)
@@ -227,7 +224,7 @@ def aead(secret: bytes) -> Aead:
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ModuleNotFoundError as error:
-        said = "a key in the store's URL needs the package cryptography (refold[encrypted])"
-        raise Invalid(said, hint=install_hint("encrypted")) from error
+        message = "a key in the store's URL needs the package cryptography (refold[encrypted])"
+        raise Invalid(message, hint=install_hint("encrypted")) from error
     cipher: Aead = AESGCM(secret)
     return cipher

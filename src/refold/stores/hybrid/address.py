@@ -1,17 +1,15 @@
-"""The URL of a synced store: `hybrid:NEAR?far=FAR`, with what follows after `&`.
+"""The URL of a synced store: `hybrid:NEAR?far=FAR`, with options after `&`.
 
     hybrid:sqlite:.refold/refold.db?far=https://refold.example.com/acme
     hybrid:.refold/refold.db?far=files:/mnt/team/refold&sync_s=60
-
     hybrid:.refold/refold.db?far=https://refold.example.com/acme&key=~/.config/refold/acme.key
 
-`key` names the file with the key by which everything is encrypted before it goes to the far store.
-A near store that was ever synced with a key is not synced without one, unless the URL says
-`plain=yes`: a key that was left out by mistake must not send in plain text what was secret. For the
-same reason whatever looks like an option, and is none, is refused and not taken for a path.
-`redact=append` has secrets taken out before they are written, `redact=hold` keeps conversations
-that hold any near. `sync_s` has a thread sync soon after each change, and every so many seconds;
-without it a sync happens when somebody asks for it. Neighbours: `store` is what is opened.
+`key` names the key file; everything is encrypted before it goes to the far store. A near store that
+was ever synced with a key is not synced without one, unless the URL says `plain=yes`: a forgotten
+key must not send secrets in plain text. For the same reason anything that resembles an option is
+refused instead of taken for a path. `redact=append` redacts secrets before events are sealed,
+`redact=hold` withholds conversations with secrets from the sync. With `sync_s` a thread syncs soon
+after each change, and regularly; without it, syncs are manual. Neighbour: `store`.
 """
 
 from __future__ import annotations
@@ -35,8 +33,8 @@ OPTIONS_HINT = (
 )
 NO_KEY_HINT = "name its key file; to send plain text on purpose, add &plain=yes"
 _OPTION = re.compile(r"(.*)&([a-z_]+)=([^&]*)", re.DOTALL)
-# What somebody may have meant as an option: a value after `?` or `&`, which no database reads, or a
-# name of an option with a value, or at the end.
+# Possibly meant as an option: a value after `?` or `&`, which no database reads, or the name of an
+# option with a value or at the end.
 _VALUE = re.compile(r"[?&][^/=?&]*=")
 _NAMED = re.compile(
     rf"(?<![a-z/])({'|'.join(OPTIONS)})\s*(=|%3d)|[?&]\W*({'|'.join(OPTIONS)})\W*$", re.IGNORECASE
@@ -44,8 +42,8 @@ _NAMED = re.compile(
 
 
 class Address(Struct, frozen=True, kw_only=True):
-    """What a URL says: both places, how often to sync (0 for never by itself), and the file with
-    the key, if the far store may read nothing; or that it may, though it might not before."""
+    """The parts of a URL: both stores, the seconds between syncs (0 for manual syncs), and the key
+    file, if the far store is encrypted; `is_plain` permits plain text after an encrypted sync."""
 
     near: str
     far: str
@@ -56,21 +54,21 @@ class Address(Struct, frozen=True, kw_only=True):
 
 
 def address_of(rest: str) -> Address:
-    """What the part of a URL after `hybrid:` says."""
-    near, found, given = rest.partition(FAR)
-    far, options = _parted(given)
-    if not near or not far or not found:
+    """Parses the part of a URL after `hybrid:`."""
+    near, separator, far_and_options = rest.partition(FAR)
+    far, options = _split_options(far_and_options)
+    if not near or not far or not separator:
         raise Invalid(f"'hybrid:{rest:.200}' does not name two stores", hint=HINT)
     if near.startswith(("hybrid:", "http:", "https:")) or far.startswith(("hybrid:", "memory:")):
-        said = f"'hybrid:{rest:.200}' is not a near store and a far one"
-        raise Invalid(said, hint=f"near is on this machine, far is what others share: {HINT}")
+        message = f"'hybrid:{rest:.200}' is not a near store and a far one"
+        raise Invalid(message, hint=f"near is on this machine, far is what others share: {HINT}")
     for url in (near, far):
         _check_no_option(url)
     if options.keys() >= {"key", "plain"}:
         raise Invalid("key= and plain= exclude each other", hint="leave one of them out")
     return Address(
         near=near,
-        far=_placed(far),
+        far=_absolute(far),
         sync_s=_seconds(options.get("sync_s", "0")),
         redact=_redact(options.get("redact", "off")),
         key=_key_file(options.get("key")),
@@ -78,41 +76,41 @@ def address_of(rest: str) -> Address:
     )
 
 
-def _parted(given: str) -> tuple[str, dict[str, str]]:
-    """The far store, and the options at the end. Before them an `&` is the far store's own: a
+def _split_options(url: str) -> tuple[str, dict[str, str]]:
+    """The far store, and the options at the end. An `&` before them belongs to the far store: a
     database has options too, and a folder may be called R&D."""
     options: dict[str, str] = {}
-    while match := _OPTION.fullmatch(given):
-        given, name, value = match.groups()
+    while match := _OPTION.fullmatch(url):
+        url, name, value = match.groups()
         if name in options:
             raise Invalid(
                 f"{name}= occurs twice in the URL of a hybrid store", hint="leave one of them out"
             )
         if name in OPTIONS:
             options[name] = value
-        elif given.startswith("postgres"):
-            return f"{given}&{name}={value}", options
+        elif url.startswith("postgres"):
+            return f"{url}&{name}={value}", options
         else:
             raise _no_option(name)
-    return given, options
+    return url, options
 
 
 def _check_no_option(url: str) -> None:
-    """Invalid if one of the two stores has what may have been meant as an option: as a part of a
-    path it would do nothing, and with a key that is left out everything is sent as it is."""
-    found = _NAMED.search(url)
-    if not found and not url.startswith("postgres"):
-        found = _VALUE.search(url)
-    if found:
-        raise _no_option(found.group().strip("?&= "))
+    """Raises Invalid for text in a store's URL that may have been meant as an option: as part of a
+    path it would have no effect, and without its key everything would be sent in plain text."""
+    match = _NAMED.search(url)
+    if not match and not url.startswith("postgres"):
+        match = _VALUE.search(url)
+    if match:
+        raise _no_option(match.group().strip("?&= "))
 
 
 def _no_option(name: str) -> Invalid:
     return Invalid(f"{quoted(name, 80)} is not an option of a hybrid store", hint=OPTIONS_HINT)
 
 
-def _placed(url: str) -> str:
-    """The URL, with the whole path where it is one: it is the same from everywhere."""
+def _absolute(url: str) -> str:
+    """The URL, with an absolute path if it has one: it is the same from every folder."""
     scheme, _, path = url.partition(":")
     if scheme in ("sqlite", "files") and path:
         return f"{scheme}:{os.path.abspath(os.path.expanduser(path))}"
@@ -120,7 +118,7 @@ def _placed(url: str) -> str:
 
 
 def _key_file(path: str | None) -> str:
-    """The whole path of the key file; empty where none is named."""
+    """The absolute path of the key file; empty without one."""
     if path == "":
         raise Invalid("key= names no file", hint="refold sync key new FILE makes one")
     return os.path.abspath(os.path.expanduser(path)) if path else ""
@@ -152,7 +150,7 @@ def _seconds(text: str) -> float:
 
 
 def opened(rest: str, read_only: bool) -> Store:
-    """The store that such a URL names. One that is only read fetches nothing."""
+    """The store that the URL names. With `read_only` it fetches nothing."""
     from refold.stores import open_store
     from refold.stores.hybrid.store import HybridStore
 
@@ -160,7 +158,7 @@ def opened(rest: str, read_only: bool) -> Store:
     near = open_store(address.near, read_only=read_only)
     return HybridStore(
         near,
-        lambda: _far(address, near),
+        lambda: _open_far(address, near),
         url=_url(address, near),
         far_url=address.far,
         sync_s=0.0 if read_only else address.sync_s,
@@ -171,18 +169,25 @@ def opened(rest: str, read_only: bool) -> Store:
 
 
 def _url(address: Address, near: Store) -> str:
-    """The URL by which the same store is opened again; it does not sync by itself then."""
+    """The URL of the same store, without automatic syncs."""
     url = f"hybrid:{near.url}{FAR}{address.far}"
     url += f"&redact={address.redact}" if address.redact else ""
     url += "&plain=yes" if address.is_plain else ""
     return url + (f"&key={address.key}" if address.key else "")
 
 
-def _far(address: Address, near: Store) -> Store:
-    """The far store; encrypted, if there is a key, or was one."""
-    far = _opened_far(address.far)
+def _open_far(address: Address, near: Store) -> Store:
+    """The far store; encrypted if there is a key, or ever was one."""
+    from refold.stores import open_store
     from refold.stores.encrypted import store
 
+    if address.far.startswith(("http:", "https:")):
+        from refold.stores.remote import RemoteStore
+
+        # Without retries: a sync retries itself, and a fetch must not wait long.
+        far: Store = RemoteStore(address.far, deadline_s=0.0)
+    else:
+        far = open_store(address.far)
     path = near.derived_path(store.NAME)
     if not address.key and (address.is_plain or not store.is_kept(path)):
         return far
@@ -191,24 +196,11 @@ def _far(address: Address, near: Store) -> Store:
 
     def read() -> keys.Keys:
         if not address.key:
-            said = f"{near.url} was synced with a key before, and {address.far} is named without"
-            raise Denied(f"{said} (&key=FILE): nothing is sent", hint=NO_KEY_HINT)
-        found = keys.read(address.key)
-        store.write(
-            path, store.KnownChains()
-        )  # that there is a key is known before anything is sent
-        return found
+            message = f"{near.url} was synced with a key before, and {address.far} is named without"
+            raise Denied(f"{message} (&key=FILE): nothing is sent", hint=NO_KEY_HINT)
+        key_file = keys.read(address.key)
+        # Recorded before anything is sent: this near store has a key.
+        store.write(path, store.KnownChains())
+        return key_file
 
     return EncryptedStore(far, read, near=near)
-
-
-def _opened_far(url: str) -> Store:
-    """A server is asked once: whoever syncs tries again, and whoever waits for a conversation that
-    may be new does not wait long."""
-    from refold.stores import open_store
-
-    if url.startswith(("http:", "https:")):
-        from refold.stores.remote import RemoteStore
-
-        return RemoteStore(url, deadline_s=0.0)
-    return open_store(url)

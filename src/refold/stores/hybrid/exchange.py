@@ -1,11 +1,11 @@
 """One conversation, made the same on both sides. Every step can be repeated after a kill.
 
-Nothing is queued: what is to be sent are the events above the far head. Contents go before the
-events that name them, in both directions, and an event is erased before the event that says so
-arrives. Where both sides grew, the far log stands: the near tail goes on top of it, or in a fork
-that is durable before the near log is replaced. No far call is made while appends have to wait.
-Neighbours: `tails` compares, `erasure` erases, `moves` tells those who hold a log open, `rounds`
-takes one conversation after the other.
+Nothing is queued: the events to send are those above the far head. Contents go before the events
+that name them, in both directions, and an event is erased before the event that records it arrives.
+If both sides grew, the far log wins: the near tail goes on top of it, or into a fork that is
+durable before the near log is replaced. No far call is made while appends have to wait. Neighbours:
+`tails` compares and erases, `record.Moves` notifies holders of a replaced log, `rounds` takes one
+conversation after the other.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from refold.core import codec
 from refold.core.model import ENCRYPTED, Conversation, Event, is_cleanup
 from refold.errors import Conflict, Corrupt, Denied, Invalid, NotFound, RefoldError, Unavailable
 from refold.stores import refuse_encrypted
-from refold.stores.hybrid import tails as erasure
+from refold.stores.hybrid import tails
 from refold.stores.hybrid.record import Move, Moves
 from refold.stores.protocol import Store, SyncListener
 
-ROUNDS_MAX = 20  # other writers may be faster so often
-FORKS_MAX = 4  # of one tail: each was gone on in otherwise
+ROUNDS_MAX = 20  # lost races against other writers
+FORKS_MAX = 4  # of one tail, after each fork before has diverged
 PAGE_EVENTS = 256
 PAGE_BYTES = 1024 * 1024
 SUFFIX = ".bin"
 
 
 class Exchanged(Struct, kw_only=True):
-    """What was done for one conversation: events and contents that came and went, and the fork that
-    a near tail became; and up to where both sides are the same. One that `was_here` and is gone was
-    deleted: it is not fetched again. `missing` are artifacts that are on neither side, by the event
-    that names them."""
+    """Work done for one conversation: transferred events and contents, the fork made of a near
+    tail, and the common `head`. One that `was_here` and is gone was deleted, and is not fetched
+    again. `missing` has the artifacts that neither side has, by the seq of the event that names
+    them."""
 
     conversation: str
     was_here: bool = False
@@ -48,8 +48,7 @@ class Exchanged(Struct, kw_only=True):
 
 
 class Fork(Struct, frozen=True, kw_only=True):
-    """What a near tail becomes: a fork of `parent` at `at`, made already or not, and the events
-    that it lacks."""
+    """The fork for a near tail: of `parent` at `at`, existing or not, and the events it lacks."""
 
     id: str
     parent: str
@@ -61,7 +60,8 @@ Check = Callable[[Sequence[Event]], None]
 
 
 class Exchange:
-    """Makes conversations the same near and far. `check` may refuse to let events leave."""
+    """Makes conversations the same near and far. `check` raises an error for events that must not
+    leave."""
 
     def __init__(
         self,
@@ -76,12 +76,12 @@ class Exchange:
         self.near, self.far, self.moves = near, far, moves
         self._check, self._progress = check, progress
         self.device_name = device_name
-        self._present: set[str] = set()  # contents that are known to be far
+        self._present: set[str] = set()  # contents that the far store has
 
     def sync(self, id: str, *, is_here: bool = False, missing: Sequence[int] = ()) -> Exchanged:
-        """Exchanges what is missing on either side. Conflict if others were faster too often.
-        `is_here` says that it was here a moment ago, `missing` which events named artifacts then
-        that were on neither side."""
+        """Transfers missing events in both directions. Conflict if other writers were faster too
+        often. `is_here` says that the conversation was here a moment ago; `missing` are the events
+        whose artifacts neither side had."""
         done = Exchanged(conversation=id, was_here=is_here, missing=dict.fromkeys(missing, ""))
         for _ in range(ROUNDS_MAX):
             try:
@@ -89,13 +89,13 @@ class Exchange:
                     done.missing = self._missing(id, done)
                     return done
             except Conflict:
-                continue  # somebody wrote meanwhile: compared again
-        said = f"{id}: other writers were faster {ROUNDS_MAX} times"
-        raise Conflict(said, hint="sync again")
+                continue  # somebody wrote meanwhile: compare again
+        message = f"{id}: other writers were faster {ROUNDS_MAX} times"
+        raise Conflict(message, hint="sync again")
 
     def _step(self, id: str, done: Exchanged) -> bool:
-        """One step nearer. True once both sides are the same."""
-        here, there = erasure.about(self.near, id), erasure.about(self.far, id)
+        """Takes one step; True once both sides are the same."""
+        here, there = tails.about(self.near, id), tails.about(self.far, id)
         if here is None and there is None:
             raise NotFound(f"there is no conversation {id!r}, near or far", hint="refold list")
         if here is None:
@@ -114,8 +114,8 @@ class Exchange:
         return False
 
     def _begin(self, source: Store, target: Store, known: Conversation, done: Exchanged) -> None:
-        """Makes a conversation known on the other side: as a fork where its parent is the same
-        there, else whole."""
+        """Creates a conversation on the other side: as a fork if its parent is the same there, else
+        with all events."""
         if known.parent and self._is_shared(source, target, known):
             target.fork(known.parent, known.parent_seq, known.id)
         elif source is self.far:
@@ -124,38 +124,38 @@ class Exchange:
             self._push(known.id, 0, known.head, done)
 
     def _is_shared(self, source: Store, target: Store, fork: Conversation) -> bool:
-        """Whether the parent of a fork is the same on the other side, up to where it left."""
+        """Whether the parent of a fork is the same on the other side, up to the fork."""
         try:
             self.sync(fork.parent)
         except Unavailable:
             raise
         except RefoldError:
-            return False  # the parent is blocked, which is no reason to hold its fork back
-        parent = erasure.about(target, fork.parent)
+            return False  # a blocked parent must not block its fork
+        parent = tails.about(target, fork.parent)
         if parent is None or parent.head < fork.parent_seq:
             return False
-        left = erasure.chain_at(source, fork, fork.parent_seq)
-        return erasure.chain_at(target, parent, fork.parent_seq) == left
+        left = tails.chain_at(source, fork, fork.parent_seq)
+        return tails.chain_at(target, parent, fork.parent_seq) == left
 
     def _approach(self, here: Conversation, there: Conversation, done: Exchanged) -> bool:
-        """One step nearer, where both sides know it. True if there is nothing more to be done."""
-        common = erasure.last_common(self.near, here, self.far, there)
+        """Takes one step for a conversation on both sides; True if nothing is left to do."""
+        common = tails.last_common(self.near, here, self.far, there)
         if common == here.head:
             self._pull(here.id, common, there.head, here.chain, done)
         elif common == there.head:
             return not self._push_allowed(here, common, done)
         else:
-            self._settle(here, there, common, done)
+            self._replace_near(here, there, common, done)
         return False
 
     def _push_allowed(self, here: Conversation, common: int, done: Exchanged) -> bool:
-        """Sends what is new here. False if it may not be sent and is only what this device says of
-        its own erasing, which blocks nobody who may read and not write."""
+        """Sends new near events. False if writing is denied and they only confirm erasures of this
+        device: a device without write permission is not blocked by these."""
         try:
             self._push(here.id, common, here.head, done)
         except Denied:
             tail = pages(self.near, here.id, common, here.head)
-            if not all(erasure.is_confirmation(event) for page in tail for event in page):
+            if not all(tails.is_confirmation(event) for page in tail for event in page):
                 raise
             done.head = here.head
             return False
@@ -170,63 +170,63 @@ class Exchange:
             _check_chain(self.far, id, events, after, before)
             self._fetch_contents(events, done)
             done.erased += self._erase_named(id, events, near_head=after, far_head=last)
-            erased += erasure.had(events, had)
-            kept = erasure.emptied(events, erasure.targets(events))
+            erased += tails.had(events, had)
+            kept = tails.emptied(events, tails.targets(events))
             if self.device_name and erased and events[-1].seq == last:
-                kept.append(erasure.confirmation(self.device_name, erased, events[-1]))
+                kept.append(tails.confirmation(self.device_name, erased, events[-1]))
             self.near.append(id, kept, expect=after)
             after, before = events[-1].seq, events[-1].chain
             done.pulled += len(events)
-            self._tell(id, len(events))
+            self._report(id, len(events))
         self.near.flush()
 
     def _push(self, id: str, after: int, last: int, done: Exchanged) -> None:
-        # What is sent must not be forgotten here.
+        # A power loss here must not take events that were sent.
         self.near.flush()
         for events in pages(self.near, id, after, last):
             if self._check is not None:
                 self._check(events)
             self._send_contents(events, done)
             done.erased += self._erase_named(id, events, near_head=last, far_head=after)
-            self.far.append(id, erasure.emptied(events, erasure.targets(events)), expect=after)
+            self.far.append(id, tails.emptied(events, tails.targets(events)), expect=after)
             after = events[-1].seq
             done.pushed += len(events)
-            self._tell(id, len(events))
+            self._report(id, len(events))
         self.far.flush()
 
     def _erase_named(
         self, id: str, events: Sequence[Event], *, near_head: int, far_head: int
     ) -> int:
-        """Erases on both sides what these events say is erased, before they arrive."""
+        """Erases on both sides the events that these erase events name, before they arrive."""
         count = 0
-        for seq in sorted(erasure.targets(events)):
-            count += seq <= near_head and erasure.erase_event(self.near, self.far, id, seq)
-            count += seq <= far_head and erasure.erase_event(self.far, self.near, id, seq)
+        for seq in sorted(tails.targets(events)):
+            count += seq <= near_head and tails.erase_event(self.near, self.far, id, seq)
+            count += seq <= far_head and tails.erase_event(self.far, self.near, id, seq)
         return count
 
     def _fetch_contents(self, events: Sequence[Event], done: Exchanged) -> None:
         for event in events:
-            for artifact in erasure.contents_of([event]):
+            for artifact in tails.contents_of([event]):
                 copied = _copy_content(artifact.digest, self.far, self.near)
                 done.contents += copied
-                if copied or erasure.holds(self.near, artifact.digest):
+                if copied or tails.holds(self.near, artifact.digest):
                     self._present.add(artifact.digest)
                 else:
                     done.missing[event.seq] = artifact.digest
 
     def _missing(self, id: str, done: Exchanged) -> dict[int, str]:
-        """Asks once more for what was missing; by event, the artifacts that still are, but for
-        those of which the log says that they were cleaned up."""
-        asked, done.missing = done.missing, {}
-        here = erasure.about(self.near, id) if asked else None
-        if here is None:
+        """Fetches missing artifacts again. Returns those that are still missing, by event, except
+        those that the log records as cleaned up."""
+        seqs, done.missing = done.missing, {}
+        head = self.near.head(id) if seqs else None
+        if head is None:
             return {}
-        for seq in asked:
+        for seq in seqs:
             self._fetch_contents(self.far.read(id, after=seq - 1, last=seq, limit=1), done)
         cleaned = {
             artifact.digest
-            for page in (pages(self.near, id, 0, here.head) if done.missing else ())
-            for artifact in erasure.contents_of(filter(is_cleanup, page))
+            for page in (pages(self.near, id, 0, head) if done.missing else ())
+            for artifact in tails.contents_of(filter(is_cleanup, page))
         }
         return {
             seq: codec.artifact_id(digest)
@@ -235,21 +235,21 @@ class Exchange:
         }
 
     def _send_contents(self, events: Sequence[Event], done: Exchanged) -> None:
-        for artifact in erasure.contents_of(events):
+        for artifact in tails.contents_of(events):
             if artifact.digest not in self._present:
                 done.contents += _copy_content(artifact.digest, self.near, self.far)
                 self._present.add(artifact.digest)
 
-    def _tell(self, id: str, count: int) -> None:
+    def _report(self, id: str, count: int) -> None:
         if self._progress is not None:
             self._progress(id, count)
 
     # --- both sides grew ---
 
-    def _settle(
+    def _replace_near(
         self, here: Conversation, there: Conversation, common: int, done: Exchanged
     ) -> None:
-        """The far log stands near as well, and the near tail goes on top of it or in a fork."""
+        """Replaces the near log by the far one; the near tail goes on top of it or into a fork."""
         log = self._merged_log(here, there, common, done)
         self._fetch_contents(log[common:], done)
         seen = self.near.salvage(here.id)
@@ -257,7 +257,7 @@ class Exchange:
         if len(own) != len(seen.pieces) or len(own) != here.head or own[-1].chain != here.chain:
             raise Conflict(f"{here.id!r} was written to in the meantime", head=len(own))
         tail = own[common:]
-        moved = erasure.on_top(log, tail, common)
+        moved = tails.on_top(log, tail, common)
         fork = None if moved is not None else self._fork_for(here.id, common, tail)
         goes_on = fork.id if fork else here.id
         with self.moves.replacing(Move(conversation=here.id, goes_on=goes_on)):
@@ -267,31 +267,33 @@ class Exchange:
                 done.fork = fork.id
             after = here.parent_seq if here.parent_seq <= common else 0
             kept = [*log, *(moved or ())]
-            erased = erasure.had(log[common:], common)
+            erased = tails.had(log[common:], common)
             if self.device_name and erased:
-                kept.append(erasure.confirmation(self.device_name, erased, kept[-1]))
+                kept.append(tails.confirmation(self.device_name, erased, kept[-1]))
             self.near.rewrite(here.id, kept[after:], after=after, seen=seen)
             self.near.flush()
         done.pulled += len(log) - common
         if fork:
             exchanged = self.sync(fork.id)
             done.fork_head = exchanged.head
-            self._adopt(exchanged, done)
+            done.pushed += exchanged.pushed
+            done.pulled += exchanged.pulled
+            done.contents += exchanged.contents
 
     def _merged_log(
         self, here: Conversation, there: Conversation, common: int, done: Exchanged
     ) -> list[Event]:
-        """What both sides share, as it is near, and the far tail; what that erases is erased before
-        the near log is replaced, so that no copy of it stays."""
+        """The common near events and the far tail. Events that the tail erases are erased before
+        the near log is replaced, so that no copy of them stays."""
         tail = [event for page in pages(self.far, here.id, common, there.head) for event in page]
-        before = erasure.chain_at(self.near, here, common)
+        before = tails.chain_at(self.near, here, common)
         _check_chain(self.far, here.id, tail, common, before)
         done.erased += self._erase_named(here.id, tail, near_head=common, far_head=there.head)
         log = [event for page in pages(self.near, here.id, 0, common) for event in page]
-        return [*log, *erasure.emptied(tail, erasure.targets(tail))]
+        return [*log, *tails.emptied(tail, tails.targets(tail))]
 
     def _free_forks(self, id: str, common: int) -> None:
-        """Forks that read what is about to be replaced become logs of their own."""
+        """Detaches the forks that share events which are about to be replaced."""
         for about in all_conversations(self.near):
             if about.parent == id and about.parent_seq > common:
                 seen = self.near.salvage(about.id)
@@ -302,65 +304,56 @@ class Exchange:
         self.near.flush()
 
     def _fork_for(self, id: str, common: int, tail: Sequence[Event]) -> Fork:
-        """The fork that a near tail becomes. One that was made for it before, and has gone on
-        otherwise since, is forked itself."""
+        """The fork for a near tail. If an earlier fork of the same tail has diverged since, that
+        one is forked."""
         parent, at, rest = id, common, list(tail)
         for _ in range(FORKS_MAX):
-            fork = erasure.fork_id(parent, rest[0])
-            known = erasure.about(self.near, fork)
-            if known is None:
+            fork = tails.fork_id(parent, rest[0])
+            about = tails.about(self.near, fork)
+            if about is None:
                 return Fork(id=fork, parent=parent, at=at, rest=rest)
-            if known.head < at or not codec.continues(
-                rest[0], erasure.chain_at(self.near, known, at)
+            if about.head < at or not codec.continues(
+                rest[0], tails.chain_at(self.near, about, at)
             ):
-                break  # another conversation, of another beginning
+                break  # an unrelated conversation with the same id
             there = self.near.read(fork, after=at, limit=len(rest))
-            same = erasure.shared(there, rest)
+            same = tails.shared(there, rest)
             if same == len(there):
                 return Fork(id=fork, parent=parent, at=at, rest=rest[same:])
             parent, at, rest = fork, at + same, rest[same:]
-        said = f"{id!r} has to be forked, and there is another {fork!r}"
-        raise Invalid(said, hint=f"copy {fork!r} to another store, then delete it here")
+        message = f"{id!r} has to be forked, and there is another {fork!r}"
+        raise Invalid(message, hint=f"copy {fork!r} to another store, then delete it here")
 
     def _keep_fork(self, fork: Fork, tail: Sequence[Event]) -> None:
-        """The near tail as a fork, with the same events, seqs and chains; durable."""
-        if fork.at and erasure.about(self.near, fork.id) is None:
+        """Writes the near tail as a durable fork, with the same events, seqs and chains."""
+        if fork.at and self.near.head(fork.id) is None:
             self.near.fork(fork.parent, fork.at, fork.id)
         if fork.rest:
             self.near.append(fork.id, fork.rest, expect=fork.rest[0].seq - 1)
-        # A round that was interrupted may have put words there that were erased since.
+        # An interrupted round may have written text there that was erased since.
         for event in tail:
-            if event.erased and not erasure.is_erased(self.near, fork.id, event.seq):
+            if event.erased and not tails.is_erased(self.near, fork.id, event.seq):
                 self.near.erase(fork.id, event.seq)
         self.near.flush()
-
-    def _adopt(self, other: Exchanged, done: Exchanged) -> None:
-        done.pushed += other.pushed
-        done.pulled += other.pulled
-        done.contents += other.contents
 
 
 # --- pages, chains, contents ---
 
 
 def pages(store: Store, id: str, after: int, last: int) -> Iterator[list[Event]]:
-    """The events after `after` up to `last`, in pages that go in one call."""
+    """The events after `after` up to `last`, in pages small enough for one call."""
     while after < last:
         events = store.read(id, after=after, last=last, limit=PAGE_EVENTS)
         if not events:
             raise Conflict(f"{id!r} ends at event {after}", head=after)
-        yield from _bounded(events)
+        first, size = 0, 0
+        for at, event in enumerate(events):
+            size += len(event.body)
+            if size > PAGE_BYTES and at > first:
+                yield events[first:at]
+                first, size = at, len(event.body)
+        yield events[first:]
         after = events[-1].seq
-
-
-def _bounded(events: list[Event]) -> Iterator[list[Event]]:
-    first, size = 0, 0
-    for at, event in enumerate(events):
-        size += len(event.body)
-        if size > PAGE_BYTES and at > first:
-            yield events[first:at]
-            first, size = at, len(event.body)
-    yield events[first:]
 
 
 def all_conversations(store: Store) -> Iterator[Conversation]:
@@ -372,7 +365,7 @@ def all_conversations(store: Store) -> Iterator[Conversation]:
 
 
 def _check_chain(store: Store, id: str, events: Sequence[Event], after: int, before: bytes) -> None:
-    """Corrupt if what came is not one log, Denied if it is encrypted: nothing of it is taken in."""
+    """Raises Corrupt if the events are not one log, Denied if they are encrypted."""
     for event in events:
         if event.by == ENCRYPTED:
             refuse_encrypted(store, id, event)
@@ -382,7 +375,7 @@ def _check_chain(store: Store, id: str, events: Sequence[Event], after: int, bef
 
 
 def _copy_content(digest: str, source: Store, target: Store) -> int:
-    """Copies one content; 0 if the source itself has it no more, or the target has it."""
+    """Copies one content; 0 if the target has it, or the source lacks it."""
     path = target.location(digest)
     if path is not None:
         return 0

@@ -1,19 +1,16 @@
-"""What is known of the last sync: where each conversation stood, and why one is blocked.
+"""The record of the last sync, and the list of replaced logs.
 
-It lies in `sync.json` beside the near store and may be lost: the next sync compares heads and makes
-it again. Whoever changes it holds its lock (`locked`) from reading to writing, and asks nobody far
-meanwhile. `standing` says by it, and by what was appended since, how a conversation stands.
-Neighbours: `rounds` keeps it, `store` tells of it.
+`sync.json` beside the near store has the sync state of each conversation. It may be lost: the next
+sync compares heads and makes it again. A writer holds its lock (`locked`) from reading to writing,
+and makes no far call meanwhile. `current_state` adds the appends since the last sync.
 
-Which logs a sync has put others in the place of, so that whoever holds one open finds out.
-
-A log is replaced near when both sides grew: the old tail goes on in a fork, or on top of the new
-one. `sync-moves.jsonl` has a line for each, written before the log is replaced, and it only grows:
-its size says whether anything happened. `sync-moves.count` is another number after each, in memory
-that all processes share: an append looks at it without a call of the system. The lock of the first
-is shared by all who append and taken whole by whoever replaces, so no append ever lands on a log
-that is not the one it was sealed for. A store without a place on the disk keeps the same in memory.
-Neighbours: `store` asks, `exchange` replaces.
+A near log is replaced when both sides grew: its old tail continues in a fork, or on top of the new
+log. `sync-moves.jsonl` has a line for each replacement, written before it, and only grows: its size
+shows whether anything happened. `sync-moves.count` changes with each, in memory that all processes
+share: an append checks it without a system call. Appends share the lock of the first file and a
+replacement takes it exclusively, so no append ever lands on a log that it was not sealed for. A
+store without a place on the disk keeps both in memory. Neighbours: `rounds` writes the record,
+`exchange` replaces logs, `store` asks.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ import re
 import secrets
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fcntl import LOCK_EX, LOCK_SH, LOCK_UN, flock
 from mmap import ACCESS_READ, mmap
 from os import SEEK_END, lseek
@@ -45,11 +42,10 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9-]+")
 
 
 class ConversationState(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a conversation stands: `pending` events that the far store has not, `synced`, `forked`
-    into `fork`, `blocked` for a `reason`, or `held` back because it has a secret. `head` is where
-    both sides were the same last. What a conversation was forked into once stays here. `missing`
-    are the events whose artifacts were on neither side, `lost` is how many events the far store had
-    and was found to have no more."""
+    """Sync state of a conversation: `pending` events that the far store lacks, `synced`, `forked`
+    into `fork`, `blocked` for a `reason`, or `held` because of a secret. `head` is the last common
+    head. A `fork` stays recorded. `missing` are the events whose artifacts neither side had, `lost`
+    is the number of events that the far store has lost."""
 
     state: SyncState
     pending: int = 0
@@ -62,7 +58,7 @@ class ConversationState(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DeviceState(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a device said last, and the chain of its log then."""
+    """The last note of a device, and the chain of its log then."""
 
     name: str
     at_ms: int
@@ -73,11 +69,11 @@ class DeviceState(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Record(Struct, kw_only=True):
-    """All that is kept: the name of this device, how each conversation stands with the far store,
-    and what was deleted here, which is not fetched again unless somebody asks for it. `is_refused`:
-    the far store was reached at the last sync, and let nobody in. `place` is where the record was
-    written: a copy of it elsewhere is that of another device. `devices` are those that sync with
-    the far store, by their logs; `told` and `told_mark` what this one said last."""
+    """The record: the name of this device, the sync state of each conversation, and the
+    conversations deleted here, which are fetched again only on request. `is_refused`: the far store
+    denied access at the last sync. `place` identifies the folder: a copy elsewhere belongs to
+    another device. `devices` are the devices that sync with the far store, by log id; `told` and
+    `told_mark` are number and mark of this device's last note."""
 
     device: str
     place: str = ""
@@ -94,7 +90,7 @@ class Record(Struct, kw_only=True):
 
 @contextmanager
 def locked(path: str | None) -> Iterator[None]:
-    """Nobody else changes the record meanwhile, in this process or another."""
+    """Locks the record against other threads and processes."""
     if path is None or not os.path.isdir(os.path.dirname(path)):
         yield
         return
@@ -105,8 +101,7 @@ def locked(path: str | None) -> Iterator[None]:
 
 @contextmanager
 def lock_file(path: str) -> Iterator[int]:
-    """The descriptor of a file that is only there to be locked; closed, and so let go, at the
-    end."""
+    """The descriptor of a lock file, closed at the end, which releases the lock."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
@@ -116,51 +111,44 @@ def lock_file(path: str) -> Iterator[int]:
 
 
 def read(path: str | None, far: str) -> Record:
-    """The record of syncs with a far store; a new one where there is none that can be read, or
-    only one of another far store. A folder that was copied is another device: it has a name of its
-    own, the same however often it is asked for."""
-    kept, place = _kept(path), _place(path)
+    """The record of syncs with a far store; a new one if it is missing, unreadable, or of another
+    far store. A copied folder is another device, with a derived name of its own."""
+    kept, place = _stored(path), _place(path)
     if kept is None:
         return Record(device=new_device(), place=place, far=far)
     if kept.place not in ("", place):
-        kept.device = _device(f"{kept.device} {place}".encode())
+        kept.device = _device_name(f"{kept.device} {place}".encode())
         kept.told, kept.told_mark = 0, ""
     kept.place = place
     return kept if kept.far == far else Record(device=kept.device, place=place, far=far)
 
 
 def new_device() -> str:
-    """A name that no device has."""
-    return _device(secrets.token_bytes(16))
+    """A new unique device name."""
+    return _device_name(secrets.token_bytes(16))
 
 
-def _device(told: bytes) -> str:
-    """The name of a device: that of its machine, and what no other has."""
+def _device_name(seed: bytes) -> str:
+    """A device name: the host name, and a hash of the seed."""
     host = _NO_NAME.sub("-", os.uname().nodename.partition(".")[0])[:HOST_CHARS].strip("-")
-    return f"{host or 'device'}-{hashlib.blake2b(told, digest_size=4).hexdigest()}"
+    return f"{host or 'device'}-{hashlib.blake2b(seed, digest_size=4).hexdigest()}"
 
 
 def _place(path: str | None) -> str:
-    """Another value for a copy of the folder, and on another machine; the same after the folder
-    was renamed. Empty where there is no folder yet."""
+    """An identifier of the folder: another one for a copy, and on another machine; the same after a
+    rename. Empty without a folder."""
     try:
         folder = os.stat(os.path.dirname(path)).st_ino if path is not None else 0
     except OSError:
         return ""
-    told = hashlib.blake2b(f"{_machine()} {folder}".encode(), digest_size=8)
-    return told.hexdigest()
+    machine = ""
+    with suppress(OSError, UnicodeDecodeError), open("/etc/machine-id", encoding="ascii") as file:
+        machine = file.read(64).strip()
+    machine = machine or os.uname().nodename
+    return hashlib.blake2b(f"{machine} {folder}".encode(), digest_size=8).hexdigest()
 
 
-def _machine() -> str:
-    """What tells this machine from others; its name, where nothing better is known."""
-    try:
-        with open("/etc/machine-id", encoding="ascii") as file:
-            return file.read(64).strip() or os.uname().nodename
-    except (OSError, UnicodeDecodeError):
-        return os.uname().nodename
-
-
-def _kept(path: str | None) -> Record | None:
+def _stored(path: str | None) -> Record | None:
     if path is None or not os.path.exists(path):
         return None
     try:
@@ -171,7 +159,7 @@ def _kept(path: str | None) -> Record | None:
 
 
 def mark(path: str | None) -> SyncMark:
-    """Another value each time that the record was written."""
+    """A value that changes with every write of the record."""
     try:
         found = os.stat(path) if path is not None else None
     except OSError:
@@ -180,7 +168,7 @@ def mark(path: str | None) -> SyncMark:
 
 
 def write(path: str | None, record: Record) -> str:
-    """Keeps the record; says why if that cannot be done, which costs nothing but the record."""
+    """Writes the record; returns the reason if that fails, which costs only the record."""
     if path is None or not os.path.isdir(os.path.dirname(path)):
         return ""
     record.place = record.place or _place(path)
@@ -195,45 +183,49 @@ def write(path: str | None, record: Record) -> str:
     return ""
 
 
-def stood(id: str, kept: Record) -> Synced | None:
-    """How a conversation stood at the last sync; None if it was in none."""
-    known = kept.conversations.get(id)
-    if known is None:
+def last_state(id: str, kept: Record) -> Synced | None:
+    """The state of a conversation at the last sync; None if it never took part in one."""
+    state = kept.conversations.get(id)
+    if state is None:
         return None
     return Synced(
         conversation=id,
-        state=_shown(known, known.lost, kept),
-        pending=known.pending + known.lost,
-        fork=known.fork,
-        reason=_reason(known) or kept.reason,
+        state=_effective_state(state, state.lost, kept),
+        pending=state.pending + state.lost,
+        fork=state.fork,
+        reason=_reason(state) or kept.reason,
     )
 
 
-def standing(about: Conversation, kept: Record) -> Synced:
-    """How a conversation stands by the record, and by what was appended since."""
-    known = kept.conversations.get(about.id) or ConversationState(state="pending")
-    pending = max(0, about.head - known.head) + known.lost
-    state = _shown(known, pending, kept)
-    is_refused = state == "blocked" != known.state
+def current_state(about: Conversation, kept: Record) -> Synced:
+    """The state of a conversation by the record and the appends since."""
+    recorded = kept.conversations.get(about.id) or ConversationState(state="pending")
+    pending = max(0, about.head - recorded.head) + recorded.lost
+    state = _effective_state(recorded, pending, kept)
+    is_refused = state == "blocked" != recorded.state
     return Synced(
         conversation=about.id,
         state=state,
         pending=pending,
-        fork=known.fork,
-        reason=kept.reason if is_refused else _reason(known),
+        fork=recorded.fork,
+        reason=kept.reason if is_refused else _reason(recorded),
     )
 
 
-def _reason(known: ConversationState) -> str:
-    if known.reason or not known.lost:
-        return known.reason
-    return f"the far store has lost {number(known.lost, 'event')} that it had"
+def _reason(state: ConversationState) -> str:
+    if state.reason or not state.lost:
+        return state.reason
+    return f"the far store has lost {number(state.lost, 'event')} that it had"
 
 
-def _shown(known: ConversationState, pending: int, kept: Record) -> SyncState:
-    """A state by the record: what waits for a far store that lets nobody in is blocked."""
-    state = "pending" if pending and known.state not in WAITING else known.state
+def _effective_state(recorded: ConversationState, pending: int, kept: Record) -> SyncState:
+    """The recorded state, but "pending" with pending events, and "blocked" while the far store
+    denies access."""
+    state = "pending" if pending and recorded.state not in WAITING else recorded.state
     return "blocked" if state == "pending" and kept.is_refused else state
+
+
+# --- replaced logs ---
 
 
 COUNT_BYTES = 8
@@ -241,14 +233,14 @@ NOTHING = b""
 
 
 class Move(Struct, frozen=True, kw_only=True):
-    """A log that was replaced, and where its old tail goes on: its own id if on top."""
+    """A replaced log, and the conversation with its old tail: its own id if that is on top."""
 
     conversation: str
     goes_on: str
 
 
 class _Count:
-    """A number in a file of its own, which `shared` shows as it is now in any process."""
+    """A number in a file; `shared` is mapped memory, so every process sees changes at once."""
 
     def __init__(self, path: str) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -262,7 +254,7 @@ class _Count:
             raise
 
     def grow(self) -> None:
-        """Another number. Written by a call: memory cannot say that the disk is full."""
+        """Increments the number, by a write: mapped memory cannot report a full disk."""
         number = int.from_bytes(self.shared[:COUNT_BYTES], "little") + 1
         os.pwrite(self._fd, number.to_bytes(COUNT_BYTES, "little"), 0)
 
@@ -275,30 +267,30 @@ _DECODE = decoding.decoder(Move).decode
 
 
 class Moves:
-    """The moves of one near store. `path` is None for one that has no place on this disk; with
-    `read_only` nothing is made there."""
+    """The replaced logs of one near store. `path` is None without a place on this disk; with
+    `read_only` no file is made."""
 
     def __init__(self, path: str | None, *, read_only: bool = False) -> None:
         self._path, self._read_only = path, read_only
         self._lock = threading.RLock()
         self._fd, self._size = -1, 0
         self._count: _Count | None = None
-        self._now: mmap | bytes = NOTHING  # the count as it is, and as it was looked at last
-        self._counted = NOTHING
-        self._known: dict[str, list[str]] = {}
+        self._now: mmap | bytes = NOTHING  # the count
+        self._counted = NOTHING  # the count at the last read
+        self._successors: dict[str, list[str]] = {}
         process_fork.watch(self)
 
-    def of(self, conversation: str) -> list[str] | None:
-        """Where the old tails of a log went on; None if it was never replaced."""
+    def successors(self, conversation: str) -> list[str] | None:
+        """The conversations with the old tails of a log; None if it was never replaced."""
         fd = self._fd
         if fd < 0 or lseek(fd, 0, SEEK_END) != self._size:
             with self._lock:
                 self._read_new()
-        return self._known.get(conversation)
+        return self._successors.get(conversation)
 
     def enter(self, conversation: str) -> bool:
-        """Whether the log was ever replaced. None is until `leave`: an append is too quick for a
-        context manager, or for asking twice."""
+        """Whether the log was ever replaced. Blocks replacements until `leave`: a context manager
+        would cost too much of an append."""
         self._lock.acquire()
         try:
             fd = self._fd
@@ -307,11 +299,13 @@ class Moves:
             if fd >= 0:
                 flock(fd, LOCK_SH)
                 if self._now[:COUNT_BYTES] != self._counted:
-                    self._count_new()
+                    # The count is taken before reading: a later move changes it again.
+                    self._counted = self._now[:COUNT_BYTES]
+                    self._read_new()
         except BaseException:
             self._lock.release()
             raise
-        return conversation in self._known
+        return conversation in self._successors
 
     def leave(self) -> None:
         if self._fd >= 0:
@@ -320,7 +314,7 @@ class Moves:
 
     @contextmanager
     def replacing(self, move: Move) -> Iterator[None]:
-        """Nobody appends meanwhile, and everybody knows of the move afterwards."""
+        """Blocks appends for the block, and publishes the move."""
         with self._lock:
             fd = self._opened()
             if fd >= 0:
@@ -335,7 +329,7 @@ class Moves:
     # --- the file ---
 
     def _opened(self) -> int:
-        """The descriptor, each process with its own; none while nothing was ever written."""
+        """The descriptor of the file, one per process; -1 while the folder does not exist."""
         if self._path is None or self._fd >= 0:
             return self._fd
         if not os.path.isdir(os.path.dirname(self._path)):
@@ -349,53 +343,45 @@ class Moves:
         except OSError as error:
             raise disk.os_failure(error, f"cannot open {self._path}") from error
         if not self._read_only:
-            self._count = self._opened_count(self._path, fd)
+            try:
+                self._count = _Count(f"{self._path.removesuffix('.jsonl')}.count")
+            except OSError as error:
+                os.close(fd)
+                doing = f"cannot open the count beside {self._path}"
+                raise disk.os_failure(error, doing) from error
             self._now = self._count.shared
         self._fd = fd
         return fd
-
-    def _opened_count(self, path: str, fd: int) -> _Count:
-        try:
-            return _Count(f"{path.removesuffix('.jsonl')}.count")
-        except OSError as error:
-            os.close(fd)
-            raise disk.os_failure(error, f"cannot open the count beside {path}") from error
-
-    def _count_new(self) -> None:
-        """Reads what is new. The count is looked at first: what comes after it is new again."""
-        self._counted = self._now[:COUNT_BYTES]
-        self._read_new()
 
     def _read_new(self) -> None:
         fd = self._opened()
         if fd < 0 or (size := os.fstat(fd).st_size) == self._size:
             return
         text = os.pread(fd, size - self._size, self._size)
-        whole = text[: text.rfind(b"\n") + 1]
-        for line in whole.splitlines():
-            try:
+        lines = text[: text.rfind(b"\n") + 1]
+        for line in lines.splitlines():
+            # A killed writer leaves an incomplete line, and has replaced nothing yet.
+            with suppress(msgspec.DecodeError):
                 self._note(_DECODE(line))
-            except msgspec.DecodeError:
-                continue  # the half of a line whose writer was killed: it had replaced nothing yet
-        self._size += len(whole)
+        self._size += len(lines)
 
     def _write(self, move: Move) -> None:
         fd = self._opened()
         if fd < 0:
             self._note(move)
             return
-        assert self._count is not None, "whoever replaces may write"
+        assert self._count is not None, "only a writer replaces"
         try:
-            # The line before may be half of one.
+            # The line before may be half written.
             os.write(fd, b"\n" + msgspec.json.encode(move) + b"\n")
             self._count.grow()
         except OSError as error:
             raise disk.os_failure(error, f"cannot write {self._path}") from error
 
     def _note(self, move: Move) -> None:
-        found = self._known.setdefault(move.conversation, [])
-        if move.goes_on not in found:
-            found.append(move.goes_on)
+        successors = self._successors.setdefault(move.conversation, [])
+        if move.goes_on not in successors:
+            successors.append(move.goes_on)
 
     def close(self) -> None:
         with self._lock:
@@ -406,7 +392,7 @@ class Moves:
                 self._count.close()
             self._count, self._now, self._counted = None, NOTHING, NOTHING
 
-    # The lock of a descriptor is shared with a forked child, which would let go of it for both.
+    # A forked child shares the lock of a descriptor, and would release it for both.
 
     def before_fork(self) -> None:
         self._lock.acquire()

@@ -1,11 +1,11 @@
 """A near store that is synced with a far one: `hybrid:NEAR?far=URL`.
 
-It is its near store for every read and write; nothing far is touched on the way of an append. A
-conversation that is unknown near and known far is fetched when it is first asked for, with the same
-ids and chains; a far store that does not answer then is not asked again for a while, so that work
-goes on without it. `sync` makes both sides the same. A log that a sync has replaced is told to
-whoever holds it open (`goes_on`), and an append that was sealed for the old one is refused.
-Neighbours: `exchange` and `rounds` sync, `address` reads the URL, `worker` syncs by itself.
+Every read and write goes to the near store; an append makes no far call. A conversation that only
+the far store has is fetched at its first use, with the same ids and chains; a far store that does
+not answer then is left alone for a while, so that work continues without it. `sync` makes both
+sides the same. The holder of a log that a sync has replaced learns its successor (`goes_on`), and
+an append sealed for the old log is refused. Neighbours: `exchange` and `rounds` sync, `address`
+parses the URL, `worker` syncs automatically.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.errors import Denied, Invalid, NotFound, RefoldError, Unavailable
 from refold.stores import checks, erase_events
-from refold.stores.hybrid import devices, record
-from refold.stores.hybrid import rounds as hold
+from refold.stores.hybrid import devices, record, rounds
 from refold.stores.hybrid.exchange import Exchange, all_conversations
 from refold.stores.hybrid.record import Moves
 from refold.stores.hybrid.rounds import Rounds, Timing
@@ -44,14 +43,14 @@ from refold.stores.protocol import (
 if TYPE_CHECKING:
     from refold.stores.encrypted.store import EncryptedStore
 
-SILENCE_S = 30.0  # so long a far store that did not answer is not asked for what is unknown
+SILENCE_S = 30.0  # no fetches for this time after a far store did not answer
 FAR_STORE = "far store"
 T = TypeVar("T")
 
 
 class HybridStore:
     """Keeps logs and artifacts near, and syncs them; satisfies `Store`. `far` opens the far store
-    when it is needed first."""
+    at its first use."""
 
     def __init__(
         self,
@@ -70,13 +69,18 @@ class HybridStore:
         self._append_near = near.append
         self._open_far = far
         self.redact, self._timing = redact, timing
-        self._check = partial(hold.check_events, near) if redact else None
+        self._check = partial(rounds.check_events, near) if redact else None
         self._read_only = read_only
         self.moves = Moves(near.derived_path("sync-moves.jsonl"), read_only=read_only)
         self._silent_until = 0.0
         listen = self._listen if listens else None
-        work = partial(Worker, self._sync_quietly, listen=listen, is_news=self._is_news)
-        self._worker = work(sync_s) if sync_s > 0 else None
+        work = partial(
+            Worker,
+            lambda ids: self.sync(ids, skip_blocked=True).is_done,
+            listen=listen,
+            is_news=self._is_news,
+        )
+        self.worker = work(sync_s) if sync_s > 0 else None
 
     @property
     def recovered(self) -> Sequence[Recovery]:
@@ -84,7 +88,7 @@ class HybridStore:
 
     @property
     def path(self) -> str:
-        """Where the near store lies, if it lies in a file or folder."""
+        """The path of the near store, if it has one."""
         return getattr(self.near, "path", "") or getattr(self.near, "root", "")
 
     @property
@@ -100,7 +104,7 @@ class HybridStore:
 
     @property
     def _far(self) -> Store | None:
-        """The far store, if it was needed yet."""
+        """The far store, if it is open."""
         return self.__dict__.get(FAR_STORE)
 
     # --- syncing ---
@@ -116,19 +120,19 @@ class HybridStore:
     ) -> SyncReport:
         """Makes both sides the same, for these conversations or all."""
         if self._read_only:
-            said = f"cannot sync: {self.near.url} is open for reading only"
-            raise Denied(said, hint="open it without read_only=True to sync")
+            message = f"cannot sync: {self.near.url} is open for reading only"
+            raise Denied(message, hint="open it without read_only=True to sync")
         far = self.encrypted().taking_plain() if takes_plain else self.far
         exchange = Exchange(self.near, far, self.moves, check=self._check, progress=progress)
-        rounds = Rounds(self.near, far, exchange, far_url=self.far_url, timing=self._timing)
-        report = rounds.run(ids, skip_blocked=skip_blocked, new_far=new_far)
+        sync = Rounds(self.near, far, exchange, far_url=self.far_url, timing=self._timing)
+        report = sync.run(ids, skip_blocked=skip_blocked, new_far=new_far)
         keep: Callable[[], None] | None = getattr(far, "keep_known", None)
         if keep is not None:
             keep()
         return report
 
     def encrypted(self) -> EncryptedStore:
-        """The far store as one with a key; Invalid if it has none."""
+        """The far store, which must be encrypted; Invalid without a key."""
         from refold.stores.encrypted.store import EncryptedStore
 
         if not isinstance(self.far, EncryptedStore):
@@ -138,69 +142,66 @@ class HybridStore:
         return self.far
 
     def encrypt_again(self) -> dict[str, str]:
-        """Encrypts again what lies far in plain text or by an older key; what was, by id."""
+        """Encrypts far events in plain text or by an older key with the newest; what was, by id."""
         from refold.stores.encrypted.renewal import renew
 
         return renew(self.near, self.encrypted(), lambda: self.sync(new_far=True))
-
-    def _sync_quietly(self, ids: Sequence[str]) -> bool:
-        """A sync that nobody waits for; its reasons stand in the record."""
-        return self.sync(ids, skip_blocked=True).is_done
 
     def _listen(self, cursor: str) -> Listening:
         listen: Callable[[str], Listening] = self.far.listen  # type: ignore[attr-defined]
         return listen(cursor)
 
     def _is_news(self, conversation: str, head: int) -> bool:
-        """Whether a head that the far store told of is unknown here, and of interest."""
+        """Whether a head announced by the far store is new here and wanted."""
         near_head = self.near.head(conversation)
         if near_head is None:
             return conversation not in self._record().deleted
         return near_head != head
 
     def sync_status(self, ids: Sequence[str] = ()) -> SyncStatus:
-        """How these conversations stand, or all, without asking the far store; what is only there
-        and could not be fetched is among them."""
+        """The sync state of these conversations, or of all, without asking the far store; includes
+        those that could not be fetched."""
         kept = self._record()
-        found = [self._stands(id, kept) for id in ids] if ids else self._all_stand(kept)
+        states = [self._state_of(id, kept) for id in ids] if ids else self._states(kept)
         return SyncStatus(
             near=self.near.url,
             far=self.far_url,
             device=kept.device,
             at_ms=kept.at_ms,
             reason=kept.reason,
-            conversations=tuple(found),
+            conversations=tuple(states),
         )
 
     def losses(self, ids: Sequence[str] = (), *, besides: Set[str] = frozenset()) -> Losses:
-        """What the far store had of these conversations, or of all, and has no more."""
-        found = hold.found(self.near, self.far, self._record(), ids, besides)
+        """The events of these conversations, or of all, that the far store has lost."""
+        losses = rounds.losses_in(self.near, self.far, self._record(), ids, besides)
         if not self._read_only:
             with record.locked(self._record_path):
                 kept = self._record()
-                hold.note(kept, found, ids, besides)
+                rounds.record_losses(kept, losses, ids, besides)
                 record.write(self._record_path, kept)
-        return found
+        return losses
 
-    def _stands(self, id: str, kept: record.Record) -> Synced:
+    def _state_of(self, id: str, kept: record.Record) -> Synced:
         try:
-            return record.standing(self.near.conversation(id), kept)
+            return record.current_state(self.near.conversation(id), kept)
         except NotFound:
-            stood = record.stood(id, kept)
-            if stood is None or stood.state not in WAITING:
+            last = record.last_state(id, kept)
+            if last is None or last.state not in WAITING:
                 raise
-            return stood
+            return last
 
-    def _all_stand(self, kept: record.Record) -> list[Synced]:
-        found = {about.id: record.standing(about, kept) for about in all_conversations(self.near)}
-        for id in kept.conversations.keys() - found.keys() - set(kept.deleted):
-            stood = record.stood(id, kept)
-            if stood is not None and stood.state in WAITING:
-                found[id] = stood
-        return [found[id] for id in sorted(found)]
+    def _states(self, kept: record.Record) -> list[Synced]:
+        near = all_conversations(self.near)
+        states = {about.id: record.current_state(about, kept) for about in near}
+        for id in kept.conversations.keys() - states.keys() - set(kept.deleted):
+            last = record.last_state(id, kept)
+            if last is not None and last.state in WAITING:
+                states[id] = last
+        return [states[id] for id in sorted(states)]
 
     def devices(self) -> list[Device]:
-        """The devices that sync with the far store, as the last whole sync found them."""
+        """The devices that sync with the far store, as of the last complete sync."""
         kept = self._record()
         return [
             Device(name=one.name, at_ms=one.at_ms, is_here=one.name == kept.device)
@@ -208,7 +209,7 @@ class HybridStore:
         ]
 
     def forget_device(self, name: str) -> None:
-        """Lists a device no more, anywhere, until it syncs again."""
+        """Removes a device from the list, on all devices, until it syncs again."""
         with record.locked(self._record_path):
             kept = self._record()
             devices.forget(kept, self.far, name, checks.now_ms())
@@ -218,7 +219,7 @@ class HybridStore:
         return record.mark(self._record_path)
 
     def stood(self, conversation: str) -> Synced | None:
-        return record.stood(conversation, self._record())
+        return record.last_state(conversation, self._record())
 
     @property
     def _record_path(self) -> str | None:
@@ -228,19 +229,19 @@ class HybridStore:
         return record.read(self._record_path, self.far_url)
 
     def goes_on(self, conversation: str, head: int, chain: bytes) -> str:
-        """The conversation in which a log goes on that was read up to `head`, if a sync has put
-        another in its place since; empty if it goes on as it is."""
-        forks = self.moves.of(conversation)
+        """The successor of a log that was read up to `head`, if a sync has replaced it since; empty
+        otherwise."""
+        forks = self.moves.successors(conversation)
         if not forks or not head or self._has(conversation, head, chain):
             return ""
         return next((fork for fork in forks if self._has(fork, head, chain)), conversation)
 
     def _has(self, conversation: str, seq: int, chain: bytes) -> bool:
         try:
-            found = self.near.read(conversation, after=seq - 1, last=seq, limit=1)
+            events = self.near.read(conversation, after=seq - 1, last=seq, limit=1)
         except NotFound:
             return False
-        return bool(found) and found[0].chain == chain
+        return bool(events) and events[0].chain == chain
 
     # --- logs ---
 
@@ -269,7 +270,7 @@ class HybridStore:
 
     def append(self, conversation: str, events: Sequence[Event], *, expect: int) -> None:
         if not expect and self.redact:
-            hold.check_id(conversation)
+            rounds.check_id(conversation)
         moves = self.moves
         is_replaced = moves.enter(conversation)
         try:
@@ -278,20 +279,20 @@ class HybridStore:
             self._append_near(conversation, events, expect=expect)
         finally:
             moves.leave()
-        if self._worker is not None:
-            self._worker.wake(conversation)
+        if self.worker is not None:
+            self.worker.wake(conversation)
 
     def _check_top(self, conversation: str, events: Sequence[Event], expect: int) -> None:
-        """Conflict if the events were not sealed on top of the log as it is now."""
-        found = self.near.read(conversation, after=expect - 1, last=expect, limit=1)
-        if found and events and not codec.continues(events[0], found[0].chain):
+        """Raises Conflict unless the events were sealed on top of the current log."""
+        top = self.near.read(conversation, after=expect - 1, last=expect, limit=1)
+        if top and events and not codec.continues(events[0], top[0].chain):
             kept = self.near.read(conversation, after=expect, limit=len(events))
             if not (len(kept) == len(events) and checks.is_repeat(kept, events)):
                 raise checks.moved(conversation, expect, self.near.conversation(conversation).head)
 
     def bookmark(self, conversation: str) -> bytes | None:
-        if self._worker is not None:
-            self._worker.begin()  # whoever opens a conversation wants to hear of others
+        if self.worker is not None:
+            self.worker.begin()  # opening a conversation starts the automatic sync
         return self.near.bookmark(conversation)
 
     def keep_bookmark(self, conversation: str, data: bytes) -> None:
@@ -299,21 +300,21 @@ class HybridStore:
 
     def fork(self, conversation: str, at: int, new: str) -> None:
         if self.redact:
-            hold.check_id(new)
+            rounds.check_id(new)
         self._fetched(conversation, lambda: self.near.fork(conversation, at, new))
 
     def erase(self, conversation: str, seq: int) -> None:
         self._fetched(conversation, lambda: self.near.erase(conversation, seq))
 
     def erase_many(self, conversation: str, seqs: Sequence[int]) -> None:
-        """Several events of a log at once, where the near store can."""
+        """Erases several events of a log, all at once if the near store can."""
         self._fetched(conversation, lambda: erase_events(self.near, conversation, seqs))
 
     def delete(self, conversation: str) -> None:
         self._fetched(conversation, lambda: self._delete_near(conversation))
 
     def _delete_near(self, conversation: str) -> None:
-        """Deletes, and notes it, so that no sync fetches it again."""
+        """Deletes, and records it, so that no sync fetches the conversation again."""
         with record.locked(self._record_path):
             self.near.delete(conversation)
             kept = self._record()
@@ -350,10 +351,10 @@ class HybridStore:
     def derived_path(self, name: str) -> str | None:
         return self.near.derived_path(name)
 
-    # --- what is unknown near ---
+    # --- fetching ---
 
     def _fetched(self, conversation: str, work: Callable[[], T]) -> T:
-        """What a near call gives, after the conversation was fetched if it is unknown near."""
+        """Calls the near store, after fetching the conversation if it is unknown there."""
         try:
             return work()
         except NotFound:
@@ -362,9 +363,8 @@ class HybridStore:
             return work()
 
     def _fetch(self, far: Store, conversation: str) -> None:
-        known = far.conversation(conversation)
-        if conversation in self._record().deleted:
-            raise checks.unknown(known.id)
+        if far.head(conversation) is None or conversation in self._record().deleted:
+            raise checks.unknown(conversation)
         exchanged = Exchange(self.near, far, self.moves, check=self._check).sync(conversation)
         with record.locked(self._record_path):
             kept = self._record()
@@ -375,7 +375,7 @@ class HybridStore:
             record.write(self._record_path, kept)
 
     def _ask_far(self, ask: Callable[[Store], object]) -> bool:
-        """Whether the far store had what is unknown near, and it is here now."""
+        """Whether the far store had the missing conversation or content, and it was fetched."""
         if self._read_only or time.monotonic() < self._silent_until:
             return False
         try:
@@ -393,8 +393,8 @@ class HybridStore:
         self.near.flush()
 
     def close(self) -> None:
-        if self._worker is not None:
-            self._worker.close()
+        if self.worker is not None:
+            self.worker.close()
         self.near.close()
         self.moves.close()
         if self._far is not None:

@@ -1,15 +1,15 @@
-"""Two logs of one conversation, compared: how far they agree, and what may stand on top of what.
+"""Two logs of one conversation, compared: their last common event, and whether one tail fits on top
+of the other.
 
-The chain of an event covers everything before it, so the last event that two logs share is found by
-halves. A tail without messages is sealed again on top of another tail, with the places it speaks of
-as they are then; any other tail becomes a fork, whose id follows from its parent and from its first
-event: whoever makes it, and however often, it is the same. Neighbours: `exchange` acts on it.
+The chain of an event covers everything before it, so the last common event is found by bisection. A
+tail without messages is sealed again on top of another tail, with its references to events
+adjusted; any other tail becomes a fork, whose id is derived from its parent and its first event, so
+that repeating it gives the same fork on every device.
 
-What is erased on one side is erased on the other, before the event that says so arrives.
-
-The content that an erased event names goes where the other side, which knows who else names it, has
-dropped it. A device that erased what another asked for says so in a note, the same however often it
-is made. Neighbours: `exchange` asks, `conversations.eraser` begins it.
+An event erased on one side is erased on the other before the event that records it arrives. Its
+content goes if the other side, which knows all conversations that name it, has dropped it. A device
+that erased on request confirms it in a note, the same however often it is made. Neighbours:
+`exchange` acts, `conversations.eraser` begins an erasure.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ID_CHARS_MAX, CHAIN_CHARS = 64, 12
 
 
 def about(store: Store, id: str) -> Conversation | None:
-    """What a store knows of a conversation; None if it knows none of this id."""
+    """A conversation of a store; None if there is no such conversation."""
     try:
         return store.conversation(id)
     except NotFound:
@@ -70,7 +70,7 @@ def chain_at(store: Store, of: Conversation, seq: int) -> bytes:
 
 
 def last_common(near: Store, here: Conversation, far: Store, there: Conversation) -> int:
-    """The seq of the last event that both logs share; 0 if they share none."""
+    """The seq of the last common event; 0 without one."""
     low, high = 0, min(here.head, there.head)
     if chain_at(near, here, high) == chain_at(far, there, high):
         return high
@@ -84,13 +84,13 @@ def last_common(near: Store, here: Conversation, far: Store, there: Conversation
 
 
 def shared(there: Sequence[Event], events: Sequence[Event]) -> int:
-    """How many events two runs have in common at their beginning."""
+    """The number of common events at the start of two tails."""
     pairs = zip(there, events)
     return sum(1 for _ in takewhile(lambda pair: pair[0].chain == pair[1].chain, pairs))
 
 
 def fork_id(parent: str, first: Event) -> str:
-    """The id of the fork that a tail becomes: the same for whoever makes it."""
+    """The id of the fork for a tail: the same on every device."""
     end = first.chain.hex()[:CHAIN_CHARS]
     return f"{parent[: ID_CHARS_MAX - CHAIN_CHARS - 1].rstrip('.-')}-{end}"
 
@@ -99,15 +99,15 @@ def fork_id(parent: str, first: Event) -> str:
 
 
 def on_top(log: Sequence[Event], tail: Iterable[Event], common: int) -> list[Event] | None:
-    """A tail that grew on top of event `common` of this log, sealed again at its end; what the log
-    holds already is left out. None if the tail cannot stand there."""
-    known = {event.id: event.seq for event in log[common:]}
+    """A tail from after event `common`, sealed again on top of this log, without the events that
+    the log has already. None if the tail does not fit there."""
+    seqs = {event.id: event.seq for event in log[common:]}
     places: dict[int, int] = {}
     seq, before = len(log), log[-1].chain
     moved: list[Event] = []
     for event in tail:
-        if event.id in known:
-            places[event.seq] = known[event.id]
+        if event.id in seqs:
+            places[event.seq] = seqs[event.id]
             continue
         seq += 1
         places[event.seq] = seq
@@ -116,20 +116,17 @@ def on_top(log: Sequence[Event], tail: Iterable[Event], common: int) -> list[Eve
             return None
         moved.append(codec.resealed(placed, before, seq))
         before = moved[-1].chain
-    return moved if _folds([*log, *moved]) else None
-
-
-def _folds(log: Sequence[Event]) -> bool:
+    merged = [*log, *moved]
     try:
-        folded(log, switches(log))
+        folded(merged, switches(merged))
     except RefoldError:
-        return False
-    return True
+        return None
+    return moved
 
 
 def _placed(event: Event, common: int, places: Mapping[int, int]) -> Event | None:
-    """The event, with the places in its own tail that it speaks of as they are now; None if it
-    would not mean the same on top of another tail."""
+    """The event, with its references into its own tail adjusted; None if it would not mean the same
+    on top of another tail."""
     if event.erased:
         return event if event.kind in ("note", "memory", "artifact") else None
     body = codec.decode(event)
@@ -151,7 +148,7 @@ def _body_placed(body: Body | None, common: int, places: Mapping[int, int]) -> B
         case Replace() | Checkpoint() | Pin() | Erase() | Revert():
             return replace(body, seq=places.get(body.seq, body.seq))
         case Hide(span=span) | Summarize(span=span) if span.first <= common:
-            # The tail has no messages, so what the span covers lies before it.
+            # The tail has no messages, so all messages in the span are before it.
             return replace(body, span=Span(span.first, min(span.last, common)))
         case Meta(system_seq=system, tools_seq=tools):
             at = places.get
@@ -161,7 +158,7 @@ def _body_placed(body: Body | None, common: int, places: Mapping[int, int]) -> B
                 tools_seq=None if tools is None else at(tools, tools),
             )
         case _:
-            # A message, a way back over what others wrote meanwhile, or a kind of a newer version.
+            # A message, a restore across events of another device, or a kind of a newer version.
             return None
 
 
@@ -169,7 +166,7 @@ def _body_placed(body: Body | None, common: int, places: Mapping[int, int]) -> B
 
 
 def contents_of(events: Iterable[Event]) -> list[Artifact]:
-    """The artifacts that events name. A damaged event names none: it travels as it is."""
+    """The artifacts that events name. A damaged event is sent as it is, without artifacts."""
     named: list[Artifact] = []
     for event in events:
         if event.kind != "artifact":
@@ -183,40 +180,42 @@ def contents_of(events: Iterable[Event]) -> list[Artifact]:
     return named
 
 
+# --- erasing ---
+
 BY = "sync"
 Learn = Callable[[str, int, str], None]  # finds where an encrypted store keeps a content
 
 
 def targets(events: Sequence[Event]) -> set[int]:
-    """The events that these say are erased."""
-    found = set()
+    """The seqs that these erase events name."""
+    seqs = set()
     for event in events:
         body = codec.decode(event) if event.kind == "erase" else None
         if isinstance(body, Erase):
-            found.add(body.seq)
-    return found
+            seqs.add(body.seq)
+    return seqs
 
 
 def had(events: Sequence[Event], head: int) -> list[Event]:
-    """Those of these events by which something is erased that a log of this head had: a device that
-    never had it has nothing to confirm."""
+    """The erase events among these that name an event up to `head`: a device that never had the
+    event has nothing to confirm."""
     return [event for event in events if any(seq <= head for seq in targets([event]))]
 
 
 def is_confirmation(event: Event) -> bool:
-    """Whether a device says by this event only what it erased."""
+    """Whether the event only confirms an erasure by a device."""
     body = codec.decode(event) if event.kind == "note" and event.by == BY else None
     return isinstance(body, Note) and body.kind == ERASED_NOTE
 
 
 def is_erased(store: Store, id: str, seq: int) -> bool:
-    """Whether an event is erased, or not there."""
+    """Whether an event is erased or missing."""
     return all(event.erased for event in store.read(id, after=seq - 1, last=seq, limit=1))
 
 
 def erase_event(store: Store, other: Store, id: str, seq: int) -> bool:
-    """Erases an event unless it is; True if it was not. The content that it names goes where the
-    other side, which knows who else names it, has dropped it."""
+    """Erases an event; False if it is erased or missing already. Its content is dropped if the
+    other side, which knows all conversations that name it, has dropped it."""
     events = store.read(id, after=seq - 1, last=seq, limit=1)
     if not events or events[0].erased:
         return False
@@ -232,7 +231,7 @@ def erase_event(store: Store, other: Store, id: str, seq: int) -> bool:
 
 
 def _ignore_content(id: str, seq: int, digest: str) -> None:
-    """A store that is not encrypted knows where its contents are."""
+    """Does nothing: only an encrypted store has to learn where a content is."""
 
 
 def holds(store: Store, digest: str) -> bool:
@@ -246,11 +245,11 @@ def holds(store: Store, digest: str) -> bool:
 
 
 def confirmation(device: str, erased: Sequence[Event], last: Event) -> Event:
-    """The note by which a device says what it erased: the same however often it is made."""
-    told = hashlib.blake2b(device.encode(), digest_size=10 + codec.SALT_BYTES)
+    """The note in which a device confirms what it erased: the same however often it is made."""
+    hasher = hashlib.blake2b(device.encode(), digest_size=10 + codec.SALT_BYTES)
     for event in erased:
-        told.update(event.chain)
-    randomness = told.digest()
+        hasher.update(event.chain)
+    randomness = hasher.digest()
     seqs = sorted(targets(erased))
     return codec.seal(
         last.chain,
@@ -265,5 +264,5 @@ def confirmation(device: str, erased: Sequence[Event], last: Event) -> Event:
 
 
 def emptied(events: Sequence[Event], seqs: set[int]) -> list[Event]:
-    """The events, those of these seqs without their bodies."""
+    """The events, without the bodies of those with these seqs."""
     return [replace(one, body=b"", salt=b"") if one.seq in seqs else one for one in events]

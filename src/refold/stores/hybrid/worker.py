@@ -1,17 +1,14 @@
-"""A thread that syncs by itself: soon after a change here or there, and every so often as a safety
-net.
+"""Threads for automatic syncs: soon after a change on either side, and regularly as a safety net.
 
-It is made only where a store was opened with `sync_s`, and begins when a conversation is opened or
-appended to. What changed is synced alone; everything is at the beginning, every `sync_s` seconds,
-and after a sync that did not reach its end, which is tried again sooner. Closing syncs once more
-what waits, within a limit. A process that forks leaves its threads to its parent.
-Neighbours: `store` wakes it, `follower` listens to the far store.
+The worker exists only in a store opened with `sync_s`, and starts when a conversation is opened or
+appended to. Changed conversations are synced alone; all are synced at the start, every `sync_s`
+seconds, and sooner after an incomplete sync. Closing syncs the pending changes once more, within a
+limit. A forked child starts its own threads.
 
-A thread that listens to the far store, so that what others write arrives soon.
-
-What it hears is a hint: what is here already wakes nobody, and what is missed is found by the sync
-that happens every so often. A far store that cannot be listened to now is asked again after a pause
-that grows. Closing ends the listening at once. Neighbours: `worker` makes it and syncs.
+The follower listens to the far store, so that changes elsewhere arrive soon. A change is a hint:
+one that is here already wakes nobody, and a missed one is found by the regular sync. A far store
+that cannot be listened to is tried again after a growing pause. Neighbour: `store` wakes the
+worker.
 """
 
 from __future__ import annotations
@@ -27,15 +24,15 @@ from refold.errors import RefoldError
 from refold.stores.protocol import Listening, NewHeads
 from refold.system import process_fork
 
-SOON_S = 0.3  # changes that come within this time go in one sync
+SOON_S = 0.3  # changes within this time share one sync
 AGAIN_S = 5.0
 CLOSE_S = 5.0
-ALL = ""  # in the place of a conversation: compare everything
+ALL = ""  # instead of an id: all conversations
 
 
 class Worker:
-    """Calls `work` for what changed, and at the latest after `every_s` for everything. It says
-    whether both sides are the same. `listen` hears of far changes, where the far store tells."""
+    """Calls `work` with changed conversations, and at least every `every_s` for all; it returns
+    whether both sides are the same. `listen` opens a stream of far changes, if there is one."""
 
     def __init__(
         self,
@@ -51,18 +48,18 @@ class Worker:
         self._beginning = threading.Lock()  # two threads may both be the first
         self._changed: deque[str] = deque()
         self._thread: threading.Thread | None = None
-        self._follower: Follower | None = None
+        self.follower: Follower | None = None
         process_fork.watch(self)
 
     def begin(self) -> None:
-        """Syncs from here on."""
+        """Starts the automatic sync."""
         if self._thread is None:
             self._start()
 
     def wake(self, conversation: str) -> None:
-        """Says that a conversation changed."""
+        """Registers a changed conversation."""
         self._changed.append(conversation)
-        if not self._woken.is_set():  # setting costs more than looking
+        if not self._woken.is_set():  # checking is cheaper than setting
             self._woken.set()
         if self._thread is None:
             self._start()
@@ -76,9 +73,9 @@ class Worker:
             self._thread = threading.Thread(target=self._run, name="refold-sync", daemon=True)
             self._thread.start()
             if self._listen is not None:
-                self._follower = Follower(self._listen, self._heard)
+                self.follower = Follower(self._listen, self._note_heads)
 
-    def _heard(self, hint: NewHeads) -> None:
+    def _note_heads(self, hint: NewHeads) -> None:
         news = [id for id, head in hint.heads.items() if self._is_news(id, head)]
         if news or hint.is_all:
             self._changed.extend([ALL] if hint.is_all else news)
@@ -93,52 +90,44 @@ class Worker:
                 self._ended.wait(SOON_S)
             is_last = self._ended.is_set()
             self._woken.clear()
-            changed = self._taken()
+            changed = list(
+                dict.fromkeys(self._changed.popleft() for _ in range(len(self._changed)))
+            )
             if is_last and is_done and not any(changed):
                 return
             is_all = is_due or not is_done or ALL in changed
-            is_done = self._synced(() if is_all else changed)
+            is_done = False
+            # A failure is in the record, and the next round tries again.
+            with contextlib.suppress(RefoldError):
+                is_done = self._work(() if is_all else changed)
             pause_s = AGAIN_S if is_done else min(self._every_s, 2 * pause_s)
             if is_last:
                 return
 
-    def _taken(self) -> list[str]:
-        """What changed, each once, in the order in which it did."""
-        taken: dict[str, None] = {}
-        while self._changed:
-            taken[self._changed.popleft()] = None
-        return [*taken]
-
-    def _synced(self, ids: Sequence[str]) -> bool:
-        # What failed stands in the record, and the next round tries it again.
-        with contextlib.suppress(RefoldError):
-            return self._work(ids)
-        return False
-
     def before_fork(self) -> None:
-        """Nothing: the parent goes on with its threads."""
+        """Nothing: the parent keeps its threads."""
 
     def after_fork(self, *, in_child: bool) -> None:
-        """Leaves the threads to the parent; the child begins its own."""
+        """Lets the child start its own threads."""
         if in_child:
             self._woken, self._ended = threading.Event(), threading.Event()
             self._beginning = threading.Lock()
-            self._thread = self._follower = None
+            self._thread = self.follower = None
 
     def close(self) -> None:
-        """Syncs what waits, and ends; a far store that does not answer is not waited for."""
+        """Syncs pending changes and ends, without waiting for a far store that does not answer."""
         with self._beginning:
             thread, self._thread = self._thread, None
             self._ended.set()
         if thread is None:
             return
         deadline = time.monotonic() + CLOSE_S
-        if self._follower is not None:
-            self._follower.end()
+        if self.follower is not None:
+            self.follower.end()
         self._woken.set()
         thread.join(CLOSE_S)
-        if self._follower is not None:
-            self._follower.join(max(0.0, deadline - time.monotonic()))
+        if self.follower is not None:
+            self.follower.join(max(0.0, deadline - time.monotonic()))
 
 
 PAUSE_S, PAUSE_S_MAX = 1.0, 60.0
@@ -146,11 +135,11 @@ Listen = Callable[[str], Listening]
 
 
 class Follower:
-    """Gives every hint of the far store to `told`, until it is ended."""
+    """Passes every change in the far store to `receive`, until it is ended."""
 
-    def __init__(self, listen: Listen, told: Callable[[NewHeads], None]) -> None:
-        self._listen, self._told = listen, told
-        self._hints: Listening | None = None
+    def __init__(self, listen: Listen, receive: Callable[[NewHeads], None]) -> None:
+        self._listen, self._receive = listen, receive
+        self.hints: Listening | None = None
         self._cursor = ""
         self._heard = False
         self._ended = threading.Event()
@@ -161,26 +150,26 @@ class Follower:
         pause_s = PAUSE_S
         while not self._ended.is_set():
             self._heard = False
-            # Why the far store does not answer stands in the record: the sync says it.
+            # The sync records why the far store does not answer.
             with contextlib.suppress(RefoldError):
                 self._follow()
             pause_s = PAUSE_S if self._heard else min(PAUSE_S_MAX, 2 * pause_s)
             self._ended.wait(pause_s * random.uniform(0.5, 1.0))
 
     def _follow(self) -> None:
-        hints = self._hints = self._listen(self._cursor)
+        hints = self.hints = self._listen(self._cursor)
         if self._ended.is_set():
             hints.end()
         for hint in hints:
             self._heard, self._cursor = True, hints.cursor
-            self._told(hint)
+            self._receive(hint)
 
     def end(self) -> None:
-        """Listens no more."""
+        """Stops listening."""
         self._ended.set()
-        if self._hints is not None:
-            self._hints.end()
+        if self.hints is not None:
+            self.hints.end()
 
     def join(self, wait_s: float) -> None:
-        """Waits so long for the end."""
+        """Waits for the end of the thread."""
         self._thread.join(wait_s)

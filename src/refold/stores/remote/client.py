@@ -1,17 +1,15 @@
 """Calls of a team server: every wait, try and byte is bounded, and every answer becomes a value or
-one of our errors.
+one of refold's errors.
 
-A call that may be repeated without harm is tried again when the server is busy or the connection
-breaks: reading, and appending, which the chain of an event makes safe to repeat. The token goes to
-the one address it was given for; redirects are not followed. A token that is refused is read again,
-once: the user may have logged in anew. Neighbours: `store` says what is called.
+Calls that are safe to repeat are retried when the server is busy or the connection breaks: reads,
+and appends, which the chain of an event makes safe. The token goes to the one address it was given
+for; redirects are not followed. After a refusal the token is read again, once: the user may have
+logged in meanwhile.
 
-What a team server says of changes while somebody listens: a hint for each.
-
-A hint promises nothing. Whoever missed one finds out by comparing heads, and compares all of them
-after `is_all`: where the listening began, and where the server no longer knows what was told. The
-server is heard from every few seconds; if it is not, the connection is over. Neighbours: `client`
-calls, `stores.hybrid.follower` listens.
+A feed streams hints about changes. A hint guarantees nothing: a client finds missed changes by
+comparing heads, and compares all after `is_all`, which the server sends at the start and when it no
+longer knows the cursor. The server sends something every few seconds; silence means a lost
+connection. Neighbours: `store` calls, `stores.hybrid.worker` listens.
 """
 
 from __future__ import annotations
@@ -69,7 +67,7 @@ _ERRORS: dict[str, type[RefoldError]] = {
 
 
 class Failure(Struct, kw_only=True):
-    """How the server refuses."""
+    """An error answer of the server."""
 
     error: str
     message: str
@@ -78,7 +76,7 @@ class Failure(Struct, kw_only=True):
 
 
 class TokenAbout(Struct, kw_only=True):
-    """What a server says of a token."""
+    """The server's description of a token."""
 
     id: str
     scope: str
@@ -86,7 +84,7 @@ class TokenAbout(Struct, kw_only=True):
 
 
 class _Busy(Unavailable):
-    """The server did nothing: too many call it."""
+    """The server is overloaded and did nothing."""
 
 
 class Client:
@@ -102,9 +100,9 @@ class Client:
         self._org = parts.path.strip("/")
         self._base = f"{parts.scheme}://{parts.netloc}/api/v1/orgs/{self._org}/context"
         self._host = parts.hostname or ""
-        self._deadline_s = deadline_s
+        self.deadline_s = deadline_s
         self._lock = threading.Lock()
-        self._client: httpx.Client | None = None
+        self.http: httpx.Client | None = None
         self._of_parents: list[httpx.Client] = []
         process_fork.watch(self)
 
@@ -119,26 +117,27 @@ class Client:
         body: bytes | None = None,
         repeats: bool = True,
     ) -> bytes:
-        """The body of the answer. A call that `repeats` is tried until the deadline, if trying
-        again can help: an `Unavailable` that does not say when is not tried again. One that does
-        not is tried again only where nothing was done yet."""
-        deadline = time.monotonic() + self._deadline_s
+        """The body of the answer. A call that `repeats` is retried until the deadline after an
+        `Unavailable` with a time for a retry; any other only if the server did nothing."""
+        deadline = time.monotonic() + self.deadline_s
         number = 0
         while True:
             number += 1
             try:
-                return self._once(method, path, query, body)
+                return self._checked(self._request(method, path, query, body, stream=False))
             except Unavailable as error:
-                is_tried = repeats or isinstance(error, _Busy)
-                if not is_tried or error.retry_after_s is None:
+                is_repeatable = repeats or isinstance(error, _Busy)
+                if not is_repeatable or error.retry_after_s is None:
                     raise
-                pause_s = _pause_s(number, error.retry_after_s)
+                # Longer each time, and random, so that clients do not retry together.
+                longest = min(PAUSE_S_MAX, PAUSE_S * 2**number)
+                pause_s = max(error.retry_after_s, random.uniform(0, longest))
                 if time.monotonic() + pause_s > deadline:
                     raise
                 time.sleep(pause_s)
 
     def value(self, type: type[T], method: str, path: str, **given: Any) -> T:
-        """The same, decoded."""
+        """The answer, decoded."""
         answer = self.call(method, path, **given)
         try:
             return decoding.decode(answer, type)
@@ -147,49 +146,38 @@ class Client:
 
     def send(self, path: str, chunks: Iterable[bytes], query: Mapping[str, str]) -> bytes:
         """Posts chunks as they come, once."""
-        response = self._request("POST", path, query, _bytes_of(chunks), stream=False)
-        return self._checked(response)
+        content = (bytes(chunk) for chunk in chunks)
+        return self._checked(self._request("POST", path, query, content, stream=False))
 
     def chunks(self, path: str) -> Iterator[bytes]:
-        """The body of an answer as it comes. Errors are raised before the first chunk."""
-        response = self._request("GET", path, None, None, stream=True)
-        if response.status_code != 200:
-            with closing(response):
-                self._translated(response.read)
-                self._checked(response)
-        return self._streamed(response)
+        """The body of an answer, streamed. Errors are raised before the first chunk."""
+        return self._streamed(self._stream(path, None, ANY))
 
     def listen(self, path: str, cursor: str) -> Feed:
-        """The changes that the server tells of from a cursor on, as they come."""
-        query = {"after": cursor}
-        response = self._request("GET", path, query, None, stream=True, accept=EVENTS)
+        """A stream of the changes after a cursor."""
+        return Feed(self._stream(path, {"after": cursor}, EVENTS), cursor, self._translated)
+
+    def _stream(self, path: str, query: Mapping[str, str] | None, accept: str) -> httpx.Response:
+        """An open response whose status is 200."""
+        response = self._request("GET", path, query, None, stream=True, accept=accept)
         if response.status_code != 200:
             with closing(response):
                 self._translated(response.read)
                 self._checked(response)
-        return Feed(response, cursor, self._translated)
+        return response
 
     def _streamed(self, response: httpx.Response) -> Iterator[bytes]:
         with closing(response):
-            parts = response.iter_bytes(256 * 1024)
-            while (part := self._translated(lambda: next(parts, None))) is not None:
-                yield part
-
-    def _once(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str | int] | None,
-        body: bytes | None,
-    ) -> bytes:
-        return self._checked(self._request(method, path, query, body, stream=False))
+            chunks = response.iter_bytes(256 * 1024)
+            while (chunk := self._translated(lambda: next(chunks, None))) is not None:
+                yield chunk
 
     def _request(
         self, method: str, path: str, query: Any, content: Any, *, stream: bool, accept: str = ANY
     ) -> httpx.Response:
-        """The response, of a second try if the user has logged in again since the first."""
+        """The response, after a second try if the user has logged in since the first."""
         token = self._known_token()
-        response = self._sent(token, method, path, query, content, stream, accept)
+        response = self.transmit(token, method, path, query, content, stream, accept)
         if response.status_code != 401 or not isinstance(content, bytes | None):
             return response
         self._token = None
@@ -197,9 +185,9 @@ class Client:
         if newer == token:
             return response
         response.close()
-        return self._sent(newer, method, path, query, content, stream, accept)
+        return self.transmit(newer, method, path, query, content, stream, accept)
 
-    def _sent(
+    def transmit(
         self,
         token: str,
         method: str,
@@ -225,51 +213,49 @@ class Client:
         import httpx
 
         with self._lock:
-            if self._client is None:
-                self._client = httpx.Client(
+            if self.http is None:
+                self.http = httpx.Client(
                     timeout=httpx.Timeout(READ_S, connect=CONNECT_S),
                     follow_redirects=False,
-                    # It knows SSL_CERT_FILE, also where the environment does not count.
+                    # It respects SSL_CERT_FILE, also without `trust_env`.
                     verify=httpx.create_ssl_context(),
-                    # A proxy of the environment has no business on the way to this machine.
+                    # A proxy of the environment is not for this machine.
                     trust_env=self._host not in LOOPBACK,
                     limits=httpx.Limits(max_connections=32, max_keepalive_connections=8),
                 )
-                weakref.finalize(self, self._client.close)
-            return self._client
+                weakref.finalize(self, self.http.close)
+            return self.http
 
     def _known_token(self) -> str:
         token = self._token or self._given or logins.token_for(self.place, os.environ)
         if token is None:
-            raise self._not_logged_in()
+            message = f"not logged in to {self.place}"
+            hint = f"refold login {self.place}, or REFOLD_TOKEN"
+            if os.environ.get("REFOLD_TOKEN") and logins.is_of_another(self.place, os.environ):
+                message += "; REFOLD_TOKEN is for the server that REFOLD_STORE names"
+                hint = f"refold login {self.place}, or set REFOLD_STORE to it"
+            raise Denied(message, hint=hint)
         if not token.isascii() or not token.isprintable() or " " in token:
             raise Invalid("that is not a token", hint="it begins with rft_")
         self._token = token
         return token
 
-    def _not_logged_in(self) -> Denied:
-        said, hint = f"not logged in to {self.place}", f"refold login {self.place}, or REFOLD_TOKEN"
-        if os.environ.get("REFOLD_TOKEN") and logins.is_of_another(self.place, os.environ):
-            said += "; REFOLD_TOKEN is for the server that REFOLD_STORE names"
-            hint = f"refold login {self.place}, or set REFOLD_STORE to it"
-        return Denied(said, hint=hint)
-
     def before_fork(self) -> None:
-        """Nothing: the parent goes on with its connections."""
+        """Nothing: the parent keeps its connections."""
 
     def after_fork(self, *, in_child: bool) -> None:
-        """Leaves the connections to the parent; the child opens its own."""
+        """Lets the child open its own connections."""
         if in_child:
             self._lock = threading.Lock()
-            if self._client is not None:
-                self._of_parents.append(self._client)
-                self._client = None
+            if self.http is not None:
+                self._of_parents.append(self.http)
+                self.http = None
 
     def close(self) -> None:
         with self._lock:
-            if self._client is not None:
-                self._client.close()
-                self._client = None
+            if self.http is not None:
+                self.http.close()
+                self.http = None
 
     # --- errors ---
 
@@ -280,15 +266,15 @@ class Client:
             return work()
         except httpx.HTTPError as error:
             if "CERTIFICATE_VERIFY_FAILED" in str(error):
-                said = f"the certificate of {self.place} is not trusted: {error}"
+                message = f"the certificate of {self.place} is not trusted: {error}"
                 hint = "SSL_CERT_FILE names a file with the authority of your team"
-                raise Denied(said, hint=hint) from error
+                raise Denied(message, hint=hint) from error
             reason = f"{self.place} cannot be reached: {str(error) or type(error).__name__}"
             hint = "what was appended before is kept; try again"
             raise Unavailable(reason, retry_after_s=1.0, hint=hint) from error
 
     def _checked(self, response: httpx.Response) -> bytes:
-        """The body, if the server agreed."""
+        """The body of a successful answer; raises the error of any other."""
         if len(response.content) > ANSWER_BYTES_MAX:
             raise self._not_understood(f"an answer of {len(response.content):,} bytes")
         if response.status_code in (200, 204):
@@ -299,7 +285,7 @@ class Client:
         try:
             failure = decoding.decode(response.content, Failure)
         except msgspec.DecodeError:
-            return self._failure_of_another(response)
+            return self._foreign_failure(response)
         if failure.error == "conflict":
             return Conflict(failure.message, head=failure.head, hint=failure.hint)
         if failure.error == "unauthorized":
@@ -312,28 +298,28 @@ class Client:
         if _is_final(response):
             return Invalid(failure.message, hint=failure.hint)
         wait_s = _retry_after_s(response) if _can_pass(response) else None
-        kept_out = _Busy if response.status_code == 429 else Unavailable
-        return kept_out(failure.message, retry_after_s=wait_s, hint=failure.hint)
+        unavailable = _Busy if response.status_code == 429 else Unavailable
+        return unavailable(failure.message, retry_after_s=wait_s, hint=failure.hint)
 
-    def _failure_of_another(self, response: httpx.Response) -> RefoldError:
-        """What somebody between us and the server says, or whoever else has its address."""
-        said = f"{self.place} answered {response.status_code}"
+    def _foreign_failure(self, response: httpx.Response) -> RefoldError:
+        """The error for an answer that is not from a refold server, but perhaps from a proxy."""
+        message = f"{self.place} answered {response.status_code}"
         if _can_pass(response):
-            return Unavailable(said, retry_after_s=_retry_after_s(response))
+            return Unavailable(message, retry_after_s=_retry_after_s(response))
         hint = "is that the address of a refold server?"
         if response.status_code in (401, 403):
-            return Denied(said, hint=f"{hint} A proxy on the way may have refused")
+            return Denied(message, hint=f"{hint} A proxy on the way may have refused")
         if _is_final(response):
-            return Invalid(said, hint=f"{hint} A proxy on the way may refuse such calls")
-        return Unavailable(said, hint=hint)
+            return Invalid(message, hint=f"{hint} A proxy on the way may refuse such calls")
+        return Unavailable(message, hint=hint)
 
     def _not_understood(self, why: object) -> Unavailable:
-        said = f"{self.place} gave an answer that cannot be understood: {why}"
-        return Unavailable(said, hint="is that the address of a refold server?")
+        message = f"{self.place} gave an answer that cannot be understood: {why}"
+        return Unavailable(message, hint="is that the address of a refold server?")
 
 
 def token_checked(place: str, token: str) -> TokenAbout:
-    """What the server says of a token for a place. Denied if it refuses the token."""
+    """The server's description of a token for a place. Denied if it refuses the token."""
     client = Client(place, token=token, deadline_s=CHECK_S)
     try:
         return client.value(TokenAbout, "GET", "token")
@@ -347,10 +333,10 @@ def place_checked(url: str) -> str:
     parts = urlsplit(url)
     org = parts.path.strip("/")
     try:
-        is_whole = bool(parts.hostname and org and "/" not in org and parts.port != 0)
+        is_complete = bool(parts.hostname and org and "/" not in org and parts.port != 0)
     except ValueError:
-        is_whole = False
-    if not is_whole or parts.query or parts.fragment or parts.username or parts.password:
+        is_complete = False
+    if not is_complete or parts.query or parts.fragment or parts.username or parts.password:
         hint = "https://refold.example.com/acme"
         raise Invalid(f"{quoted(url, 200)} is not the address of an organization", hint=hint)
     if parts.scheme != "https" and parts.hostname not in LOOPBACK:
@@ -358,25 +344,14 @@ def place_checked(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}/{org}"
 
 
-def _bytes_of(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    for chunk in chunks:
-        yield bytes(chunk)
-
-
-def _pause_s(number: int, asked_s: float | None) -> float:
-    """How long to wait before the next try: longer each time, never the same as others do."""
-    longest = min(PAUSE_S_MAX, PAUSE_S * 2**number)
-    return max(asked_s or 0.0, random.uniform(0, longest))
-
-
 def _can_pass(response: httpx.Response) -> bool:
-    """Whether the same call may be answered otherwise a little later."""
+    """Whether the same call may succeed a little later."""
     return response.status_code in (408, 425, 429) or response.status_code >= 500
 
 
 def _is_final(response: httpx.Response) -> bool:
-    """Whether such a call will never be taken. An address that leads nowhere may be a server that
-    is not there yet, and a conflict is over once what came is read."""
+    """Whether the same call can never succeed. A 404 may be a server that has not started, and a
+    conflict ends after reading the new events."""
     is_refused = 400 <= response.status_code < 500
     return is_refused and response.status_code not in (404, 409) and not _can_pass(response)
 
@@ -385,6 +360,8 @@ def _retry_after_s(response: httpx.Response) -> float:
     value = response.headers.get("retry-after", "1")
     return min(60.0, float(value)) if value.isascii() and value.isdecimal() else 1.0
 
+
+# --- the feed of changes ---
 
 LINE_BYTES_MAX = 8 * 1024 * 1024
 DATA = b"data: "
@@ -402,7 +379,7 @@ class _Changes(Struct, kw_only=True):
 
 
 class Feed:
-    """The hints of one connection, as they come. `cursor` is where another goes on."""
+    """The hints of one connection; another one can continue from `cursor`."""
 
     def __init__(
         self,
@@ -423,24 +400,24 @@ class Feed:
 
     def _hint(self, data: bytes) -> NewHeads:
         try:
-            said = decoding.decode(data, _Changes)
+            changes = decoding.decode(data, _Changes)
         except msgspec.DecodeError as error:
             raise Unavailable(f"the feed is not understood: {error}") from error
-        self.cursor = said.cursor
-        heads = {one.conversation: one.head for one in said.changes}
-        return NewHeads(heads=heads, is_all=said.rescan)
+        self.cursor = changes.cursor
+        heads = {one.conversation: one.head for one in changes.changes}
+        return NewHeads(heads=heads, is_all=changes.rescan)
 
     def _lines(self) -> Iterator[bytes]:
-        parts = self._response.iter_bytes()
+        chunks = self._response.iter_bytes()
         rest = b""
-        while (part := self._translated(lambda: next(parts, None))) is not None:
-            *lines, rest = (rest + part).split(b"\n")
+        while (chunk := self._translated(lambda: next(chunks, None))) is not None:
+            *lines, rest = (rest + chunk).split(b"\n")
             if len(rest) > LINE_BYTES_MAX:
                 raise Unavailable(f"a line of the feed is longer than {LINE_BYTES_MAX:,} bytes")
             yield from lines
 
     def end(self) -> None:
-        """Ends the listening, from any thread: whoever waits for the next hint stops waiting."""
+        """Ends the stream, from any thread, also while another waits for the next hint."""
         stream = self._response.extensions.get("network_stream")
         plain = stream.get_extra_info("socket") if stream is not None else None
         if plain is not None:

@@ -1,10 +1,10 @@
 """A store on a team's server: `https://HOST/ORG`.
 
-An append that returned is durable on the server, so `flush` has nothing to do. It compares and
-appends there, under the lock of the conversation, and may be repeated: the chain of an event says
-whether it is the same. Contents are hashed on both sides. What is derived (a search index) lies in
-the user's cache folder, in a folder for this server. Neighbours: `client` calls, the routes are
-those of `edges.server`.
+An append that returned is durable on the server, so `flush` has nothing to do. The server compares
+and appends under the lock of the conversation, and an append may be repeated: the chain of an event
+identifies it. Contents are hashed on both sides. Derived files (a search index) are in the user's
+cache folder, in a folder for this server. Neighbours: `client` calls, `edges.server` has the
+routes.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class RemoteStore:
 
     def __init__(self, url: str, *, deadline_s: float = DEADLINE_S) -> None:
         self.url = place_checked(url)
-        self._client = Client(self.url, deadline_s=deadline_s)
+        self.client = Client(self.url, deadline_s=deadline_s)
         self._closed = False
 
     # --- logs ---
@@ -80,8 +80,8 @@ class RemoteStore:
         if limit <= 0:
             return []
         query = {"after": after, "limit": min(limit, LIST_MAX)}
-        found = self._client.value(Listed, "GET", "conversations", query=query)
-        return [_conversation(one) for one in found.conversations]
+        page = self.client.value(Listed, "GET", "conversations", query=query)
+        return [_conversation(one) for one in page.conversations]
 
     def head(self, conversation: str) -> int | None:
         try:
@@ -91,7 +91,7 @@ class RemoteStore:
 
     def conversation(self, conversation: str) -> Conversation:
         path = self._path(conversation)
-        return _conversation(self._client.value(About, "GET", path))
+        return _conversation(self.client.value(About, "GET", path))
 
     def read(
         self, conversation: str, *, after: int = 0, last: int | None = None, limit: int = 1_000
@@ -103,48 +103,50 @@ class RemoteStore:
             query = {"after": after, "limit": min(limit - len(events), EVENTS_MAX)}
             if last is not None:
                 query["last"] = checks.bounded(last)
-            answer = self._client.call("GET", f"{path}/events", query=query)
-            came = checks.events_in(answer, most=EVENTS_MAX)
-            events += came
-            if not came or len(events) >= limit:
+            answer = self.client.call("GET", f"{path}/events", query=query)
+            page = checks.events_in(answer, most=EVENTS_MAX)
+            events += page
+            if not page or len(events) >= limit:
                 return events
-            after = came[-1].seq
+            after = page[-1].seq
 
     def append(self, conversation: str, events: Sequence[Event], *, expect: int) -> None:
         self._check_open()
         checks.check_append(conversation, events, expect)
         batch = checks.batch_of(events) if events else b""
         if len(events) > BATCH_MAX or len(batch) > BATCH_BYTES_MAX:
-            said = f"{len(events):,} events of {len(batch):,} bytes do not go in one batch"
-            raise Invalid(said, hint=f"at most {BATCH_MAX:,} events and {BATCH_BYTES_MAX:,} bytes")
+            message = f"{len(events):,} events of {len(batch):,} bytes do not go in one batch"
+            raise Invalid(
+                message, hint=f"at most {BATCH_MAX:,} events and {BATCH_BYTES_MAX:,} bytes"
+            )
         path = f"{self._path(conversation)}/events"
-        self._client.call("POST", path, query={"expect": expect}, body=batch)
+        self.client.call("POST", path, query={"expect": expect}, body=batch)
 
     def bookmark(self, conversation: str) -> bytes | None:
         path = f"{self._path(conversation)}/bookmark"
         try:
-            return self._client.call("GET", path)
+            return self.client.call("GET", path)
         except NotFound:
             return None
 
     def keep_bookmark(self, conversation: str, data: bytes) -> None:
         path = f"{self._path(conversation)}/bookmark"
-        self._client.call("PUT", path, body=data)
+        self.client.call("PUT", path, body=data)
 
     def fork(self, conversation: str, at: int, new: str) -> None:
         codec.conversation_checked(new)
         body = msgspec.json.encode({"at": at, "new": new})
-        self._client.call("POST", f"{self._path(conversation)}/fork", body=body, repeats=False)
+        self.client.call("POST", f"{self._path(conversation)}/fork", body=body, repeats=False)
 
     def erase(self, conversation: str, seq: int) -> None:
         body = msgspec.json.encode({"seq": seq})
-        self._client.call("POST", f"{self._path(conversation)}/erase", body=body)
+        self.client.call("POST", f"{self._path(conversation)}/erase", body=body)
 
     def delete(self, conversation: str) -> None:
-        self._client.call("DELETE", self._path(conversation), repeats=False)
+        self.client.call("DELETE", self._path(conversation), repeats=False)
 
     def salvage(self, conversation: str) -> Salvage:
-        seen = self._client.value(Pieces, "GET", f"{self._path(conversation)}/salvage")
+        seen = self.client.value(Pieces, "GET", f"{self._path(conversation)}/salvage")
         pieces = tuple(map(_piece, seen.pieces))
         return Salvage(pieces=pieces, parent=seen.parent, parent_seq=seen.parent_seq)
 
@@ -162,7 +164,7 @@ class RemoteStore:
         }
         path = f"{self._path(conversation)}/rewrite"
         body = msgspec.json.encode(given)
-        return self._client.value(Rewritten, "POST", path, body=body, repeats=False).kept
+        return self.client.value(Rewritten, "POST", path, body=body, repeats=False).kept
 
     # --- contents ---
 
@@ -178,7 +180,7 @@ class RemoteStore:
                     raise checks.not_bytes(error) from error
                 yield chunk
 
-        kept = decoding.decode(self._client.send("artifacts", hashed(), {"suffix": suffix}), Kept)
+        kept = decoding.decode(self.client.send("artifacts", hashed(), {"suffix": suffix}), Kept)
         if kept.digest != hasher.hexdigest():
             raise Corrupt(f"{self.url} kept other bytes than were sent", hint="put them again")
         return kept.digest
@@ -186,7 +188,7 @@ class RemoteStore:
     def get(self, digest: str) -> Iterator[bytes]:
         self._check_open()
         codec.digest_checked(digest)
-        return self._checked(digest, self._client.chunks(f"artifacts/{digest}"))
+        return self._checked(digest, self.client.chunks(f"artifacts/{digest}"))
 
     def _checked(self, digest: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
         hasher = hashlib.sha256()
@@ -204,7 +206,7 @@ class RemoteStore:
         self._check_open()
         codec.digest_checked(digest)
         query = {"before_ms": max(0, before_ms)}
-        return self._client.value(Dropped, "DELETE", f"artifacts/{digest}", query=query).gone
+        return self.client.value(Dropped, "DELETE", f"artifacts/{digest}", query=query).gone
 
     def derived_path(self, name: str) -> str | None:
         cache = os.environ.get("XDG_CACHE_HOME", "")
@@ -218,9 +220,9 @@ class RemoteStore:
         return os.path.join(place, name)
 
     def listen(self, cursor: str = "") -> Listening:
-        """What changes from a cursor on, as it does: hints, until somebody ends it."""
+        """A stream of the changes after a cursor."""
         self._check_open()
-        return self._client.listen("feed", cursor)
+        return self.client.listen("feed", cursor)
 
     # --- the end ---
 
@@ -229,7 +231,7 @@ class RemoteStore:
 
     def close(self) -> None:
         self._closed = True
-        self._client.close()
+        self.client.close()
 
     def _check_open(self) -> None:
         if self._closed:
