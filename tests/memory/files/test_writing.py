@@ -192,7 +192,9 @@ def test_a_change_by_somebody_without_the_lock_is_not_overwritten(tmp_path, monk
         plain(fd)
 
     monkeypatch.setattr(os, "fdatasync", interrupted)
-    assert "has changed since it was read" in refused(files, "insert", NOTES, insert_line=0, insert_text="x")
+    assert "has changed since it was read" in refused(
+        files, "insert", NOTES, insert_line=0, insert_text="x"
+    )
     assert contents(tree(tmp_path)) == {"notes.md": "written by an editor\n"}
 
 
