@@ -203,13 +203,13 @@ def test_what_was_written_twice_is_erased_twice(tmp_path):
 
 
 def test_erasing_everything_leaves_what_is_off_the_page_off(tmp_path):
-    with refold.open("c", store="memory:") as context:
+    store = open_store("memory:")
+    with refold.open("c", store=store) as context:
         said(context, "Begin.")
         said(context, SECRET)
         context.restore(3)
         shown = len(context.view.slots)
-        refold.conversations.erase(context._open.store, "c", None)
-        assert SECRET not in str([event.body for event in context._open.store.read("c")])
-        store = context._open.store
+        refold.conversations.erase(store, "c", None)
+        assert SECRET not in str([event.body for event in store.read("c")])
     with refold.open("c", store=store) as context:
         assert len(context.view.slots) == shown

@@ -18,6 +18,7 @@ from refold.memory import journal as journals
 from refold.memory.bookmark import unpacked
 from refold.memory.claim import claim_of
 from refold.memory.entry import Version
+from refold.memory.finder import Finder
 from refold.memory.fold import Entries
 from refold.memory.semantic import SemanticMemory
 from refold.stores.memory import MemoryStore
@@ -258,25 +259,31 @@ def test_a_question_is_answered_where_no_bookmark_can_be_kept(tmp_path: Path, sm
     url = f"sqlite:{tmp_path / 'work.db'}"
     _filled(url)
     with refold.open_memory("project", store=url, embedder=False) as memory:
-        finder = memory._scopes.finder(memory._scopes.journal())
+        notices: list[str] = []
+        store = refold.open_store(url)
+        finder = Finder(store, embedder=False, tell=lambda name, reason: notices.append(name))
         kept = finder.bookmark("memory.project")
-        other = apsw.Connection(finder._upkeep.path)
+        other = apsw.Connection(str(tmp_path / "work.memory.db"))
         other.execute("DELETE FROM bookmarks; BEGIN IMMEDIATE")
         finder.keep_bookmark("memory.project", kept or b"")
-        assert "index-behind" in [name for name, _ in memory.said]
+        assert "index-behind" in notices
         other.execute("ROLLBACK")
         other.close()
+        finder.close()
+        store.close()
         assert memory.retrieve("budget")[0].content == "The budget is 40 euros"
 
 
 def test_a_damaged_bookmark_is_not_used(tmp_path: Path, small: None) -> None:
     url = f"sqlite:{tmp_path / 'work.db'}"
     _filled(url)
-    with refold.open_memory("project", store=url, embedder=False) as memory:
-        finder = memory._scopes.finder(memory._scopes.journal())
-        kept = finder.bookmark("memory.project")
-        assert kept is not None
-        finder.keep_bookmark("memory.project", kept[: len(kept) // 2])
+    store = refold.open_store(url)
+    finder = Finder(store, embedder=False, tell=lambda name, reason: None)
+    kept = finder.bookmark("memory.project")
+    assert kept is not None
+    finder.keep_bookmark("memory.project", kept[: len(kept) // 2])
+    finder.close()
+    store.close()
     with refold.open_memory("project", store=url, embedder=False) as memory:
         assert memory.retrieve("port")[0].content == "We moved the port from 5432 to 6432"
 

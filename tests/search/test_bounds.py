@@ -14,6 +14,7 @@ from refold.errors import Invalid, Unavailable
 from refold.search import searcher as searcher_room
 from refold.search import upkeep
 from refold.search.searcher import Searcher
+from refold.stores import open_store
 from tests.waiting import LONG_S
 
 
@@ -111,8 +112,9 @@ def test_a_filter_that_there_is_not_is_refused_with_the_nearest():
 
 @pytest.mark.parametrize("value", ["a", 7, [7], ["\ud800"]])
 def test_conversations_are_a_list_of_ids(value):
-    with talking("the fox") as context, pytest.raises(Invalid, match="conversation"):
-        Searcher(context._open.store, embedder=False).search("fox", conversations=value)
+    store = open_store("memory:")
+    with talking("the fox", store=store), pytest.raises(Invalid, match="conversation"):
+        Searcher(store, embedder=False).search("fox", conversations=value)
 
 
 @pytest.mark.parametrize("query", [7, None, b"fox", "", "  ", ["fox"]])
@@ -158,9 +160,9 @@ def test_a_tool_answers_in_text_also_to_odd_objects():
 # --- our own answers ---
 
 
-def with_echoes() -> refold.Context:
+def with_echoes(store) -> refold.Context:
     """A model that asked for the same thing with our tools again and again."""
-    context = talking("the port is 8443")
+    context = talking("the port is 8443", store=store)
     for n in range(40):
         call = {"id": f"s{n}", "type": "function",
                 "function": {"name": "refold_search", "arguments": '{"query": "port is 8443"}'}}  # fmt: skip
@@ -174,14 +176,15 @@ def with_echoes() -> refold.Context:
 @pytest.mark.parametrize("newest", [False, True])
 @pytest.mark.parametrize("query", ["port 8443", '"port is 8443"', "8443"])
 def test_answers_of_our_own_tools_are_not_found(query, newest):
-    with with_echoes() as context:
+    store = open_store("memory:")
+    with with_echoes(store) as context:
         assert [hit.seq for hit in context.search(query, limit=3, newest=newest)] == [1]
-        hits = Searcher(context._open.store, embedder=False).search(query, newest=newest)
+        hits = Searcher(store, embedder=False).search(query, newest=newest)
         assert [hit.seq for hit in hits] == [1]
 
 
 def test_answers_of_our_own_tools_are_found_when_they_are_asked_for():
-    with with_echoes() as context:
+    with with_echoes("memory:") as context:
         hits = context.search("port 8443", tool="refold_search", limit=5)
         assert len(hits) == 5 and {hit.tool for hit in hits} == {"refold_search"}
 
@@ -226,7 +229,7 @@ def test_garbage_in_the_place_of_an_index_costs_a_new_one(tmp_path, garbage):
     place = f"sqlite:{tmp_path / 'refold.db'}"
     with talking("the fox", store=place) as context:
         assert context.search("fox")
-        path = context._search._searcher.path
+        path = str(tmp_path / "index.db")
     for damaged in range(0, 60_000, 3_001):
         with open(path, "r+b") as file:
             content = file.read()

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from refold.core.model import Message, Text, ToolCall, ToolResult
 from refold.log.draft import Draft
+from refold.search.database import MEMORY
 from refold.search.searcher import Searcher
+from refold.search.upkeep import Upkeep
 from tests.search.talks import full_text, memory, seqs, talk
 
 ASKED = "user|How did you two get to know each other?"
@@ -52,7 +54,9 @@ def test_only_short_talk_asks_and_nothing_that_has_to_do_with_tools():
     log.append([Draft(body=Message(role="tool", blocks=(result,)), by="test")])
     searcher = Searcher(store, embedder=False)
     assert {hit.seq for hit in searcher.search("why")} == {1, 4}
-    with searcher._upkeep.index() as index:
+    upkeep = Upkeep(store, MEMORY, tell=lambda name, reason: None)
+    upkeep.catch_up(100)
+    with upkeep.index() as index:
         assert index.rows("SELECT seq FROM entries WHERE asks") == [(1,)]
 
 

@@ -71,7 +71,8 @@ def test_an_answer_is_found_by_the_words_of_its_question():
 
 def test_filters_narrow_the_search():
     """Role, tool, kind, time."""
-    context = refold.open("work", store="memory:", config={"offload_tokens": 200})
+    store = memory()
+    context = refold.open("work", store=store, config={"offload_tokens": 200})
     context.update(title="The walrus project")
     context.append({"role": "user", "content": "find the walrus"})
     call = {
@@ -82,7 +83,7 @@ def test_filters_narrow_the_search():
     context.append({"role": "assistant", "content": None, "tool_calls": [call]})
     context.append_result("t1", "walrus.py:1\n" + "walrus line\n" * 500)
     context.checkpoint("before the walrus")
-    searcher = full_text(context._open.store)
+    searcher = full_text(store)
     assert [hit.role for hit in searcher.search("walrus", role="user")] == ["user"]
     assert {hit.tool for hit in searcher.search("walrus", tool="grep")} == {"grep"}
     assert searcher.search("walrus", tool="gre") == []
@@ -97,23 +98,25 @@ def test_filters_narrow_the_search():
 
 
 def test_summaries_are_found_only_when_they_are_asked_for():
-    context = refold.open("work", store="memory:")
+    store = memory()
+    context = refold.open("work", store=store)
     for number in range(20):
         context.append(
             {"role": "user", "content": f"the walrus number {number} " + "is heavy " * 40}
         )
     context.compact("gist", target=400)
-    searcher = full_text(context._open.store)
+    searcher = full_text(store)
     assert {hit.kind for hit in searcher.search("walrus", limit=50)} == {"message"}
     assert {hit.kind for hit in searcher.search("walrus", kind="edit")} == {"edit"}
 
 
 def test_an_artifact_is_found_at_its_line():
-    context = refold.open("work", store="memory:")
+    store = memory()
+    context = refold.open("work", store=store)
     lines = [f"line {number} of many, nothing to see" for number in range(1, 2_001)]
     lines[1_499] = "here stands the walrus"
     context.artifacts.put("\n".join(lines), name="log.txt", type="file")
-    [hit] = full_text(context._open.store).search("walrus")
+    [hit] = full_text(store).search("walrus")
     shown = str(context.unfold(hit.artifact, lines=(hit.line, hit.line + 3)))
     assert "walrus" in shown and "walrus" in hit.snippet
 

@@ -8,7 +8,8 @@ from tests.search.talks import full_text, memory, talk
 
 def test_a_message_that_no_page_shows_is_found_with_its_seq():
     """G-51"""
-    context = refold.open("work", store="memory:")
+    store = memory()
+    context = refold.open("work", store=store)
     for number in range(30):
         context.append(
             {
@@ -18,18 +19,19 @@ def test_a_message_that_no_page_shows_is_found_with_its_seq():
         )
         context.append({"role": "assistant", "content": "noted"})
     context.compact("hide", target=500)
-    [hit, *_] = full_text(context._open.store).search("walrus3")
+    [hit, *_] = full_text(store).search("walrus3")
     assert (hit.seq, hit.hidden) == (7, True)
-    [hit, *_] = full_text(context._open.store).search("walrus29")
+    [hit, *_] = full_text(store).search("walrus29")
     assert (hit.seq, hit.hidden) == (59, False)
 
 
 def test_what_a_restore_took_back_is_found_and_marked_as_hidden():
-    context = refold.open("work", store="memory:")
+    store = memory()
+    context = refold.open("work", store=store)
     context.append({"role": "user", "content": "first the zebra"})
     context.append({"role": "user", "content": "then the walrus"})
     context.restore(1)
-    hits = full_text(context._open.store).search("walrus zebra")
+    hits = full_text(store).search("walrus zebra")
     assert {hit.seq: hit.hidden for hit in hits} == {1: False, 2: True}
 
 

@@ -3,9 +3,11 @@ and where it cannot be had the full text answers."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from math import erf, sqrt
 
+import apsw
 import numpy
 import pytest
 from hypothesis import given, settings
@@ -15,6 +17,7 @@ import refold
 from refold.errors import Invalid, Unavailable
 from refold.search import embedders, finding, group_vectors, rank, upkeep, words
 from refold.search.bert import GROUPS_MAX, Bert, gelu
+from refold.search.database import MEMORY
 from refold.search.embedders import Transformer
 from refold.search.group_vectors import distinctive_text
 from refold.search.index import EVERYWHERE
@@ -179,9 +182,10 @@ def test_groups_take_a_byte_a_number_and_are_made_once(store):
     model = models.TopicWords()
     first = Searcher(store, embedder=model)
     first.search("vehicle")
-    with first._upkeep.index() as index:
-        sizes = [len(blob) for (blob,) in index.rows("SELECT pieces FROM vectors ORDER BY id")]
     first.close()
+    with contextlib.closing(apsw.Connection(first.path)) as index:
+        rows = index.execute("SELECT pieces FROM vectors ORDER BY id").fetchall()
+    sizes = [len(blob) for (blob,) in rows]
     assert sizes == [4 * 35, 3 * 35]
     Searcher(store, embedder=model).search("supper")
     assert model.read == ["the engine is broken", "we had noodles"]
@@ -303,14 +307,14 @@ def test_who_is_named_counts_more_and_a_question_less():
         "a",
         ["Ann: noodles", "Bob: noodles", "Ann: who likes noodles?", *["Bob: hm", "Ann: hm"] * 3],
     )
-    searcher = Searcher(store, embedder=False)
-    searcher.search("noodles")
+    index_upkeep = upkeep.Upkeep(store, MEMORY, tell=lambda name, reason: None)
+    index_upkeep.catch_up(100)
     for query, expected in (
         ("what did Bob have for supper", [0.0, rank.AUTHOR_LEANING, rank.QUESTION_LEANING]),
         ("what did Ann and Bob have", [0.0, 0.0, rank.QUESTION_LEANING]),
         ("noodles", [0.0, 0.0, 0.0]),
     ):
-        with searcher._upkeep.index() as index:
+        with index_upkeep.index() as index:
             ids = [id for (id,) in index.rows("SELECT id FROM entries ORDER BY id")]
             asked = words.query_of(query, index.stems)
             leanings = finding.leanings(index, asked, EVERYWHERE, ids)

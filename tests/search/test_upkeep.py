@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ from refold.core.model import Erase
 from refold.errors import Corrupt, Invalid, NotFound, Unavailable
 from refold.log.draft import Draft
 from refold.search.searcher import Searcher
-from refold.search.upkeep import IndexLost, retried
+from refold.search.upkeep import IndexLost, Upkeep, index_path, retried
 from refold.stores import open_store
 from tests.search.talks import full_text, memory, seqs, talk
 
@@ -118,8 +119,8 @@ def test_damage_that_shows_in_the_middle_of_a_search_is_survived(store):
     searcher = full_text(store)
     searcher.search("walrus")
     harm = "PRAGMA trusted_schema=ON; DELETE FROM documents_data WHERE id > 10"
-    with searcher._upkeep.index() as index:
-        index.connection.execute(harm).fetchall()
+    with contextlib.closing(apsw.Connection(searcher.path)) as other:
+        other.execute(harm).fetchall()
     assert len(searcher.search("walrus", limit=50)) == 50
     assert searcher.said[-1][0] == "index-rebuilt"
 
@@ -317,9 +318,10 @@ def test_work_is_started_again_once_when_the_index_is_lost_under_it():
 
 def test_an_error_that_is_not_about_the_index_leaves_it_as_it_is(store):
     talk(store, "a", ["walrus"])
-    searcher = full_text(store)
-    searcher.search("walrus")
-    with pytest.raises(Corrupt, match="a log"), searcher._upkeep.index() as index:
+    notices: list[str] = []
+    upkeep = Upkeep(store, index_path(store), tell=lambda name, reason: notices.append(name))
+    upkeep.catch_up(100)
+    with pytest.raises(Corrupt, match="a log"), upkeep.index() as index:
         raise Corrupt("a log is damaged")
-    with searcher._upkeep.index() as same:
-        assert same is index and searcher.said == []
+    with upkeep.index() as same:
+        assert same is index and notices == []

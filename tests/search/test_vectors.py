@@ -148,8 +148,9 @@ def test_what_is_no_embedder_is_refused():
 def test_numpy_is_not_imported_without_an_embedder():
     code = (
         "import sys, refold; from refold.search.searcher import Searcher\n"
-        "c = refold.open('a', store='memory:'); c.append({'role': 'user', 'content': 'walrus'})\n"
-        "assert Searcher(c._open.store, embedder=False).search('walrus'); print('numpy' in sys.modules)"
+        "store = refold.open_store('memory:')\n"
+        "refold.open('a', store=store).append({'role': 'user', 'content': 'walrus'})\n"
+        "assert Searcher(store, embedder=False).search('walrus'); print('numpy' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

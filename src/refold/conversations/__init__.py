@@ -7,10 +7,10 @@ delete.
         print(about.id, about.title, about.names, about.metadata)
     refold.conversations.export("sqlite:work.db", "@1", "newest.json")
 
-Every function takes a store, or its URL or path, which is then opened for the call and closed
-again. A conversation is named by its id, by a name that it was given, or as `@1` for the newest,
-`@2` for the one before. What does the work is imported when it is first needed. Neighbours: a
-module for each verb, `refold.open` for one conversation held open.
+Every function takes a store, or its URL or path, which is then opened for the call. A conversation
+is named by its id, by one of its names, or as `@1` for the newest, `@2` for the one before. The
+working modules are imported at first use. Neighbours: a module for each verb, `refold.open` for one
+open conversation.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ Place = str | PathLike[str]  # the URL of a store, or the path of a database
 
 
 def __getattr__(name: str) -> Any:
-    # `Store` is not this module's to offer, but `checked` asks for it.
+    # `Store` is not a public name here, but `checked` needs it.
     homes = {**_TYPES, "Store": "refold.stores.protocol"}
     if name not in homes:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -90,9 +90,8 @@ def __dir__() -> builtins.list[str]:
 def list(
     store: Store | Place, *, tag: str = "", folder: str | PathLike[str] = ""
 ) -> builtins.list[Conversation]:
-    """All conversations, the one that was written to last first, with their titles, tags, metadata
-    and names; with a tag, those that carry it, with a folder, those whose metadata say by `cwd`
-    that they were held in it or below it."""
+    """All conversations, the last written first, with titles, tags, metadata and names; `tag`
+    selects by tag, and `folder` by the metadata `cwd`: that folder or one below it."""
     from refold.conversations.listing import described, newest
 
     with _open(store, read_only=True) as opened:
@@ -103,7 +102,7 @@ def list(
 
 @checked
 def find(store: Store | Place, name: str) -> Conversation:
-    """The conversation of that id or name; NotFound if there is none, Invalid with their ids if
+    """The conversation of this id or name; NotFound if there is none, Invalid with the ids if
     several have the name."""
     from refold.conversations.listing import described
 
@@ -115,8 +114,8 @@ def find(store: Store | Place, name: str) -> Conversation:
 def recognise(
     store: Store | Place, messages: Sequence[Any], *, dialect: str = "openai_chat"
 ) -> Recognised | None:
-    """The conversation that begins as this list of messages does, further than any other; None if
-    none has its first message. `dialect` decides where a message could be any provider's."""
+    """The conversation with the longest common beginning with this list of messages; None if none
+    has its first message. `dialect` decides where a message could be of any provider."""
     from refold.conversations.importer import recognise
 
     with _open(store) as opened:
@@ -131,9 +130,9 @@ def copy(
     *,
     progress: CopyListener | None = None,
 ) -> builtins.list[Copied]:
-    """Copies these conversations, or all, and the parents of forks with them, byte for byte, and
-    tells what became of each. Conflict, and nothing is written, if the target has another log
-    under one of the ids."""
+    """Copies these conversations, or all, with the parents of forks, byte for byte, and returns the
+    result for each. Conflict, before anything is written, if the target has another log under one
+    of the ids."""
     from refold.conversations import copier
 
     with _open(source, read_only=True) as here, _open(target) as there:
@@ -151,10 +150,10 @@ def export(
     secrets: bool | None = None,
     emails: bool = False,
 ) -> int:
-    """Writes a conversation to a file and gives its size in bytes. JSON is whole and can be
-    imported again; Markdown is for reading, without secrets; the file's extension decides which,
-    unless `format` does. `secrets` keeps (True) or removes (False) them in either, `emails`
-    removes addresses where secrets are removed; `force` replaces an existing file."""
+    """Writes a conversation to a file and returns its size in bytes. JSON is complete and can be
+    imported again; Markdown is for reading, without secrets. `format` decides, or the extension of
+    the file. `secrets` keeps (True) or removes (False) secrets in either format, `emails` removes
+    addresses together with secrets; `force` replaces an existing file."""
     from refold.conversations.exporter import export_file
 
     with _open(store, read_only=True) as opened:
@@ -174,8 +173,8 @@ def import_(
     store: Store | Place, source: str | PathLike[str] | bytes, *, id: str | None = None
 ) -> Conversation:
     """Writes an exported conversation (a path, or the document's bytes) into a store: under `id`,
-    else the id it had, else that with a number. It is checked to its last byte first. Conflict if
-    the store holds the very same log already and no id is given."""
+    else its old id, else that with a number. It is checked completely first. Conflict if the store
+    already has the same log and no id is given."""
     from refold.conversations.importer import import_document, read_document
 
     name = "the document" if isinstance(source, bytes) else fspath(source)
@@ -187,7 +186,7 @@ def import_(
 @checked
 def verify(store: Store | Place, name: str | None = None) -> Verification:
     """Checks one conversation, or all: every event, artifact and bookmark, and the laws of the
-    page. `problems` is empty if all is as it was written."""
+    page. `problems` is empty if everything is intact."""
     from refold.conversations import verifier
 
     with _open(store, read_only=True) as opened:
@@ -196,8 +195,8 @@ def verify(store: Store | Place, name: str | None = None) -> Verification:
 
 @checked
 def repair(store: Store | Place, name: str) -> Repaired:
-    """Makes a damaged conversation readable again: bodies that are not those that were written
-    are erased, and at a broken event the log ends. A copy is kept; what was given up is told."""
+    """Makes a damaged conversation readable again: changed bodies are erased, and the log ends at a
+    broken event. A copy is kept; the result lists the losses."""
     from refold.conversations import repairer
 
     with _open(store) as opened:
@@ -212,8 +211,8 @@ def scan(
     doubtful: bool = False,
     progress: ScanListener | None = None,
 ) -> Scan:
-    """Finds secrets in these conversations, or in all; `doubtful` adds what is more likely a
-    fixture. What is given back holds no secret, only its masked form and place."""
+    """Finds secrets in these conversations, or in all; `doubtful` adds likely fixtures. The result
+    contains no secret, only its masked form and position."""
     from refold.conversations import scanner
 
     with _open(store, read_only=True) as opened:
@@ -223,10 +222,10 @@ def scan(
 
 @checked
 def erase(store: Store | Place, name: str, seqs: Sequence[int] | None = None) -> Erased:
-    """Erases what these events say for good, or all that the conversation says, with what was made
-    of it: summaries, memories, contents that nobody else names. The envelopes stay. The next sync
-    erases it far as well, and other devices when they sync. NotFound, and nothing is erased, if one
-    of them does not exist."""
+    """Erases the words of these events, or of the whole conversation, for good, with everything
+    derived from them: summaries, memories, and contents without another reference. The envelopes
+    stay. The next sync erases them remotely, and other devices when they sync. NotFound, before
+    anything is erased, if one of the events does not exist."""
     from refold.conversations import eraser
 
     with _open(store) as opened:
@@ -235,8 +234,8 @@ def erase(store: Store | Place, name: str, seqs: Sequence[int] | None = None) ->
 
 @checked
 def delete(store: Store | Place, names: Sequence[str]) -> Deleted:
-    """Removes conversations for good, with the contents that only they name. One that others were
-    forked from stays if they do, and `left` says why. NotFound, and nothing is removed, if one of
+    """Removes conversations for good, with the contents that only they name. The parent of a
+    remaining fork stays, and `left` has the reason. NotFound, before anything is removed, if one of
     them does not exist."""
     from refold.conversations import deleter
 
@@ -246,8 +245,7 @@ def delete(store: Store | Place, names: Sequence[str]) -> Deleted:
 
 @contextmanager
 def _open(store: Store | Place, *, read_only: bool = False) -> Iterator[Store]:
-    """The store itself, or the one that the URL names, which is closed at the end. What only reads
-    opens it so that nothing there changes."""
+    """The given store, or the store of a URL, opened for the block and read-only on request."""
     from refold.stores import open_store
 
     if not isinstance(store, (str, PathLike)):

@@ -1,23 +1,15 @@
-"""Conversations move from one store to another, byte for byte: events with their ids and chain,
-forks, artifacts.
+"""Copies of conversations: byte for byte into another store, or as a new log without secrets.
 
-First both sides are compared, and nothing is written while any log there differs from the one here.
-Then parents come before their forks, contents before the events that name them, and every log is
-read again on the other side and compared with the one here. What is there already is not written
-twice: a copy that was interrupted goes on where it was, and the same copy again changes nothing.
-Neighbours: two stores below, `refold copy` above.
+A copy compares both sides first, and writes nothing while any log there differs from the one here.
+Parents come before forks, contents before the events that name them, and every log is read again on
+the other side and compared. An interrupted copy continues, and a repeated one changes nothing.
 
-A copy of a conversation without its secrets: a log of its own that can be imported, verified
-and continued.
-
-Every text of every event is redacted, field by field, also where no page shows it, and so are the
-contents. What was found as a secret anywhere is taken out everywhere: of a list of names, of a line
-that was cut, of the author of an event. A content that changes has another digest, and so another
-id, and everything that names it is changed with it. Events keep their ids and places; their salts,
-digests and chain are new, so the copy is another log. It follows from the log alone: the same
-export twice gives the same bytes. What a hash said about a secret goes, and so does the signature
-of a thought that was changed.
-Neighbours: `exporter` writes it, `redaction` finds secrets, `scanner` walks the same texts.
+A redacted copy can be imported, verified and continued. Every text of every event and content is
+redacted, and a secret found anywhere is removed everywhere, even from names and cut lines. A
+changed content has another digest and id, and all references follow. Events keep their ids and
+seqs; salts, digests and chain are new, derived from the log alone, so the same export twice gives
+the same bytes. Hashes of secrets, and signatures of changed thinking, are removed. Neighbours:
+`exporter` writes it, `redaction` finds secrets, `scanner` walks the same texts.
 """
 
 from __future__ import annotations
@@ -25,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
 
@@ -52,9 +45,8 @@ CopyState = Literal["copied", "continued", "same", "ahead"]
 
 
 class Copied(Struct, frozen=True, kw_only=True):
-    """What became of one conversation. `ahead`: the other side has all of it, and went on.
-    `events` and `artifacts` are those that were written; `problems` names contents that this
-    side itself has lost."""
+    """The result for one conversation. `ahead`: the target has all of it, and more. `events` and
+    `artifacts` count what was written; `problems` names contents that the source has lost."""
 
     id: str
     state: CopyState
@@ -65,7 +57,7 @@ class Copied(Struct, frozen=True, kw_only=True):
 
 
 class CopyProgress(Struct, frozen=True, kw_only=True):
-    """How far a copy is: events written and read again, of all."""
+    """Progress of a copy, in events written and read again."""
 
     conversation: str
     done: int
@@ -76,7 +68,7 @@ CopyListener = Callable[[CopyProgress], None]
 
 
 class _Move(Struct, frozen=True, kw_only=True):
-    """A conversation here, and how much of it is there: -1 if it is unknown there."""
+    """A conversation here, and its common head with the target: -1 if it is unknown there."""
 
     about: Conversation
     there: int
@@ -84,12 +76,12 @@ class _Move(Struct, frozen=True, kw_only=True):
 
     @property
     def first(self) -> int:
-        """The event after which there is something to write."""
+        """The last event that need not be written."""
         return max(self.there, self.about.parent_seq)
 
     @property
     def steps(self) -> int:
-        """How many events are written and read again."""
+        """The number of events to write and to read again."""
         return 2 * self.about.head - self.about.parent_seq - self.first
 
     @property
@@ -104,8 +96,8 @@ class _Move(Struct, frozen=True, kw_only=True):
 def copy(
     source: Store, target: Store, names: Sequence[str] = (), *, progress: CopyListener | None = None
 ) -> list[Copied]:
-    """Copies these conversations, or all, and the parents of forks with them. Conflict, and
-    nothing is written, if the target has another log under one of the ids."""
+    """Copies these conversations, or all, with the parents of forks. Conflict, before anything is
+    written, if the target has another log under one of the ids."""
     if is_same_place(source, target):
         raise Invalid(f"{source.url} cannot be copied to itself", hint="name two stores")
     moves = _planned(source, target, _chosen(source, names))
@@ -114,32 +106,21 @@ def copy(
     return [copier.move(move) for move in moves]
 
 
-# --- what there is to do ---
+# --- planning ---
 
 
 def _chosen(source: Store, names: Sequence[str]) -> list[Conversation]:
-    """The conversations, each after the one it was forked from."""
+    """The conversations with their ancestors, each after its parent."""
+    ids = [id_of(source, name) for name in names]
     chosen: dict[str, Conversation] = {}
-    for id in _ids(source, names):
-        for ancestor in reversed(_line_of(source, id, chosen)):
-            chosen[ancestor.id] = ancestor
+    for id in ids or [about.id for about in conversations(source)]:
+        line: list[Conversation] = []
+        while id and id not in chosen:
+            # Read one by one: damage may not show in a list.
+            line.append(source.conversation(id))
+            id = line[-1].parent
+        chosen.update((about.id, about) for about in reversed(line))
     return list(chosen.values())
-
-
-def _ids(source: Store, names: Sequence[str]) -> list[str]:
-    if names:
-        return [id_of(source, name) for name in names]
-    return [about.id for about in conversations(source)]
-
-
-def _line_of(source: Store, id: str, known: dict[str, Conversation]) -> list[Conversation]:
-    """A conversation and what it was forked from, as far as that is not known yet."""
-    line: list[Conversation] = []
-    while id and id not in known:
-        # Each is asked for by itself: a list may show what reading finds to be damaged.
-        line.append(source.conversation(id))
-        id = line[-1].parent
-    return line
 
 
 def _planned(source: Store, target: Store, chosen: list[Conversation]) -> list[_Move]:
@@ -160,7 +141,7 @@ def _planned(source: Store, target: Store, chosen: list[Conversation]) -> list[_
 
 
 def _move(source: Store, target: Store, about: Conversation) -> _Move | str:
-    """What is to be done for a conversation; a sentence if the two logs cannot be one."""
+    """The step for a conversation; the reason as text if the two logs are incompatible."""
     try:
         there = target.conversation(about.id)
     except NotFound:
@@ -179,12 +160,11 @@ def _descent(about: Conversation) -> str:
     return "is not a fork"
 
 
-# --- doing it ---
+# --- copying ---
 
 
 class _Copier:
-    """Copies one conversation after the other. `present` are the contents that are known to be
-    there."""
+    """Copies one conversation after the other. `present` are digests known to be in the target."""
 
     def __init__(self, source: Store, target: Store, progress: CopyListener, total: int) -> None:
         self.source, self.target = source, target
@@ -193,11 +173,11 @@ class _Copier:
         self.present: set[str] = set()
 
     def move(self, move: _Move) -> Copied:
-        """Writes what is missing there, and compares all of it with the log here."""
+        """Writes the missing events, and compares the whole log with the one here."""
         about, put_before = move.about, self.put
         if move.there < 0 and about.parent:
             self.target.fork(about.parent, about.parent_seq, about.id)
-        for events in self._pages(about, move.first):
+        for events in whole_pages(self.source, about, move.first, PAGE_EVENTS):
             for artifact, _ in _artifacts(events):
                 self._put_content(artifact)
             self.target.append(about.id, events, expect=events[0].seq - 1)
@@ -213,54 +193,44 @@ class _Copier:
             problems=tuple(lost.values()),
         )
 
-    def _pages(self, about: Conversation, after: int) -> Iterator[list[Event]]:
-        """The log here, up to its head."""
-        return whole_pages(self.source, about, after, PAGE_EVENTS)
-
     def _tell(self, id: str, count: int) -> None:
         self.done += count
         self.progress(CopyProgress(conversation=id, done=self.done, total=self.total))
 
-    # --- what was written is read again ---
+    # --- verification ---
 
     def _verify(self, about: Conversation) -> dict[str, str]:
-        """Reads the log there from its own first event on: the same events, in one chain, with
-        their contents. Gives the contents that are lost here, by digest."""
+        """Reads the log in the target from its own first event on, and checks events, chain and
+        contents. Returns the contents that the source has lost, by digest."""
         lost: dict[str, str] = {}
         after = about.parent_seq
         before = chain_at(self.source, about, after)
-        for here in self._pages(about, after):
+        for here in whole_pages(self.source, about, after, PAGE_EVENTS):
             last = here[-1]
             there = self.target.read(about.id, after=after, last=last.seq, limit=len(here))
-            self._erase(about.id, here, there)
-            self._check(about.id, here, there, before)
-            self._note_lost(here, lost)
+            for place, (ours, theirs) in enumerate(zip(here, there)):
+                if ours.erased and not theirs.erased:
+                    self.target.erase(about.id, theirs.seq)
+                    [there[place]] = self.target.read(
+                        about.id, after=theirs.seq - 1, last=theirs.seq, limit=1
+                    )
+            fault = self._fault(here, there, before)
+            if fault:
+                raise Corrupt(
+                    f"{self.target.url}: {about.id} was not copied correctly: {fault}",
+                    hint="verify both stores: refold verify --store URL",
+                )
+            for artifact, event in _artifacts(here):
+                lost.pop(artifact.digest, None)
+                problem = self._put_content(artifact)
+                if problem and not is_cleanup(event):
+                    lost[artifact.digest] = f"{artifact.id}: {problem}"
             after, before = last.seq, last.chain
             self._tell(about.id, len(here))
         return lost
 
-    def _erase(self, id: str, here: list[Event], there: list[Event]) -> None:
-        """Erases there what is erased here, in the store and among the events read from it."""
-        for place, (ours, theirs) in enumerate(zip(here, there)):
-            if ours.erased and not theirs.erased:
-                there[place] = self._erase_there(id, theirs.seq)
-
-    def _erase_there(self, id: str, seq: int) -> Event:
-        """Erases one event in the target, and gives it back as it is now."""
-        self.target.erase(id, seq)
-        [event] = self.target.read(id, after=seq - 1, last=seq, limit=1)
-        return event
-
-    def _check(self, id: str, here: list[Event], there: list[Event], before: bytes) -> None:
-        fault = self._fault(here, there, before)
-        if fault:
-            raise Corrupt(
-                f"{self.target.url}: {id} was not copied correctly: {fault}",
-                hint="verify both stores: refold verify --store URL",
-            )
-
     def _fault(self, here: list[Event], there: list[Event], before: bytes) -> str:
-        """The first thing that is wrong with the events there."""
+        """The first fault in the copied events; empty if there is none."""
         first, last = here[0].seq, here[-1].seq
         for fault in codec.check(there, after=first - 1, before=before):
             return fault
@@ -270,20 +240,16 @@ class _Copier:
 
     # --- contents ---
 
-    def _note_lost(self, events: list[Event], lost: dict[str, str]) -> None:
-        for artifact, event in _artifacts(events):
-            lost.pop(artifact.digest, None)
-            fault = self._put_content(artifact)
-            if fault and not is_cleanup(event):
-                lost[artifact.digest] = f"{artifact.id}: {fault}"
-
     def _put_content(self, artifact: Artifact) -> str:
-        """Makes sure that the content is there; says what is wrong with it here if that cannot
-        be."""
+        """Copies a content unless the target has it; returns the problem if the source cannot
+        provide it."""
         digest = artifact.digest
         if digest not in self.present and not _holds(self.target, digest):
             try:
-                self._copy_content(artifact)
+                path = self.source.location(digest)
+                suffix = os.path.splitext(path)[1] if path else suffix_of(artifact)
+                self.target.put(self.source.get(digest), suffix=suffix)
+                self.put += 1
             except NotFound:
                 return "its content is missing"
             except (Corrupt, Invalid) as error:
@@ -291,35 +257,29 @@ class _Copier:
         self.present.add(digest)
         return ""
 
-    def _copy_content(self, artifact: Artifact) -> None:
-        path = self.source.location(artifact.digest)
-        suffix = os.path.splitext(path)[1] if path else suffix_of(artifact)
-        self.target.put(self.source.get(artifact.digest), suffix=suffix)
-        self.put += 1
-
 
 def _agree(ours: Event, theirs: Event) -> bool:
-    """Whether two events are the same. What was erased there stays erased: then the envelope is
-    all that must agree."""
+    """Whether two events are the same. An event erased in the target stays erased, and only its
+    envelope must agree."""
     if theirs.erased:
         ours = replace(ours, body=b"", salt=b"")
     return ours == theirs
 
 
 def _artifacts(events: list[Event]) -> Iterator[tuple[Artifact, Event]]:
-    """The artifacts that events name, each with its event."""
+    """The artifacts of events, each with its event."""
     for event in events:
         try:
             artifact = artifact_of(event)
         except Corrupt:
-            # It is carried as it is; `refold verify` says what is wrong with it.
+            # It is copied unchanged; `refold verify` reports it.
             continue
         if artifact is not None:
             yield artifact, event
 
 
 def _holds(store: Store, digest: str) -> bool:
-    """Whether the store has the content, whole and unchanged."""
+    """Whether the store has the intact content."""
     try:
         for _ in store.get(digest):
             pass
@@ -328,13 +288,15 @@ def _holds(store: Store, digest: str) -> bool:
     return True
 
 
+# --- without secrets ---
+
 GIST, NAMES = "gist", "names"  # fields of a summary, and of its notes
 MEASURES = ("id", "digest", "size_bytes", "size_chars", "lines")
 
 
 class _Values(PlainRedactor):
-    """The values of one log: what is known as a secret is one everywhere, and artifacts have the
-    ids of what they became."""
+    """Redacts the values of one log: a secret known anywhere is one everywhere, and artifacts get
+    their new ids."""
 
     def __init__(self, redact: Redact, known: KnownSecrets, ids: Mapping[str, str]) -> None:
         super().__init__(redact)
@@ -342,17 +304,13 @@ class _Values(PlainRedactor):
 
     def object(self, value: dict[str, Any]) -> dict[str, Any]:
         clean = super().object(value)
-        if isinstance(clean.get(GIST), dict):
-            return {**clean, GIST: self._gist_notes(clean[GIST])}
-        return clean
-
-    def _gist_notes(self, notes: dict[str, Any]) -> dict[str, Any]:
-        """The notes of a gist, without names that were part of a secret."""
-        names = notes.get(NAMES)
-        if not isinstance(names, dict):
-            return notes
+        notes = clean.get(GIST)
+        names = notes.get(NAMES) if isinstance(notes, dict) else None
+        if not isinstance(notes, dict) or not isinstance(names, dict):
+            return clean
+        # A name may be part of a secret.
         kept = {name: row for name, row in names.items() if not self._known.is_part(name)}
-        return {**notes, NAMES: kept}
+        return {**clean, GIST: {**notes, NAMES: kept}}
 
     def string(self, text: str, name: str) -> str:
         renamed = codec.ARTIFACT_ID.sub(lambda match: self._ids.get(match[0], match[0]), text)
@@ -363,23 +321,22 @@ class _Values(PlainRedactor):
 
 
 class RedactedCopy:
-    """A conversation without its secrets. Contents are streamed; of each, only what it became is
-    held."""
+    """A conversation without its secrets. Contents are streamed; only their new measures are kept
+    in memory."""
 
     def __init__(self, store: Store, conversation: str, *, emails: bool = False) -> None:
         self._store = store
-        # An edit may say which lines of a result stay.
+        # An edit may refer to lines of a result by number, so lines are kept.
         self._by_rules = partial(redacted, emails=emails, keep_lines=True)
         self._about = store.conversation(conversation)
         self._known = known_secrets(store, self._about)
-        # What became of an artifact, by the digest that it had.
+        # New artifacts by old digest.
         self._artifacts: dict[str, Artifact] = {}
-        # The digest that a content had, by the one it has now.
+        # Old digests by new digest.
         self._digests: dict[str, str] = {}
         self._ids: dict[str, str] = {}
         self._values = _Values(self._redact, self._known, self._ids)
-        # Needed before anything is written, as the secrets are: a text may name an artifact before
-        # the event that makes it known.
+        # Needed before anything is written: a text may name an artifact before its own event.
         for event in events_of(store, self._about):
             artifact = artifact_of(event)
             if artifact is not None and artifact.digest not in self._artifacts:
@@ -389,7 +346,7 @@ class RedactedCopy:
         return self._known.redacted(self._by_rules(text))
 
     def about(self) -> Conversation:
-        """The conversation as a list shows it. Its chain is known only after the whole walk."""
+        """The conversation for a list. Its chain is known only after reading all events."""
         chain = codec.ZERO
         for event in self.events():
             chain = event.chain
@@ -399,36 +356,36 @@ class RedactedCopy:
         """The events without secrets, sealed again into a chain of their own."""
         before = codec.ZERO
         for event in events_of(self._store, self._about):
-            sealed = self._sealed(event, before)
+            if event.erased:
+                sealed = codec.resealed(event, before, event.seq)
+            else:
+                sealed = codec.seal(
+                    before,
+                    event.seq,
+                    id=event.id,
+                    at_ms=event.at_ms,
+                    by=self._redact(event.by),
+                    kind=event.kind,
+                    body=self._body(event),
+                    # The old salt stays unknown, so the new one reveals nothing about the secrets.
+                    salt=hashlib.blake2b(
+                        b"withheld", key=event.salt, digest_size=codec.SALT_BYTES
+                    ).digest(),
+                    tokens=event.tokens,
+                    counter=self._redact(event.counter),
+                )
             before = sealed.chain
             yield sealed
 
     def content(self, digest: str) -> Iterator[bytes]:
-        """The bytes of a content by its new digest."""
+        """The bytes of a content, by its new digest."""
         old = self._digests.get(digest, digest)
         return (text.encode(coding) for text, coding in self._pieces(old))
 
     # --- events ---
 
-    def _sealed(self, event: Event, before: bytes) -> Event:
-        """An event without secrets, sealed on top of the chain value before it."""
-        if event.erased:
-            return codec.resealed(event, before, event.seq)
-        return codec.seal(
-            before,
-            event.seq,
-            id=event.id,
-            at_ms=event.at_ms,
-            by=self._redact(event.by),
-            kind=event.kind,
-            body=self._body(event),
-            salt=_new_salt(event.salt),
-            tokens=event.tokens,
-            counter=self._redact(event.counter),
-        )
-
     def _body(self, event: Event) -> bytes:
-        """The body of an event without secrets; the very same bytes if it has none."""
+        """The body of an event without secrets; the same bytes if it has none."""
         body = json_body(event)
         clean = self._artifact(body) if event.kind == "artifact" else self._values.value(body)
         return event.body if clean == body else msgspec.json.encode(clean)
@@ -436,7 +393,7 @@ class RedactedCopy:
     # --- artifacts ---
 
     def _artifact(self, body: dict[str, Any]) -> dict[str, Any]:
-        """What an artifact's event says, with the measures of the content that it has now."""
+        """The body of an artifact's event, with the measures of its new content."""
         new = self._artifacts[body["digest"]]
         rest = {name: value for name, value in body.items() if name not in MEASURES}
         clean = {**body, **self._values.value(rest)}
@@ -446,11 +403,11 @@ class RedactedCopy:
         return clean
 
     def _learn(self, artifact: Artifact) -> None:
-        """Remembers what becomes of an artifact."""
+        """Records the new form of an artifact."""
         try:
             new = self._measured(artifact)
         except NotFound:
-            # It was cleaned up, or is lost; then there is nothing to hide.
+            # A content that was cleaned up or lost has nothing to hide.
             new = artifact
         self._artifacts[artifact.digest] = new
         self._digests[new.digest] = artifact.digest
@@ -478,13 +435,13 @@ class RedactedCopy:
         return replace(changed, size_chars=chars, lines=lines + (last not in ("", "\n")))
 
     def _pieces(self, digest: str) -> Iterator[tuple[str, str]]:
-        """A content in pieces without secrets, and how they become bytes."""
+        """A content in redacted pieces, each with its encoding."""
         return ((self._redact(text), coding) for text, coding in _texts(self._store, digest))
 
 
 def known_secrets(store: Store, about: Conversation) -> KnownSecrets:
-    """The secrets of all events and contents. A text may hold one that only another shows to be
-    one, or a part of one where it was cut."""
+    """The secrets of all events and contents. A text may contain one that only another text reveals
+    as a secret, or only a part of one."""
     known = KnownSecrets()
     contents: set[str] = set()
     for event in events_of(store, about):
@@ -495,30 +452,18 @@ def known_secrets(store: Store, about: Conversation) -> KnownSecrets:
         artifact = artifact_of(event)
         if artifact is not None and artifact.digest not in contents:
             contents.add(artifact.digest)
-            _learn_content(known, store, artifact.digest)
+            with suppress(NotFound):  # a content that was cleaned up or lost shows nothing
+                for text, _ in _texts(store, artifact.digest):
+                    known.learn(text)
     return known
 
 
-def _learn_content(known: KnownSecrets, store: Store, digest: str) -> None:
-    try:
-        for text, _ in _texts(store, digest):
-            known.learn(text)
-    except NotFound:
-        return  # cleaned up, or lost: then it shows nothing either
-
-
 def _texts(store: Store, digest: str) -> Iterator[tuple[str, str]]:
-    """A content in pieces as it is, and how they become bytes. What is not text is read character
-    by character: a note in the middle of it costs less than a secret."""
+    """A content in pieces, each with its encoding. Binary data is read as Latin-1: a damaged byte
+    costs less than a secret."""
     coding = "utf-8" if is_text(store.get(digest)) else "latin-1"
     chunks = store.get(digest)
     if coding == "latin-1":
         chunks = (chunk.decode("latin-1").encode() for chunk in chunks)
     for piece in pieces(chunks):
         yield piece, coding
-
-
-def _new_salt(salt: bytes) -> bytes:
-    """The salt of a changed event. The old one stays unknown, so the new one says nothing about
-    what was taken out."""
-    return hashlib.blake2b(b"withheld", key=salt, digest_size=codec.SALT_BYTES).digest()

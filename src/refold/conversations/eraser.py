@@ -1,11 +1,10 @@
-"""What was said is erased for good: bodies go, envelopes stay, and so does the shape of the page.
+"""Erasing words for good: bodies go, envelopes stay, and so does the shape of the page.
 
-An erase event says so first, then the body goes, here and, by the next sync, wherever the log is.
-What was made of the words goes with them: copies that are off the page; summaries and shortened
-forms that cover them, here and in forks; memories taken from them; the content of an artifact that
-nobody else names; their place in the index. A device that has erased what another one asked for
-says so by a note. Neighbours: `deleter` removes whole conversations from one store, `Store.erase`
-empties one event.
+An erase event comes first, then the body goes, here and, by the next sync, in every copy of the
+log. Everything derived from the words goes too: copies off the page; summaries and shortened forms,
+here and in forks; memories; contents without another reference; index entries. A device that erased
+on request of another records that by a note. Neighbours: `deleter` removes whole conversations from
+one store, `Store.erase` empties one event.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ from refold.stores import erase_events
 from refold.stores.protocol import Store
 
 BY = "eraser"
-WORDLESS = ("erase", "revert", "restore", "pin")  # they name other events, and keep them off
+WORDLESS = ("erase", "revert", "restore", "pin")  # they only refer to other events
 
 
 class Erased(Struct, frozen=True, kw_only=True):
-    """What is erased of a conversation, by seq; how many summaries and memories went because of
-    it now, and how many contents; which devices have said that they erased it too, by seq; and the
-    seq of the last event that says so."""
+    """The erased seqs of a conversation; the numbers of derived summaries and memories and of
+    contents erased now; the devices that confirmed the erasure, by seq; and the seq of the last
+    erase event."""
 
     conversation: str
     seqs: tuple[int, ...] = ()
@@ -62,8 +61,8 @@ class Erased(Struct, frozen=True, kw_only=True):
 
 
 def erase(store: Store, id: str, seqs: Sequence[int] | None) -> Erased:
-    """Erases these events, or all that the conversation says. NotFound, and nothing is erased, if
-    one of them does not exist."""
+    """Erases these events, or the whole conversation. NotFound, before anything is erased, if one
+    of them does not exist."""
     about = store.conversation(id)
     events = {event.seq: event for event in events_of(store, about)}
     chosen = _chosen(about, events, seqs)
@@ -75,19 +74,24 @@ def erase(store: Store, id: str, seqs: Sequence[int] | None) -> Erased:
         if isinstance(artifact := _body(event), Artifact)
     }
     targets = [*chosen, *(event.seq for event in _with_artifacts(events, chosen))]
+    # Any conversation may share the events: one that was forked once may have a log of its own now.
+    others = [about.id for about in conversations(store) if about.id != id]
     going = [
         (other, *_going(store, other, shared))
-        for other in [id, *_others(store, id)]
+        for other in [id, *others]
         if (shared := [seq for seq in targets if _has(store, other, events[seq])])
     ]
-    # Every log that reads them says so before the bytes go: no page is without an explanation.
+    # Every log that has them records it before the bytes go, so that every page can explain it.
     for other, own, made in going:
-        _announce(store, other, [*own, *made], ids)
+        if drafts := [Draft(body=_erase_of(event, ids), by=BY) for event in (*own, *made)]:
+            Log(store, other).append(drafts)
     for other, own, made in going:
         erase_events(store, other, [event.seq for event in (*own, *made)])
     derived = sum(len(made) for _, _, made in going)
     derived += _erase_memories(store, id, set(targets))
-    contents, notes = _drop(store, named)
+    free, notes = unnamed(store, named)
+    at_ms = now_ms() + 1  # whenever they were stored
+    contents = sum(store.drop(digest, before_ms=at_ms) for digest in free)
     store.flush()
     _erase_from_index(store)
     found = erased(store, id)
@@ -103,7 +107,7 @@ def erase(store: Store, id: str, seqs: Sequence[int] | None) -> Erased:
 
 
 def erased(store: Store, id: str) -> Erased:
-    """What is erased of a conversation, and which devices have said that they did it too."""
+    """The erased events of a conversation, and the devices that confirmed the erasure."""
     seqs: list[int] = []
     confirmed: dict[int, list[str]] = {}
     said_at = 0
@@ -116,11 +120,11 @@ def erased(store: Store, id: str) -> Erased:
         if isinstance(body, Note) and body.kind == ERASED_NOTE and isinstance(body.data, dict):
             for seq in body.data.get("seqs", ()):
                 confirmed.setdefault(seq, []).append(str(body.data.get("device", "")))
-    told = {seq: tuple(devices) for seq, devices in confirmed.items() if seq in seqs}
-    return Erased(conversation=id, seqs=tuple(seqs), confirmed=told, said_at=said_at)
+    devices = {seq: tuple(names) for seq, names in confirmed.items() if seq in seqs}
+    return Erased(conversation=id, seqs=tuple(seqs), confirmed=devices, said_at=said_at)
 
 
-# --- what goes ---
+# --- choosing ---
 
 
 def _chosen(about: Conversation, events: dict[int, Event], seqs: Sequence[int] | None) -> list[int]:
@@ -128,23 +132,19 @@ def _chosen(about: Conversation, events: dict[int, Event], seqs: Sequence[int] |
         return [seq for seq, one in events.items() if one.kind not in WORDLESS and not one.erased]
     for seq in seqs:
         if seq not in events:
-            said = f"{about.id!r} has no event {seq}"
-            raise NotFound(said, hint=f"its events are 1 to {about.head}")
+            missing = f"{about.id!r} has no event {seq}"
+            raise NotFound(missing, hint=f"its events are 1 to {about.head}")
     chosen = [seq for seq in dict.fromkeys(seqs) if not events[seq].erased]
-    return [*chosen, *_copies(events, chosen)]
-
-
-def _copies(events: dict[int, Event], chosen: Sequence[int]) -> list[int]:
-    """The messages that were taken off the page and say what the chosen ones say: a session that
-    an import follows may have been written again from some place on."""
-    said = {words for seq in chosen if (words := _words(events[seq])) is not None}
-    off = switches(events.values()).off if said else ()
-    return [seq for seq in sorted(off) if seq not in chosen and _words(events[seq]) in said]
+    # Copies off the page: an imported session may have been rewritten from some point on.
+    words = {mark for seq in chosen if (mark := _words(events[seq])) is not None}
+    off = switches(events.values()).off if words else ()
+    copies = [seq for seq in sorted(off) if seq not in chosen and _words(events[seq]) in words]
+    return [*chosen, *copies]
 
 
 def _of_same_lines(events: dict[int, Event], chosen: Sequence[int]) -> list[int]:
-    """What came from the lines of the chosen ones and says a part of it: messages that were taken
-    off the page, and the notes of a branch that was left."""
+    """Events from the same lines of a file as the chosen ones, with a part of their words: messages
+    off the page, and notes of an abandoned branch."""
     lines = {id: events[seq] for seq in chosen for id in _ids(events[seq], MOMENT)}
     off = switches(events.values()).off if lines else ()
     others = (event for event in events.values() if event.kind == "note" or event.seq in off)
@@ -152,8 +152,8 @@ def _of_same_lines(events: dict[int, Event], chosen: Sequence[int]) -> list[int]
 
 
 def _still_said(events: dict[int, Event], chosen: Sequence[int]) -> Iterator[str]:
-    """What else of the log came from the same lines: it may say more than was chosen, so whoever
-    erases decides."""
+    """Notices about other messages from the same lines, which may say more than was chosen, so the
+    caller decides."""
     lines = {id: events[seq] for seq in chosen for id in _ids(events[seq], MOMENT)}
     for event in events.values() if lines else ():
         if event.seq not in chosen and event.kind == "message" and _is_of_lines(event, lines):
@@ -161,8 +161,8 @@ def _still_said(events: dict[int, Event], chosen: Sequence[int]) -> Iterator[str
 
 
 def _is_of_lines(event: Event, lines: dict[str, Event]) -> bool:
-    """Whether a message or note came from the line of a chosen one, and is the same part of it: a
-    line may be results and a message of the user."""
+    """Whether a message or note is from the line of a chosen one, and the same part of it: a line
+    may contain results and a user message."""
     body = _body(event)
     same = (_body(lines[id]) for id in _ids(event, MOMENT) if id in lines)
     return any(
@@ -174,20 +174,20 @@ def _is_of_lines(event: Event, lines: dict[str, Event]) -> bool:
 
 
 def _ids(event: Event, without: str = "\0") -> list[str]:
-    """The ids of the lines that a message or note came from, but for those that begin so."""
+    """The ids of the lines of a message or note, except those with this beginning."""
     body = _body(event) if event.kind in ("message", "note") else None
     ids = body.ids if isinstance(body, Message | Note) else ()
     return [id for id in ids if not id.startswith(without)]
 
 
 def _words(event: Event) -> bytes | None:
-    """What a message says, under whatever key; None for what is no message, or erased."""
+    """The fingerprint of a message's words; None for other events and erased messages."""
     body = _body(event) if event.kind == "message" else None
     return mark_of(body) if isinstance(body, Message) else None
 
 
 def _with_artifacts(events: dict[int, Event], chosen: Sequence[int]) -> list[Event]:
-    """The events that keep artifacts of the chosen ones."""
+    """The artifact events of the chosen ones."""
     ids = {id for seq in chosen for id in _artifacts_of(events[seq])}
     return [
         event
@@ -208,18 +208,13 @@ def _artifacts_of(event: Event) -> Iterator[str]:
                 yield block.artifact
 
 
-def _others(store: Store, id: str) -> list[str]:
-    """The other conversations: one that was forked once may have become a log of its own."""
-    return [about.id for about in conversations(store) if about.id != id]
-
-
 def _has(store: Store, id: str, event: Event) -> bool:
     found = store.read(id, after=event.seq - 1, last=event.seq, limit=1)
     return bool(found) and found[0].id == event.id
 
 
 def _going(store: Store, id: str, targets: Sequence[int]) -> tuple[list[Event], list[Event]]:
-    """Which events of one log go: the targets, and what was made of them."""
+    """The events of one log to erase: the targets, and the edits derived from them."""
     events = [event for event in events_of(store, store.conversation(id)) if not event.erased]
     own = [event for event in events if event.seq in targets]
     made = [
@@ -228,13 +223,8 @@ def _going(store: Store, id: str, targets: Sequence[int]) -> tuple[list[Event], 
     return own, made
 
 
-def _announce(store: Store, id: str, events: Sequence[Event], ids: set[str]) -> None:
-    if events:
-        Log(store, id).append([Draft(body=_erase_of(event, ids), by=BY) for event in events])
-
-
 def _covers(body: object, targets: Sequence[int]) -> bool:
-    """Whether an edit shows words of the targets, or stands for them."""
+    """Whether an edit shows words of the targets, or replaces them."""
     match body:
         case Summarize(span=span) | Hide(span=span):
             return any(seq in span for seq in targets)
@@ -245,8 +235,8 @@ def _covers(body: object, targets: Sequence[int]) -> bool:
 
 
 def _erase_of(event: Event, ids: set[str]) -> Erase:
-    """The event that says it, with the shape that the page keeps, and those of these ids by which
-    an import knows it again. Whatever else a copy had was not chosen."""
+    """The erase event, with the shape for the page, and the given ids by which an import recognizes
+    the line again. Other ids of a copy were not chosen."""
     body, own = _body(event), tuple(id for id in _ids(event) if id in ids)
     if not isinstance(body, Message):
         return Erase(seq=event.seq, ids=own)
@@ -260,7 +250,7 @@ def _erase_of(event: Event, ids: set[str]) -> Erase:
 
 
 def _erase_memories(store: Store, id: str, seqs: set[int]) -> int:
-    """Erases what was remembered from the events; gives how many entries went."""
+    """Erases memories taken from the events; returns their number."""
     count = 0
     for about in _memories(store):
         from_here = [
@@ -285,23 +275,15 @@ def _memories(store: Store) -> Iterator[Conversation]:
         after = page[-1].id
 
 
-def _drop(store: Store, named: dict[str, int]) -> tuple[int, list[str]]:
-    """Drops contents that nobody names any more, whenever they were put."""
-    free, notes = unnamed(store, named)
-    at_ms = now_ms() + 1
-    dropped = [store.drop(digest, before_ms=at_ms) for digest in free]
-    return sum(dropped), notes
-
-
 def _body(event: Event) -> object:
     try:
         return decode(event)
     except Corrupt:
-        return None  # it is erased as it is
+        return None  # erased without being read
 
 
 def _erase_from_index(store: Store) -> None:
-    """Lets the derived files there are read that the words are gone."""
+    """Removes the words from the existing derived files."""
     fronts.forget(store)
     upkeep = Upkeep(store, index_path(store), tell=lambda name, reason: None)
     try:

@@ -1,10 +1,10 @@
-"""A conversation leaves its store as one file.
+"""Exporting a conversation to one file.
 
-The export is one JSON document: the whole log, every body as the bytes it was born with, and the
-artifacts it names; nothing else is needed to import it. It is streamed out, and holds every secret
-that the log holds: a backup with something left out is not a backup. A copy without secrets is
-another log (`redacted_copy`); the export for reading (`markdown`) has none unless they are asked
-for. Neighbours: `core.lines` has the lines, `importer` reads the document again.
+The JSON document has the whole log, every body with its original bytes, and the artifacts it names;
+nothing else is needed to import it. It is streamed, and contains every secret of the log: an
+incomplete backup is not a backup. A copy without secrets is another log (`copier.RedactedCopy`);
+the export for reading (`markdown`) has none unless requested. Neighbours: `core.codec` has the
+lines, `importer` reads the document.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from secrets import token_hex
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -47,7 +47,7 @@ DESCRIBED = ("id", "title", "head", "chain", "at_ms", "updated_ms", "parent", "p
 
 
 class _Source(Protocol):
-    """What an export is made of."""
+    """The source of an export."""
 
     def about(self) -> Conversation: ...
     def events(self) -> Iterator[Event]: ...
@@ -55,7 +55,7 @@ class _Source(Protocol):
 
 
 class _FullExport:
-    """A conversation as it is."""
+    """A conversation with its secrets."""
 
     def __init__(self, store: Store, conversation: str) -> None:
         self._store, self._about = store, store.conversation(conversation)
@@ -76,18 +76,28 @@ def json_chunks(store: Store, conversation: str) -> Iterator[bytes]:
 
 
 def _document(source: _Source) -> Iterator[bytes]:
-    head = _described(source.about())
-    # The chain does not cover everything that an event carries (its size in tokens, for example);
-    # this digest does.
+    about = source.about()
+    fields = {name: getattr(about, name) for name in DESCRIBED}
+    head = msgspec.json.encode({**fields, "chain": about.chain.hex()})
+    # The chain does not cover every field of an event (its size in tokens, for example); this
+    # digest does.
     hasher = codec.content_hasher()
     hasher.update(head)
     artifacts: dict[str, Artifact] = {}
     start = f'{{"format":"{FORMAT}","version":{VERSION},"conversation":'.encode()
     yield start + head + b',"events":['
-    for event, line in _lines(source.events()):
+    before = codec.ZERO
+    for event in source.events():
+        line = _line(event, before)
+        before = event.chain
         yield (b"\n" if event.seq == 1 else b",\n") + line
         hasher.update(line)
-        _note_artifact(artifacts, event)
+        # Every event is decoded, so an undecodable body is found here.
+        body = codec.decode(event)
+        if isinstance(body, Artifact) and is_cleanup(event):
+            artifacts.pop(body.digest, None)
+        elif isinstance(body, Artifact):
+            artifacts.setdefault(body.digest, body)
     yield b'\n],"artifacts":['
     for index, artifact in enumerate(artifacts.values()):
         yield b",\n" if index else b"\n"
@@ -95,22 +105,8 @@ def _document(source: _Source) -> Iterator[bytes]:
     yield f'\n],"digest":"{hasher.hexdigest()}"}}\n'.encode()
 
 
-def _described(about: Conversation) -> bytes:
-    fields = {name: getattr(about, name) for name in DESCRIBED}
-    fields["chain"] = about.chain.hex()
-    return msgspec.json.encode(fields)
-
-
-def _lines(events: Iterable[Event]) -> Iterator[tuple[Event, bytes]]:
-    """Each event with its line."""
-    before = codec.ZERO
-    for event in events:
-        yield event, _line(event, before)
-        before = event.chain
-
-
 def _line(event: Event, before: bytes) -> bytes:
-    """The line of an event; Corrupt if it is damaged, or the line does not give it back."""
+    """The line of an event; Corrupt if it is damaged, or does not survive the round trip."""
     for fault in codec.check([event], after=event.seq - 1, before=before):
         raise Corrupt(fault, hint=codec.REPAIR)
     line = to_line(event)
@@ -119,21 +115,9 @@ def _line(event: Event, before: bytes) -> bytes:
     return line
 
 
-def _note_artifact(artifacts: dict[str, Artifact], event: Event) -> None:
-    """Adds the artifact that an event names; takes out one whose content was cleaned up. Every
-    event is decoded, so a body that nobody could read again is found here."""
-    body = codec.decode(event)
-    if not isinstance(body, Artifact):
-        return
-    if is_cleanup(event):
-        artifacts.pop(body.digest, None)
-    else:
-        artifacts.setdefault(body.digest, body)
-
-
 def _content_chunks(source: _Source, artifact: Artifact) -> Iterator[bytes]:
-    """The artifact's bytes: as text if they are text, else in base64. Read twice, never held
-    whole."""
+    """The artifact's bytes, as text if possible, else in base64. They are read twice, and never all
+    in memory."""
     digest = artifact.digest
     about = {"digest": digest, "suffix": suffix_of(artifact)}
     yield msgspec.json.encode(about)[:-1]
@@ -156,9 +140,9 @@ def _base64(chunks: Iterable[bytes]) -> Iterator[bytes]:
     rest = b""
     for chunk in chunks:
         rest += chunk
-        whole = len(rest) - len(rest) % BASE64_BYTES
-        yield base64.b64encode(rest[:whole])
-        rest = rest[whole:]
+        end = len(rest) - len(rest) % BASE64_BYTES
+        yield base64.b64encode(rest[:end])
+        rest = rest[end:]
     yield base64.b64encode(rest)
 
 
@@ -166,7 +150,7 @@ def _base64(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def format_of(path: str) -> str:
-    """The format that a file name asks for by its extension."""
+    """The format of a file name, by its extension."""
     extension = os.path.splitext(path)[1].lower()
     if extension not in FORMATS:
         raise Invalid(f"{path!r} does not end in a known format", hint=EXTENSIONS_HINT)
@@ -181,8 +165,8 @@ def chunks_of(
     secrets: bool | None = None,
     emails: bool = False,
 ) -> Iterator[bytes]:
-    """The export in a format, `json` or `markdown`. By default the former is whole, the latter
-    without secrets; `secrets` says otherwise. With `emails`, addresses go where secrets go."""
+    """The export in a format, `json` or `markdown`. By default JSON is complete and Markdown is
+    without secrets; `secrets` overrides that. `emails` removes addresses together with secrets."""
     match format:
         case "json" if secrets is False:
             return _document(RedactedCopy(store, conversation, emails=emails))
@@ -198,8 +182,8 @@ def chunks_of(
 def _without_secrets(
     store: Store, conversation: str, chunks: Iterator[bytes], emails: bool
 ) -> Iterator[bytes]:
-    """The export for reading without secrets. It is read once before, after the whole log: what
-    is a secret in one place is one in every place, and a page may show a part of one only."""
+    """The export for reading without secrets. Log and export are read completely first: a secret in
+    one place is one in every place, and a page may show only a part of it."""
     known = known_secrets(store, store.conversation(conversation))
     for piece in pieces(chunks):
         known.learn(piece)
@@ -217,8 +201,8 @@ def export_file(
     secrets: bool | None = None,
     emails: bool = False,
 ) -> int:
-    """Writes the export and gives its size in bytes. An existing file is replaced by `force`
-    only; `secrets` and `emails` are those of `chunks_of`."""
+    """Writes the export and returns its size in bytes. Only `force` replaces an existing file; for
+    `secrets` and `emails` see `chunks_of`."""
     disk.check_name(path)
     wanted = format or format_of(path)
     chunks = chunks_of(store, conversation, wanted, secrets=secrets, emails=emails)
@@ -228,11 +212,16 @@ def export_file(
 
 
 def write_file(path: str, chunks: Iterable[bytes]) -> int:
-    """Writes a file for the owner alone, whole or not at all; gives its size in bytes."""
+    """Writes a file for the owner alone, all or nothing; returns its size in bytes."""
     folder = os.path.dirname(os.path.abspath(path))
     try:
         with _pending(folder) as pending:
-            size = _write_synced(pending, chunks)
+            with os.fdopen(os.open(pending, NEW_FILE, FILE_MODE), "wb") as file:
+                # The mode given to open() is cut by the umask, this one is not.
+                os.fchmod(file.fileno(), FILE_MODE)
+                size = sum(map(file.write, chunks))
+                file.flush()
+                os.fsync(file.fileno())
             os.replace(pending, path)
         disk.sync_folder(folder)
     except OSError as error:
@@ -242,26 +231,10 @@ def write_file(path: str, chunks: Iterable[bytes]) -> int:
 
 @contextmanager
 def _pending(folder: str) -> Iterator[str]:
-    """A path for a file that is being written; what is still there at the end is removed."""
+    """A path for an unfinished file, which is removed at the end if it still exists."""
     path = os.path.join(folder, f".pending-{token_hex(8)}")
     try:
         yield path
     finally:
         with suppress(FileNotFoundError):
             os.unlink(path)
-
-
-def _write_synced(path: str, chunks: Iterable[bytes]) -> int:
-    with _new_file(path) as file:
-        size = sum(map(file.write, chunks))
-        file.flush()
-        os.fsync(file.fileno())
-    return size
-
-
-def _new_file(path: str) -> BinaryIO:
-    """A file that did not exist, for the owner alone."""
-    file = os.fdopen(os.open(path, NEW_FILE, FILE_MODE), "wb")
-    # The mode given to open() is cut by the umask, this one is not.
-    os.fchmod(file.fileno(), FILE_MODE)
-    return file

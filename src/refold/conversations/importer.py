@@ -1,21 +1,12 @@
-"""An exported conversation comes back into a store, byte for byte.
+"""Importing an exported conversation, byte for byte; and recognizing a conversation by its
+messages.
 
-Nothing is written before everything has been checked: the document's format while it is read, its
-nesting before it is decoded, every event against the chain, every content against its digest, and
-the whole against the digest at its end. Neighbours: `exporter` writes what is read here, `depth`
-counts brackets.
-
-How deep a document of JSON is nested, known while it streams in, before anything is made of it.
-
-A decoder needs all bytes of a document, and a hundred million brackets cost more than the bytes. So
-brackets are counted on the way, outside of texts, and the first one too many ends the reading.
-Neighbours: `importer` uses it, `core.codec` has the bound and checks one body.
-
-Finding the conversation that a list of messages belongs to, by what it says.
-
-Whoever only sees requests has no id to go by, or one that several conversations share. The longest
-front wins (`log.front`); a header can only narrow the choice. Neighbours: `search.fronts` has the
-fronts of a store, `engine.mirror` goes on from there.
+Nothing is written before everything is checked: the format and the nesting while the document is
+read, every event against the chain, every content against its digest, and the whole against the
+digest at its end. A decoder needs the complete document, and a hundred million brackets cost more
+memory than the bytes, so brackets are counted while reading. A host that sees only requests has no
+reliable id: the conversation with the longest front wins (`log.front`). Neighbours: `exporter`
+writes the documents, `search.fronts` has the fronts of a store.
 """
 
 from __future__ import annotations
@@ -50,25 +41,27 @@ SNIFF_BYTES = 4_096
 STREAM_BYTES = 1 << 20
 IDS_TRIED_MAX = 1_000
 NUMBER_MAX = (1 << 63) - 1
-# The document, its list of events, the line of an event: then comes the body.
+# Levels around a body: the document, its list of events, the line of an event.
 FRAME_LEVELS = 3
 AGAIN = "export it again from its store; nothing was written"
 _FORMAT_NAME = f'"{FORMAT}"'.encode()
 NAME_AN_EXPORT = "name a file that refold export wrote"
+_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+TOO_DEEP = f"nested more than {DEPTH_MAX} levels deep"
+TOO_LARGE = f"an event of more than {EVENT_BYTES_MAX:,} bytes"
 
 
-# --- reading the document ---
+# --- reading ---
 
 
 def read_document(path: str) -> bytes:
-    """The bytes of an export. A file that is not one is refused by its first bytes, without
-    reading the rest."""
+    """The bytes of an export. Any other file is refused by its first bytes."""
     disk.check_name(path)
     try:
         with _open_regular(path) as file:
             size = sum(map(len, checked_pieces(file, path)))
             file.seek(0)
-            # A file that grows meanwhile is cut, which the check of its content finds.
+            # A file that grows meanwhile is cut here, and the later checks find that.
             return file.read(size)
     except FileNotFoundError as error:
         raise NotFound(f"there is no file {path}", hint=NAME_AN_EXPORT) from error
@@ -77,7 +70,7 @@ def read_document(path: str) -> bytes:
 
 
 def open_regular_file(path: str, hint: str = NAME_AN_EXPORT) -> BinaryIO:
-    """The same, with errors that a person can read; `hint` says what can be named."""
+    """A regular file, open for reading, with errors for a person; `hint` suggests a name."""
     disk.check_name(path)
     try:
         return _open_regular(path, hint)
@@ -98,14 +91,18 @@ def _open_regular(path: str, hint: str = NAME_AN_EXPORT) -> BinaryIO:
 
 
 def checked_pieces(stream: BinaryIO, name: str) -> Iterator[bytes]:
-    """The bytes of a document, checked while they come: what cannot be one is not read to its
-    end."""
+    """The bytes of a document, checked while they are read, so that reading ends at the first
+    fault."""
     nesting, size = Nesting(FRAME_LEVELS), 0
     piece = stream.read(SNIFF_BYTES)
-    _check_start(piece, name)
+    if not piece.lstrip().startswith(b"{") or _FORMAT_NAME not in piece:
+        hint = "refold export ID FILE.json writes one"
+        raise Invalid(f"{name} is not a refold export", hint=hint)
     while piece:
         size += len(piece)
-        _check_size(size, name)
+        if size > DOCUMENT_BYTES_MAX:
+            too_long = f"{name} has more than {DOCUMENT_BYTES_MAX:,} bytes"
+            raise Invalid(too_long, hint="copy the store itself")
         try:
             nesting.take(piece)
         except Invalid as error:
@@ -114,23 +111,11 @@ def checked_pieces(stream: BinaryIO, name: str) -> Iterator[bytes]:
         piece = stream.read(STREAM_BYTES)
 
 
-def _check_size(size: int, name: str) -> None:
-    if size > DOCUMENT_BYTES_MAX:
-        too_long = f"{name} has more than {DOCUMENT_BYTES_MAX:,} bytes"
-        raise Invalid(too_long, hint="copy the store itself")
-
-
 def _damaged(name: str, error: Exception) -> Corrupt:
     return Corrupt(f"{name} is damaged: {sentence(error)}", hint=AGAIN)
 
 
-def _check_start(start: bytes, name: str) -> None:
-    if not start.lstrip().startswith(b"{") or _FORMAT_NAME not in start:
-        hint = "refold export ID FILE.json writes one"
-        raise Invalid(f"{name} is not a refold export", hint=hint)
-
-
-# --- decoding it ---
+# --- decoding ---
 
 
 class _Head(msgspec.Struct):
@@ -155,7 +140,7 @@ class _Content(msgspec.Struct):
         return self.text.encode() if self.text is not None else self.data or b""
 
     def computed_digest(self) -> str:
-        """The digest that the content has, whatever the document says."""
+        """The actual digest of the content."""
         hasher = codec.content_hasher()
         hasher.update(self.content)
         return hasher.hexdigest()
@@ -168,7 +153,7 @@ class _Document(msgspec.Struct):
     digest: str
 
     def computed_digest(self) -> str:
-        """The digest of the description and the lines, whatever the document says."""
+        """The actual digest of the description and the lines."""
         hasher = codec.content_hasher()
         hasher.update(self.conversation)
         for line in self.events:
@@ -179,8 +164,8 @@ class _Document(msgspec.Struct):
 def import_document(
     store: Store, document: bytes, *, id: str | None = None, name: str = "the file"
 ) -> Conversation:
-    """Writes an export into the store as a new conversation: `id`, else the id it had, else that
-    with a number. Conflict if the store holds the very same log already and no id is given."""
+    """Writes an export into the store as a new conversation: under `id`, else its old id, else that
+    with a number. Conflict if the store already has the same log and no id is given."""
     decoded, about = _decoded(document, name)
     events = _checked_events(decoded, about, name)
     contents = _checked_contents(decoded, events, name)
@@ -195,27 +180,24 @@ def import_document(
 
 def _decoded(document: bytes, name: str) -> tuple[_Document, _About]:
     try:
-        _check_head(decoding.decode(document, _Head), name)
+        head = decoding.decode(document, _Head)
+        if head.format != FORMAT:
+            wrong = f"{name} has the format {head.format!r}, not {FORMAT!r}"
+            raise Invalid(wrong, hint="refold export writes one")
+        if head.version != VERSION:
+            wrong = f"{name} has version {head.version}, this refold reads {VERSION}"
+            raise Invalid(wrong, hint="upgrade refold")
         decoded = decoding.decode(document, _Document)
         return decoded, decoding.decode(decoded.conversation, _About)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise _damaged(name, error) from error
 
 
-def _check_head(head: _Head, name: str) -> None:
-    if head.format != FORMAT:
-        wrong = f"{name} has the format {head.format!r}, not {FORMAT!r}"
-        raise Invalid(wrong, hint="refold export writes one")
-    if head.version != VERSION:
-        wrong = f"{name} has version {head.version}, this refold reads {VERSION}"
-        raise Invalid(wrong, hint="upgrade refold")
-
-
-# --- checking it ---
+# --- checking ---
 
 
 def _checked_events(decoded: _Document, about: _About, name: str) -> list[Event]:
-    """The events, if they are exactly the log that was exported."""
+    """The events; Corrupt unless they are exactly the exported log."""
     events: list[Event] = []
     before = codec.ZERO
     for seq, line in enumerate(decoded.events, 1):
@@ -232,7 +214,9 @@ def _checked_events(decoded: _Document, about: _About, name: str) -> list[Event]
 def _checked_event(line: bytes, seq: int, before: bytes, name: str) -> Event:
     try:
         event = from_line(line)
-        faults = _event_faults(event, seq, before)
+        faults = list(codec.check([event], after=seq - 1, before=before))
+        if not (0 <= event.at_ms <= NUMBER_MAX and abs(event.tokens) <= NUMBER_MAX):
+            faults.append(f"event {seq}: its numbers are out of bounds")
         if not faults and not event.erased:
             check_depth(msgspec.json.decode(event.body))
             codec.decode(event)
@@ -243,51 +227,33 @@ def _checked_event(line: bytes, seq: int, before: bytes, name: str) -> Event:
     return event
 
 
-def _event_faults(event: Event, seq: int, before: bytes) -> list[str]:
-    faults = list(codec.check([event], after=seq - 1, before=before))
-    if not _has_bounded_numbers(event):
-        faults.append(f"event {seq}: its numbers are out of bounds")
-    return faults
-
-
-def _has_bounded_numbers(event: Event) -> bool:
-    """Whether every store can hold the numbers of an event."""
-    return 0 <= event.at_ms <= NUMBER_MAX and abs(event.tokens) <= NUMBER_MAX
-
-
 def _checked_contents(decoded: _Document, events: list[Event], name: str) -> list[_Content]:
-    """The contents that the log names, each checked against its digest."""
-    wanted = _wanted_digests(events)
-    contents = {one.digest: one for one in decoded.artifacts if one.digest in wanted}
-    for digest in sorted(wanted):
-        artifact = codec.artifact_id(codec.digest_checked(digest))
-        if digest not in contents:
-            raise Corrupt(f"{name} lacks the artifact {artifact}", hint=AGAIN)
-        if contents[digest].computed_digest() != digest:
-            raise Corrupt(f"{name}: the artifact {artifact} does not match its digest", hint=AGAIN)
-    return list(contents.values())
-
-
-def _wanted_digests(events: list[Event]) -> set[str]:
-    """The contents that the log names and did not clean up later."""
+    """The contents that the log names and did not clean up, each checked against its digest."""
     wanted: set[str] = set()
     for event in events:
         artifact = artifact_of(event)
-        if artifact is None:
-            continue
-        if is_cleanup(event):
+        if artifact is not None and is_cleanup(event):
             wanted.discard(artifact.digest)
-        else:
+        elif artifact is not None:
             wanted.add(artifact.digest)
-    return wanted
+    contents = {one.digest: one for one in decoded.artifacts if one.digest in wanted}
+    for digest in sorted(wanted):
+        id = codec.artifact_id(codec.digest_checked(digest))
+        if digest not in contents:
+            raise Corrupt(f"{name} lacks the artifact {id}", hint=AGAIN)
+        if contents[digest].computed_digest() != digest:
+            raise Corrupt(f"{name}: the artifact {id} does not match its digest", hint=AGAIN)
+    return list(contents.values())
 
 
-# --- the id it gets ---
+# --- ids ---
 
 
 def _free_id(store: Store, wanted: str, newest: Event, *, fixed: bool) -> str:
-    """The id under which the log can be written."""
-    for id in _numbered(wanted):
+    """A free id for the log: the wanted one, else with a number. Conflict if a conversation begins
+    with the same log, or if the id is `fixed` and taken."""
+    numbered = (f"{wanted[:58]}-{attempt}" for attempt in range(2, IDS_TRIED_MAX))
+    for id in (wanted, *numbered):
         try:
             taken = store.conversation(id)
         except NotFound:
@@ -295,29 +261,14 @@ def _free_id(store: Store, wanted: str, newest: Event, *, fixed: bool) -> str:
         if fixed:
             there = f"the conversation {id!r} exists already"
             raise Conflict(there, head=taken.head, hint="choose another id")
-        _check_not_same(store, taken, newest)
+        if taken.head >= newest.seq and chain_at(store, taken, newest.seq) == newest.chain:
+            same = f"{taken.id!r} already holds this log; nothing was written"
+            raise Conflict(same, head=taken.head, hint="--id NEW makes a second copy")
     tried = f"{wanted!r} and {IDS_TRIED_MAX} numbered ids are taken"
     raise Conflict(tried, hint="choose one with --id")
 
 
-def _numbered(wanted: str) -> Iterator[str]:
-    """The id itself, then the same with numbers."""
-    yield wanted
-    for attempt in range(2, IDS_TRIED_MAX):
-        yield f"{wanted[:58]}-{attempt}"
-
-
-def _check_not_same(store: Store, taken: Conversation, newest: Event) -> None:
-    """Conflict if a conversation begins with the very log that is to be written."""
-    if taken.head < newest.seq or chain_at(store, taken, newest.seq) != newest.chain:
-        return
-    same = f"{taken.id!r} already holds this log; nothing was written"
-    raise Conflict(same, head=taken.head, hint="--id NEW makes a second copy")
-
-
-_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
-TOO_DEEP = f"nested more than {DEPTH_MAX} levels deep"
-TOO_LARGE = f"an event of more than {EVENT_BYTES_MAX:,} bytes"
+# --- nesting ---
 
 
 def too_deep() -> Invalid:
@@ -325,9 +276,8 @@ def too_deep() -> Invalid:
 
 
 class Nesting:
-    """Looks at a document chunk by chunk. An event is `frame` levels deep in it. Invalid ends the
-    reading: where something is nested too deep, or has more between its texts than an event may
-    have in all."""
+    """Checks a document chunk by chunk; an event is `frame` levels deep in it. Raises Invalid for
+    too many levels, or for more bytes outside of strings than an event may have in all."""
 
     def __init__(self, frame: int) -> None:
         self.frame, self.depth, self.size = frame, 0, 0
@@ -336,15 +286,13 @@ class Nesting:
     def take(self, chunk: bytes) -> None:
         """Counts the brackets of the next chunk."""
         chunk = self._rest + chunk
-        # A backslash without the character that it escapes waits for the next chunk.
+        # A final backslash waits for the character that it escapes.
         alone = (len(chunk) - len(chunk.rstrip(b"\\"))) % 2
         self._rest = b"\\" * alone
-        whole = chunk[: len(chunk) - alone]
-        parts = whole.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
-        self._count(b"".join(parts[self._in_text :: 2]))
+        complete = chunk[: len(chunk) - alone]
+        parts = complete.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        plain = b"".join(parts[self._in_text :: 2])
         self._in_text ^= len(parts) % 2 == 0
-
-    def _count(self, plain: bytes) -> None:
         depth, frame = self.depth, self.frame
         for byte in plain.translate(None, _NO_BRACKETS):
             depth += 1 if byte in b"[{" else -1
@@ -359,14 +307,14 @@ class Nesting:
 
 
 class Recognised(Struct, frozen=True, kw_only=True):
-    """A conversation, and how many messages at the beginning of the list it has."""
+    """A conversation, and the number of messages it shares with the beginning of the list."""
 
     conversation: Conversation
     shared: int
 
 
 def recognise(store: Store, messages: Sequence[Any], dialect: str) -> Recognised | None:
-    """The conversation that shares the longest front with the list; None if none has its first
+    """The conversation with the longest common front with the list; None if none has its first
     message."""
     known = StoreFronts(store)
     try:

@@ -1,24 +1,12 @@
-"""The conversations of a store, newest first, and finding one of them again.
+"""The conversations of a store, newest first: their metadata, names, titles, and lookup.
 
-A conversation is named by its id, by a name of its own, or by its place in that order: `@1` (or
-`@`) is the one that was written to last. What a log says of itself (`meta_of`) is read from the
-bookmark and the events after it; nothing is folded unless an event reaches back. Neighbours: a
-store below, `names` knows names, `deleter` sweeps in this order, the command line above.
-
-Free names: what somebody else calls a conversation, beside the id by which refold knows it.
-
-An id is safe as a file name everywhere; a name is any text, such as the id of a session in another
-program. Names are told by `meta` events, and found through the list. A conversation that is made
-for a name gets an id that follows from the name, so two processes that begin it at once write one
-log, and the next look goes straight there. Neighbours: `listing` has the metadata, `engine.opening`
-opens by name.
-
-What a person typed in a text of a user: without what the person's program put before it.
-
-Agents put rules of the folder, their surroundings and commands into the words of the user, each as
-an element whose name no text for people has (`<environment_context>`, `<command-name>`). Such
-elements in front go; what a command was called by and was given stays. Neighbours: `listing` makes
-titles of the words, `log.front` knows reminders.
+A conversation is found by its id, by a name, or by its position: `@1` (or `@`) was written last.
+Metadata (`meta_of`) comes from the bookmark and the events after it, without a fold if possible. An
+id is safe as a file name; a name is any text, such as a session id of another program, recorded by
+`meta` events. The id of a new conversation derives from its name, so two processes that start it at
+once write one log. A title is the first words a person typed, without the elements that agents
+insert (`<environment_context>`, `<command-name>`). Neighbours: `deleter` sweeps in this order,
+`engine.opening` opens by name.
 """
 
 from __future__ import annotations
@@ -46,7 +34,7 @@ from refold.log.log import Log
 from refold.log.trace import chain_at, conversations, is_taken, pages_of
 from refold.stores.protocol import Store
 
-FOLDER = "cwd"  # in the metadata: the folder that a conversation was held in
+FOLDER = "cwd"  # metadata key of a conversation's folder
 PREVIEW_CHARS = 80
 PREVIEW_EVENTS = 40
 REDACTED_CHARS = 2_000
@@ -56,9 +44,9 @@ POSITION_HINT = "@1 is the newest conversation, @2 the one before"
 
 
 def newest(store: Store, *, tag: str = "", folder: str = "") -> list[Conversation]:
-    """All conversations, the one that was written to last first; with a tag, those that carry
-    it, with a folder, those that were held in it or below it."""
-    ordered = sorted(conversations(store), key=_newest_first)
+    """All conversations, the last written first; `tag` and `folder` select, the latter including
+    folders below it."""
+    ordered = sorted(conversations(store), key=lambda about: (-about.updated_ms, about.id))
     if not tag and not folder:
         return ordered
     return [about for about in ordered if _fits(meta_of(store, about), tag, folder)]
@@ -71,20 +59,15 @@ def _fits(meta: Meta, tag: str, folder: str) -> bool:
 
 
 def _is_below(path: object, folder: str) -> bool:
-    """Whether a path is the folder or below it; by its words, for it may be another machine's."""
+    """Whether a path is the folder or below it, as text, because it may be of another machine."""
     if not isinstance(path, str) or not path:
         return False
     place, wanted = PurePath(normpath(path)), PurePath(normpath(folder))
     return place == wanted or wanted in place.parents
 
 
-def _newest_first(about: Conversation) -> tuple[int, str]:
-    """What conversations are sorted by."""
-    return -about.updated_ms, about.id
-
-
 def described(store: Store, about: Conversation) -> Conversation:
-    """The conversation, with the tags, the metadata and the names that it was given."""
+    """The conversation with its tags, metadata and names."""
     meta = meta_of(store, about)
     return replace(
         about, tags=meta.tags or (), metadata=meta.metadata or {}, names=meta.names or ()
@@ -92,9 +75,12 @@ def described(store: Store, about: Conversation) -> Conversation:
 
 
 def meta_of(store: Store, about: Conversation) -> Meta:
-    """The model, tags, metadata and names of a conversation: from its bookmark and what its log
-    says since. Of a log that cannot be read, what the bookmark knows."""
-    mark = _bookmark(store, about.id)
+    """The model, tags, metadata and names of a conversation, from its bookmark and the events
+    since; from the bookmark alone if the log is unreadable."""
+    try:
+        mark = bookmark.read(store.bookmark(about.id))
+    except Corrupt:
+        mark = None
     known = mark.meta if mark else Meta()
     if mark and (mark.head, mark.chain) == (about.head, about.chain):
         return known
@@ -106,7 +92,7 @@ def meta_of(store: Store, about: Conversation) -> Meta:
 
 
 def _meta_since(store: Store, about: Conversation, mark: Bookmark | None) -> Meta | None:
-    """What the bookmark knows, with what the events after it say; None if that needs a fold."""
+    """The metadata of the bookmark and the events after it; None if that needs a fold."""
     known, after = (mark.meta, mark.head) if mark else (Meta(), 0)
     if mark and (after > about.head or chain_at(store, about, after) != mark.chain):
         return None
@@ -120,59 +106,40 @@ def _meta_since(store: Store, about: Conversation, mark: Bookmark | None) -> Met
     return known
 
 
-def _bookmark(store: Store, conversation: str) -> Bookmark | None:
-    """The bookmark of a conversation; None if it has none that can be read."""
-    try:
-        return bookmark.read(store.bookmark(conversation))
-    except Corrupt:
-        return None
-
-
 def id_of(store: Store, name: str) -> str:
-    """The id that a name stands for: `@n` for the n-th newest, itself, or the one conversation
-    that has this name."""
+    """The id for a name: the n-th newest for `@n`, else an id, else the name of one
+    conversation."""
     if not name.startswith("@"):
-        return _id_by_name(store, plain_text(name))
-    position = _position(name)
-    there = newest(store)
-    if position > len(there):
-        raise NotFound(f"there is no conversation {name}", hint=f"{store.url} holds {len(there)}")
-    return there[position - 1].id
-
-
-def _id_by_name(store: Store, name: str) -> str:
-
-    try:
-        return store.conversation(name).id
-    except Corrupt:
-        return name
-    except (NotFound, Invalid):
-        return id_of_named(store, name)
-
-
-def _position(name: str) -> int:
+        plain = plain_text(name)
+        try:
+            return store.conversation(plain).id
+        except Corrupt:
+            return plain
+        except (NotFound, Invalid):
+            return id_of_named(store, plain)
     digits = name[1:] or "1"
     if not digits.isdecimal() or len(digits) > POSITION_DIGITS or int(digits) < 1:
         raise Invalid(f"{quoted(name)} is not a valid position", hint=POSITION_HINT)
-    return int(digits)
+    there = newest(store)
+    if int(digits) > len(there):
+        raise NotFound(f"there is no conversation {name}", hint=f"{store.url} holds {len(there)}")
+    return there[int(digits) - 1].id
 
 
 def title_of(store: Store, conversation: str, given: str) -> str:
-    """What a conversation is called, wherever it is shown: by the title it was given, else by how
-    it began."""
+    """The title of a conversation for display: the given one, else its first words."""
     return given or preview(store, conversation) or UNTITLED
 
 
 def preview(store: Store, conversation: str, *, after: int = 0) -> str:
-    """How the conversation began, or went on after a seq: the first words that a user typed, on
-    one line, without secrets. Taken out before the cut: half of a secret is not recognized any
-    more."""
+    """The first words a user typed, from the start or after a seq, on one line, without secrets.
+    Secrets are removed before the text is cut, because half a secret is not recognized."""
     try:
         words = _first_words(store, conversation, after)
     except NotFound:
-        return ""  # nothing was written yet
+        return ""  # the log is empty
     except RefoldError as error:
-        # A list shows what it can; `refold verify` says what is wrong.
+        # A list shows what it can; `refold verify` reports the damage.
         return f"[{error.code}]"
     if not words:
         return ""
@@ -182,29 +149,24 @@ def preview(store: Store, conversation: str, *, after: int = 0) -> str:
 
 
 def _first_words(store: Store, conversation: str, after: int) -> str:
-    """The first words that a user typed; where nobody typed any, the first that a program said
-    for him."""
-    # Late: a status line, which needs nobody's words, loads this module.
-
+    """The first words that a user typed; if there are none, the first inserted by a program."""
     first = ""
     for event in store.read(conversation, after=after, limit=PREVIEW_EVENTS):
-        said = _user_texts(decode(event))
-        if words := one_line(" ".join(filter(None, map(typed, said)))):
+        body = decode(event)
+        if not isinstance(body, Message) or body.role != "user":
+            continue
+        # Imported late: a status line loads this module, and needs no texts.
+        from refold.log.front import without_reminders
+
+        blocks = (block for block in body.blocks if not isinstance(block, ToolResult))
+        texts = [without_reminders(text_of(block)) for block in blocks]
+        if words := one_line(" ".join(filter(None, map(typed, texts)))):
             return words
-        first = first or one_line(" ".join(said))
+        first = first or one_line(" ".join(texts))
     return first
 
 
-def _user_texts(body: object) -> list[str]:
-    """What a user says in an event, without his program's reminders; nothing if it is not a
-    user's."""
-    if not isinstance(body, Message) or body.role != "user":
-        return []
-    from refold.log.front import without_reminders
-
-    said = (block for block in body.blocks if not isinstance(block, ToolResult))
-    return [without_reminders(text_of(block)) for block in said]
-
+# --- names ---
 
 CHARS_MAX, NAMES_MAX = 1_000, 100
 WORDS_CHARS, DIGEST_CHARS, SHOWN_CHARS = 40, 12, 200
@@ -212,24 +174,24 @@ IDS_SHOWN, IDS_TRIED = 10, 100
 
 
 def names_checked(names: Iterable[str]) -> tuple[str, ...]:
-    """These names, each once. Invalid if one is empty, too long, or no text."""
+    """The names without duplicates; Invalid if one is empty, too long, or not writable text."""
     checked = tuple(dict.fromkeys(map(_name_checked, names)))
     if len(checked) > NAMES_MAX:
-        said = f"{len(checked)} names are too many for one conversation"
-        raise Invalid(said, hint=f"at most {NAMES_MAX}")
+        problem = f"{len(checked)} names are too many for one conversation"
+        raise Invalid(problem, hint=f"at most {NAMES_MAX}")
     return checked
 
 
 def _name_checked(name: str) -> str:
     if not isinstance(name, str) or not name.strip() or len(name) > CHARS_MAX or not is_text(name):
-        said = f"{quoted(name)} is not a name"
-        raise Invalid(said, hint=f"a text of 1 to {CHARS_MAX:,} characters, without surrogates")
+        problem = f"{quoted(name)} is not a name"
+        raise Invalid(problem, hint=f"a text of 1 to {CHARS_MAX:,} characters, without surrogates")
     return name
 
 
 def id_by_name(store: Store, name: str) -> str | None:
-    """The id of the conversation that has this name; None if none has. Invalid, with their ids, if
-    several have."""
+    """The id of the conversation with this name; None if there is none, Invalid with the ids if
+    there are several."""
     made_for_it = _first_id(name)
     found = [made_for_it] if _has_name(store, made_for_it, name) else []
     found += [
@@ -239,8 +201,8 @@ def id_by_name(store: Store, name: str) -> str | None:
     ]
     if len(found) > 1:
         ids = ", ".join(found[:IDS_SHOWN]) + (", …" if len(found) > IDS_SHOWN else "")
-        said = f"{len(found)} conversations are called {quoted(name, SHOWN_CHARS)}: {ids}"
-        raise Invalid(said, hint="say which, by its id")
+        problem = f"{len(found)} conversations are called {quoted(name, SHOWN_CHARS)}: {ids}"
+        raise Invalid(problem, hint="say which, by its id")
     return found[0] if found else None
 
 
@@ -252,20 +214,20 @@ def _has_name(store: Store, id: str, name: str) -> bool:
 
 
 def id_of_named(store: Store, name: str) -> str:
-    """The same; a name that nobody has is returned where it can be an id, else NotFound."""
+    """The same, except that an unknown name is returned if it can be an id, else NotFound."""
     found = id_by_name(store, name)
     if found is not None:
         return found
     try:
         return conversation_checked(name)
     except Invalid as error:
-        said = f"no conversation is called {quoted(name, SHOWN_CHARS)}"
-        raise NotFound(said, hint="refold list shows ids and names") from error
+        problem = f"no conversation is called {quoted(name, SHOWN_CHARS)}"
+        raise NotFound(problem, hint="refold list shows ids and names") from error
 
 
 def id_for(store: Store, name: str) -> str:
-    """An id for a new conversation of this name, by which nobody is known yet; or the id under
-    which another process has made it since it was looked for."""
+    """A free id for a new conversation of this name; or the id under which another process has just
+    created it."""
     first = _first_id(_name_checked(name))
     for number in range(1, IDS_TRIED + 1):
         id = first if number == 1 else f"{first}-{number}"
@@ -276,23 +238,24 @@ def id_for(store: Store, name: str) -> str:
 
 
 def _first_id(name: str) -> str:
-    """The id that follows from a name: its words, and enough of its digest to tell it from others
-    that begin like it."""
+    """The id derived from a name: its words, and enough of its digest to be unique."""
     plain = unicodedata.normalize("NFKD", name[:CHARS_MAX]).encode("ascii", "ignore").decode()
     words = re.sub(r"[^a-z0-9]+", "-", plain.lower())[:WORDS_CHARS].strip("-")
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_CHARS]
     return f"{words or 'named'}-{digest}"
 
 
-# Names with a hyphen or an underscore; those of HTML have none.
+# --- typed words ---
+
+# Element names with a hyphen or an underscore, which no HTML element has.
 _OPENING = re.compile(r"\s*<([A-Za-z]+[-_][\w-]*|INSTRUCTIONS)>")
 _RULES = re.compile(r"\s*# AGENTS\.md instructions[^\n]*\n")
 _COMMAND = ("command-name", "command-args")
-_INPUT = re.compile(r"</?user_input[^<>]{0,100}>")  # what Cline puts around what was typed
+_INPUT = re.compile(r"</?user_input[^<>]{0,100}>")  # Cline puts this around typed text
 
 
 def typed(text: str) -> str:
-    """The words of a text that a person typed; nothing if there are none."""
+    """The typed words of a text, without inserted elements; empty if there are none."""
     command: dict[str, str] = {}
     text = _INPUT.sub("", text)
     at = 0
@@ -304,7 +267,7 @@ def typed(text: str) -> str:
 
 
 def _element(text: str, at: int) -> tuple[str, str, int] | None:
-    """The name of the element that begins there, what is in it, and where it ends."""
+    """The name, content and end of the element at a position; None if there is no element."""
     rules = _RULES.match(text, at)
     opening = _OPENING.match(text, rules.end() if rules else at)
     if opening is None:

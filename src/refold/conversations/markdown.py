@@ -1,10 +1,9 @@
-"""A conversation for reading, as Markdown: every message as it came, and the artifacts, whatever a
-page shows of them.
+"""A conversation for reading, as Markdown: every original message, and the artifacts.
 
 All content is in fences longer than any fence inside it, and every name on a line of its own is
-escaped: nothing that a model or a tool wrote can forge a heading or leave its section. Streamed.
-Neighbours: `display` makes any text harmless to look at, `exporter` has the export that can be
-imported again and redacts this one.
+escaped: no text of a model or a tool can forge a heading or leave its section. Streamed.
+Neighbours: `display` makes text safe to look at, `exporter` redacts this export, and has the one
+that can be imported again.
 """
 
 from __future__ import annotations
@@ -45,12 +44,15 @@ def markdown_chunks(store: Store, conversation: str) -> Iterator[bytes]:
     for event in events_of(store, about):
         if event.kind == "message":
             yield _section(event).encode()
-    yield from _artifact_sections(store, summary)
+    if summary.artifacts:
+        yield b"\n## Artifacts\n"
+    for artifact in summary.artifacts.values():
+        yield from _artifact_section(store, artifact, summary.cleaned[artifact.digest])
 
 
 class _Summary(NamedTuple):
-    """What the heading tells: messages by role, and artifacts by digest, with the time at which
-    each was cleaned up (0: it is there)."""
+    """The numbers for the heading: messages by role, and artifacts by digest, with the time of
+    their cleanup (0 if they still exist)."""
 
     roles: Tally[str]
     artifacts: dict[str, Artifact]
@@ -71,6 +73,9 @@ def _summarized(events: Iterable[Event]) -> _Summary:
 
 
 def _heading(about: Conversation, title: str, summary: _Summary) -> str:
+    there = [one for digest, one in summary.artifacts.items() if not summary.cleaned[digest]]
+    types: Tally[str] = Tally(artifact.type for artifact in there)
+    artifacts = Tally({plural(name, count): count for name, count in types.items()})
     lines = [
         f"# {inline(title) or UNTITLED}",
         "",
@@ -78,27 +83,17 @@ def _heading(about: Conversation, title: str, summary: _Summary) -> str:
         f"- Created: {moment(about.at_ms)}",
         f"- Updated: {moment(about.updated_ms)}",
         f"- Messages: {counted(summary.roles)}",
-        f"- Artifacts: {counted(_types(summary))}",
+        f"- Artifacts: {counted(artifacts)}",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _types(summary: _Summary) -> Tally[str]:
-    """How many artifacts still have their bytes, of each type, under the plural of its name."""
-    there = [one for digest, one in summary.artifacts.items() if not summary.cleaned[digest]]
-    types: Tally[str] = Tally(artifact.type for artifact in there)
-    return Tally({plural(name, count): count for name, count in types.items()})
-
-
 def _section(event: Event) -> str:
     body = codec.decode(event)
-    if not isinstance(body, Message):
-        return _section_heading(event, "message") + _in_fence(ERASED)
-    return _section_heading(event, body.role) + "".join(map(_shown_block, body.blocks))
-
-
-def _section_heading(event: Event, role: str) -> str:
-    return f"\n## #{event.seq} {role} ({moment(event.at_ms)})\n"
+    role, blocks = "message", _in_fence(ERASED)
+    if isinstance(body, Message):
+        role, blocks = body.role, "".join(map(_shown_block, body.blocks))
+    return f"\n## #{event.seq} {role} ({moment(event.at_ms)})\n{blocks}"
 
 
 def _shown_block(block: Block) -> str:
@@ -129,14 +124,6 @@ def _in_fence(text: str) -> str:
     return f"\n{fence}\n{shown}{end}{fence}\n"
 
 
-def _artifact_sections(store: Store, summary: _Summary) -> Iterator[bytes]:
-    """The artifacts under a heading of their own, if there are any."""
-    if summary.artifacts:
-        yield b"\n## Artifacts\n"
-    for artifact in summary.artifacts.values():
-        yield from _artifact_section(store, artifact, summary.cleaned[artifact.digest])
-
-
 def _artifact_section(store: Store, artifact: Artifact, cleaned_ms: int) -> Iterator[bytes]:
     lines = f", {number(artifact.lines, 'line')}" if artifact.lines else ""
     size = f"{number(artifact.size_bytes, 'byte')}"
@@ -146,17 +133,13 @@ def _artifact_section(store: Store, artifact: Artifact, cleaned_ms: int) -> Iter
     elif not is_text(store.get(artifact.digest)):
         yield f"\nNot text: {size} of {inline(artifact.mime)}.\n".encode()
     else:
-        yield from _content(store, artifact.digest)
-
-
-def _content(store: Store, digest: str) -> Iterator[bytes]:
-    fence = markdown_fence(_decoded_chunks(store.get(digest))).encode()
-    yield b"\n" + fence + b"\n"
-    last = "\n"
-    for text in _decoded_chunks(store.get(digest)):
-        yield visible(text).encode()
-        last = text or last
-    yield fence + b"\n" if last.endswith("\n") else b"\n" + fence + b"\n"
+        fence = markdown_fence(_decoded_chunks(store.get(artifact.digest))).encode()
+        yield b"\n" + fence + b"\n"
+        last = "\n"
+        for text in _decoded_chunks(store.get(artifact.digest)):
+            yield visible(text).encode()
+            last = text or last
+        yield fence + b"\n" if last.endswith("\n") else b"\n" + fence + b"\n"
 
 
 def is_text(chunks: Iterable[bytes]) -> bool:

@@ -1,10 +1,10 @@
-"""A damaged conversation becomes one that opens: what cannot be trusted goes, the rest stays.
+"""Repairing a damaged conversation so that it opens again.
 
-The events that continue each other from the first on are the log, in whatever order they lie. A
-body that is not the one that was sealed becomes an erased envelope. At an envelope that is broken
-or missing the log ends, and what speaks for itself after it becomes a conversation of its own,
-`ID-rest`. The store keeps what was there, and the report says what was given up. Neighbours:
-`verifier` finds the same damage and changes nothing, `Store.salvage` reads damaged logs.
+The log consists of the events that continue each other from the first on, in any order in the file.
+A changed body becomes an erased envelope. At a broken or missing envelope the log ends, and later
+events that do not depend on others become a conversation of their own, `ID-rest`. The store keeps a
+copy of the damaged log, and the result lists the losses. Neighbours: `verifier` finds the same
+damage and changes nothing, `Store.salvage` reads damaged logs.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from refold.log.trace import conversations, is_taken, pages_of
 from refold.stores.protocol import Salvage, Store
 
 APPEND_EVENTS = 500
-ID_CHARS_MAX = 55  # with `-rest-999` it is still an id
+ID_CHARS_MAX = 55  # so that `ID-rest-999` is still an id
 LOST_MAX = 200  # lines of a report
-# All other kinds speak of places in the log, and those are other places in the rest.
-SPEAKS_FOR_ITSELF = ("message", "artifact", "meta")
+# All other kinds refer to positions in the log, which are different in the rest.
+INDEPENDENT_KINDS = ("message", "artifact", "meta")
 
 
 class Repaired(Struct, frozen=True, kw_only=True):
-    """What was done: which events lost their bodies, where the log ends now if it was cut, where
-    the rest and what was there before are, and what is gone. `changed` without any of these means
-    that something lay between the events, or they lay in another order."""
+    """The result of a repair: the events that lost their bodies, the new end of a cut log, the ids
+    of the rest and of the copy, and the losses. `changed` without any of these means that the
+    events were in another order, or had garbage between them."""
 
     conversation: str
     changed: bool = False
@@ -45,8 +45,8 @@ class Repaired(Struct, frozen=True, kw_only=True):
 
 
 class _Damage(Struct, kw_only=True):
-    """A log in parts: the events that continue each other, those that do not, and what is not an
-    event. `last` is the newest event that the log is known to have had."""
+    """The parts of a log: the events that continue each other, the others, and broken pieces.
+    `last` is the newest event that the log is known to have had."""
 
     sound: list[Event]
     others: list[Event]
@@ -58,62 +58,60 @@ class _Damage(Struct, kw_only=True):
         return bool(self.others) or self.last > len(self.sound)
 
     @property
-    def spoilt(self) -> list[int]:
-        """The events whose bodies are not those that were sealed."""
+    def changed_bodies(self) -> list[int]:
+        """The events with a changed body."""
         return [event.seq for event in self.sound if not _is_readable(event)]
 
     @property
     def rest(self) -> list[Event]:
-        """What can stand in a log of its own."""
-        return [event for event in self.others if _is_readable(event) and _is_free(event)]
+        """The other events that can be in a log of their own."""
+        return [event for event in self.others if _is_readable(event) and _is_independent(event)]
 
     @property
     def first(self) -> int:
-        """The first event that is damaged; beyond the log if none is."""
-        cut = len(self.sound) + 1
-        return min(self.spoilt, default=cut)
+        """The first damaged event; beyond the log if there is none."""
+        return min(self.changed_bodies, default=len(self.sound) + 1)
 
     def lost(self) -> list[str]:
-        """What is given up, by event where that is known."""
-        found = [*self.broken, *self._missing(), *self._dropped()]
-        return [*_bounded(found), *_bounded([f"the body of event {seq}" for seq in self.spoilt])]
-
-    def _missing(self) -> Iterator[str]:
+        """The losses, by event where known."""
+        lost = list(self.broken)
         there = {event.seq for event in self.others}
-        if len(self.sound) + 1 in there:
-            yield f"event {len(self.sound) + 1}: the chain is broken there"
-        for seq in range(len(self.sound) + 1, self.last + 1):
-            if seq not in there:
-                yield f"event {seq}"
-
-    def _dropped(self) -> Iterator[str]:
+        end = len(self.sound) + 1
+        if end in there:
+            lost.append(f"event {end}: the chain is broken there")
+        lost += [f"event {seq}" for seq in range(end, self.last + 1) if seq not in there]
         for event in self.others:
             if not _is_readable(event):
-                yield f"event {event.seq}: its body does not match its digest"
-            elif not _is_free(event):
-                yield f"event {event.seq}: a {event.kind} names places that no longer exist"
+                lost.append(f"event {event.seq}: its body does not match its digest")
+            elif not _is_independent(event):
+                lost.append(f"event {event.seq}: a {event.kind} names places that no longer exist")
+        bodies = [f"the body of event {seq}" for seq in self.changed_bodies]
+        return [*_bounded(lost), *_bounded(bodies)]
 
 
 def repair(store: Store, conversation: str) -> Repaired:
-    """Makes a conversation readable again. Conflict, and nothing is changed, if others were forked
-    from what has to be cut, or the damage is in a parent's log."""
+    """Makes a conversation readable again. Conflict, before anything is changed, if a fork depends
+    on the part to cut, or the damage is in a parent's log."""
     with suppress(Corrupt):
-        # A half-written end is moved aside first, as every reader does.
+        # As for every reader, a half-written end is moved aside first.
         store.conversation(conversation)
     seen = store.salvage(conversation)
     damage = _judged(seen)
-    spoilt = damage.spoilt
-    if not damage.is_cut and not spoilt and _reads_as(store, conversation, damage.sound):
+    changed = damage.changed_bodies
+    if not damage.is_cut and not changed and _reads_as(store, conversation, damage.sound):
         return Repaired(conversation=conversation, changed=bool(seen.copy), copy=seen.copy)
     after = _parting(store, conversation, seen, damage)
     rest = _keep_rest(store, conversation, damage.rest)
-    kept = [_mended(event) for event in damage.sound[after:]]
+    kept = [
+        event if _is_readable(event) else replace(event, body=b"", salt=b"")
+        for event in damage.sound[after:]
+    ]
     copy = store.rewrite(conversation, kept, after=after, seen=seen)
     store.flush()
     return Repaired(
         conversation=conversation,
         changed=True,
-        erased=tuple(spoilt),
+        erased=tuple(changed),
         ends_at=len(damage.sound) if damage.is_cut else None,
         rest=rest,
         copy=seen.copy or copy,
@@ -121,7 +119,7 @@ def repair(store: Store, conversation: str) -> Repaired:
     )
 
 
-# --- what is damaged ---
+# --- diagnosis ---
 
 
 def _judged(seen: Salvage) -> _Damage:
@@ -140,8 +138,8 @@ def _judged(seen: Salvage) -> _Damage:
 
 
 def _chained(by_seq: dict[int, list[Event]]) -> Iterator[Event]:
-    """The events that continue each other from the first on; of two with one place, the one whose
-    body is the one that was sealed."""
+    """The events that continue each other from the first on; of two with one seq, the one with the
+    original body."""
     before = codec.ZERO
     for seq in range(1, len(by_seq) + 1):
         fitting = [event for event in by_seq.get(seq, ()) if codec.continues(event, before)]
@@ -153,9 +151,8 @@ def _chained(by_seq: dict[int, list[Event]]) -> Iterator[Event]:
 
 
 def _last(seen: Salvage, sound: int, others: Sequence[Event]) -> int:
-    """The newest event that the log is known to have had. A seq far beyond what there is was
-    damaged itself, unless a neighbour confirms it; what is broken at the end was an event, or
-    several."""
+    """The newest event that the log is known to have had. A seq far beyond the others is damaged
+    itself, unless a neighbour confirms it; a broken piece at the end was at least one event."""
     near = sound + 2 * len(seen.pieces)
     chains = {event.seq: event.chain for event in others}
     places = [
@@ -175,18 +172,18 @@ def _is_readable(event: Event) -> bool:
     return event.erased or codec.digest_of(event.salt, event.body) == event.digest
 
 
-def _is_free(event: Event) -> bool:
-    """Whether the event can stand in another log: it speaks for itself, and its envelope has
-    values that an event can have."""
+def _is_independent(event: Event) -> bool:
+    """Whether an event can be in another log: its kind does not refer to other events, and its
+    envelope has valid values."""
     try:
         codec.chain_of(codec.ZERO, event)
     except (struct.error, ValueError):
         return False
-    return event.kind in SPEAKS_FOR_ITSELF
+    return event.kind in INDEPENDENT_KINDS
 
 
 def _reads_as(store: Store, conversation: str, events: Sequence[Event]) -> bool:
-    """Whether the store itself reads these events."""
+    """Whether the store reads exactly these events."""
     try:
         last = store.conversation(conversation).head
         pages = pages_of(store, conversation, last=last)
@@ -201,50 +198,39 @@ def _bounded(lines: Sequence[str]) -> list[str]:
     return [*lines[:LOST_MAX], f"and {len(lines) - LOST_MAX:,} more"]
 
 
-# --- mending ---
+# --- repair ---
 
 
 def _parting(store: Store, conversation: str, seen: Salvage, damage: _Damage) -> int:
-    """After which event the repaired log holds its own: where it leaves its parent, or 0 if it has
-    to go without one, because the parent's log is cut before. Conflict if the parent has to be
-    repaired instead, or a fork first."""
-    if damage.is_cut:
-        _check_forks(store, conversation, len(damage.sound))
-    if len(damage.sound) < seen.parent_seq:
+    """The last event that the repaired log shares with its parent; 0 if it becomes independent,
+    because the parent's log is cut before. Conflict if the parent has to be repaired instead, or a
+    fork first."""
+    head = len(damage.sound)
+    for other in conversations(store) if damage.is_cut else ():
+        if other.parent == conversation and other.parent_seq > head:
+            problem = f"{conversation!r} has to be cut, and its fork {other.id!r} reads it"
+            hint = f"refold repair {other.id} makes it a log of its own: do that first"
+            raise Conflict(problem, head=head, hint=hint)
+    if head < seen.parent_seq:
         return 0
     if damage.first <= seen.parent_seq:
-        said = f"the damage is in {seen.parent!r}, the parent of {conversation!r}"
-        raise Conflict(said, head=len(damage.sound), hint=f"refold repair {seen.parent}")
+        problem = f"the damage is in {seen.parent!r}, the parent of {conversation!r}"
+        raise Conflict(problem, head=head, hint=f"refold repair {seen.parent}")
     return seen.parent_seq
 
 
-def _check_forks(store: Store, conversation: str, head: int) -> None:
-    """Conflict if a fork reads what has to be cut off."""
-    for other in conversations(store):
-        if other.parent == conversation and other.parent_seq > head:
-            said = f"{conversation!r} has to be cut, and its fork {other.id!r} reads it"
-            hint = f"refold repair {other.id} makes it a log of its own: do that first"
-            raise Conflict(said, head=head, hint=hint)
-
-
-def _mended(event: Event) -> Event:
-    return event if _is_readable(event) else replace(event, body=b"", salt=b"")
-
-
 def _keep_rest(store: Store, conversation: str, events: Sequence[Event]) -> str:
-    """Writes the rest as a conversation of its own, each event sealed at its new place; gives the
-    id of that."""
+    """Writes the rest as a conversation of its own, each event sealed at its new seq; returns its
+    id."""
     if not events:
         return ""
-    id, before, moved = _free_id(store, conversation), codec.ZERO, list[Event]()
+    suffixes = ("", *(f"-{number}" for number in range(999)))
+    names = [f"{conversation[:ID_CHARS_MAX]}-rest{suffix}" for suffix in suffixes]
+    id = next(name for name in names if not is_taken(store, name))
+    before, moved = codec.ZERO, list[Event]()
     for seq, event in enumerate(events, 1):
         moved.append(codec.resealed(event, before, seq))
         before = moved[-1].chain
     for at in range(0, len(moved), APPEND_EVENTS):
         store.append(id, moved[at : at + APPEND_EVENTS], expect=at)
     return id
-
-
-def _free_id(store: Store, id: str) -> str:
-    names = [f"{id[:ID_CHARS_MAX]}-rest{number}" for number in ("", *(f"-{n}" for n in range(999)))]
-    return next(name for name in names if not is_taken(store, name))

@@ -1,11 +1,10 @@
-"""Walks conversations and reports where secrets are: every event of the log, also what no page
-shows, and artifacts.
+"""Finding secrets in conversations: in every event of the log, on the page or not, and in
+artifacts.
 
-Nothing is changed, no finding holds a secret, only its masked form, and damage does not end the
-walk. A content that several artifacts share is read once. Of a fork only its own events are walked
-when its parent is walked as well. Memory is bounded: contents are streamed, and beyond
-`FINDINGS_MAX` findings are only counted. Neighbours: `redaction` finds, `edges.cli.scanning`
-prints.
+Nothing is changed, a finding has only the masked form of a secret, and damage does not end the
+walk. A shared content is read once. Of a fork only its own events are walked if its parent is
+walked too. Memory is bounded: contents are streamed, and findings beyond `FINDINGS_MAX` are only
+counted. Neighbours: `redaction` finds, the command line prints.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from refold.core.model import Artifact, Conversation, Event, is_cleanup
+from refold.core.model import Conversation, Event, is_cleanup
 from refold.errors import Corrupt, NotFound
 from refold.log.trace import READ_EVENTS, artifact_of, conversations, readable
 from refold.redaction import found, masked, pieces
@@ -25,13 +24,13 @@ from refold.stores.protocol import Store
 
 FINDINGS_MAX = 10_000
 
-# Hears the conversation, how many of its events are done, and how many it has.
+# Receives the conversation, the number of finished events, and its total.
 ScanListener = Callable[[str, int, int], None]
 
 
 class FoundSecret(msgspec.Struct, frozen=True, kw_only=True):
-    """One secret and its place: the line, from 1, is that of the content if `artifact` is set,
-    else that of the text in the event. Not `sure`: it may be a fixture."""
+    """One secret and its position: a line, from 1, in the content if `artifact` is set, else in the
+    text of the event. If not `sure`, it may be a fixture."""
 
     kind: str
     conversation: str
@@ -43,9 +42,9 @@ class FoundSecret(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scan(msgspec.Struct, frozen=True, kw_only=True):
-    """What was walked and what was found. `kinds` counts all; `unread` are artifacts whose
-    content is missing or damaged, `damaged` the conversations that have events which cannot be
-    read, each with the first reason."""
+    """The result of a scan. `kinds` counts all findings; `unread` are artifacts with a missing or
+    damaged content, `damaged` the conversations with unreadable events, each with the first
+    reason."""
 
     conversations: int
     events: int
@@ -67,27 +66,18 @@ def scan(
     doubtful: bool = False,
     progress: ScanListener | None = None,
 ) -> Scan:
-    """The report on these conversations, or on all that the store has. `doubtful` adds what is
-    not sure."""
+    """Scans these conversations, or all. `doubtful` adds uncertain findings."""
     walk = _SecretWalk(store, doubtful, progress or (lambda *_: None))
-    for about, after in _scan_starts(store, ids):
-        walk.conversation(about, after)
+    for id in dict.fromkeys(ids):
+        walk.conversation(store.conversation(id), 0)
+    # If all are scanned, a fork's parent is among them.
+    for about in conversations(store) if not ids else ():
+        walk.conversation(about, about.parent_seq)
     return walk.report()
 
 
-def _scan_starts(store: Store, ids: Sequence[str]) -> Iterator[tuple[Conversation, int]]:
-    """The conversations, and the event after which each is to be read: if all are, a fork's
-    parent is among them."""
-    for id in dict.fromkeys(ids):
-        yield store.conversation(id), 0
-    if ids:
-        return
-    for about in conversations(store):
-        yield about, about.parent_seq
-
-
 class _SecretWalk:
-    """What is remembered between events: the findings, the counts, and which contents were read."""
+    """The state between events: findings, counts, and the contents read so far."""
 
     def __init__(self, store: Store, doubtful: bool, progress: ScanListener) -> None:
         self.store, self.doubtful, self.progress = store, doubtful, progress
@@ -110,7 +100,7 @@ class _SecretWalk:
         )
 
     def conversation(self, about: Conversation, after: int) -> None:
-        """Searches a conversation, from an event on."""
+        """Searches a conversation after an event."""
         self.conversations += 1
         for event in readable(self.store, about, after):
             if isinstance(event, Corrupt):
@@ -132,14 +122,11 @@ class _SecretWalk:
         artifact = None if is_cleanup(event) else artifact_of(event)
         if artifact is not None and artifact.digest not in self.contents:
             self.contents.add(artifact.digest)
-            self._search_content(id, event.seq, artifact)
-
-    def _search_content(self, id: str, seq: int, artifact: Artifact) -> None:
-        try:
-            self._search(pieces(self.store.get(artifact.digest)), id, seq, artifact.id)
-        except (NotFound, Corrupt):
-            # It was cleaned up, is lost or damaged: which of these is for `refold verify` to say.
-            self.unread.append(artifact.id)
+            try:
+                self._search(pieces(self.store.get(artifact.digest)), id, event.seq, artifact.id)
+            except (NotFound, Corrupt):
+                # Cleaned up, lost or damaged: `refold verify` says which.
+                self.unread.append(artifact.id)
 
     def _search(self, parts: Iterable[str], id: str, seq: int, artifact: str = "") -> None:
         line = 1
@@ -148,24 +135,21 @@ class _SecretWalk:
             for one in found(text):
                 line += text.count("\n", done, one.start)
                 done = one.start
-                if one.sure or self.doubtful:
-                    self._add(
-                        FoundSecret(
-                            kind=one.kind,
-                            conversation=id,
-                            seq=seq,
-                            line=line,
-                            masked=masked(text[one.start : one.end]),
-                            artifact=artifact,
-                            sure=one.sure,
-                        )
+                if not one.sure and not self.doubtful:
+                    continue
+                self.kinds[one.kind] += 1
+                if len(self.findings) < FINDINGS_MAX:
+                    finding = FoundSecret(
+                        kind=one.kind,
+                        conversation=id,
+                        seq=seq,
+                        line=line,
+                        masked=masked(text[one.start : one.end]),
+                        artifact=artifact,
+                        sure=one.sure,
                     )
+                    self.findings.append(finding)
             line += text.count("\n", done)
-
-    def _add(self, finding: FoundSecret) -> None:
-        self.kinds[finding.kind] += 1
-        if len(self.findings) < FINDINGS_MAX:
-            self.findings.append(finding)
 
 
 def json_body(event: Event) -> Any:
@@ -177,8 +161,8 @@ def json_body(event: Event) -> Any:
 
 
 def texts(value: Any, name: str = "") -> Iterator[str]:
-    """Every text in a decoded body, long names of fields included. A short text comes with the name
-    of its field, which may tell what it is."""
+    """Every text in a decoded body, including long field names. A short text comes with the name of
+    its field, which may reveal its kind."""
     stack = [(name, value)]
     while stack:
         name, value = stack.pop()

@@ -1,22 +1,16 @@
-"""Walks a store and reports what is not as it was written: which conversation, which event, which
-file.
+"""Verifying a store: every deviation, by conversation, event and file.
 
-Four promises are checked. Every event has the body and the place in the chain that it was sealed
-with; every artifact is there and matches its digest; a bookmark says what a full fold says; the
-page obeys the laws, in every dialect. Nothing is changed or repaired. A damaged event does not end
-the walk. Neighbours: `log_check` goes through one log, `core.fold` and `core.laws` judge.
-
-Goes through one log, event by event, and gives what is wrong with it.
-
-Each event must have the body and the place in the chain that it was sealed with, and each artifact
-that it names must be there and match its digest. A damaged event does not end the walk. Neighbours:
-`core.codec` seals, `verifier` walks a whole store and checks what follows from a log.
+Four promises are checked. Every event has its original body and place in the chain; every artifact
+is there and matches its digest; a bookmark equals a full fold; the page obeys the laws, in every
+dialect. Nothing is changed or repaired, and a damaged event does not end the walk. `LogCheck` walks
+one log, `verify` all. Neighbours: `core.codec` seals, `core.fold` and `core.laws` judge.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterator, Set
+from contextlib import suppress
 from functools import cached_property
 from itertools import chain, islice
 from typing import Literal
@@ -48,13 +42,13 @@ from refold.log.unfold import references
 from refold.stores.protocol import Store
 
 MISSING = "its content is missing"
-PROBLEMS_MAX = 100  # per conversation: whoever has more has lost the file, not an event
+PROBLEMS_MAX = 100  # per conversation; with more, the file is lost, not an event
 
 Part = Literal["store", "log", "artifact", "bookmark", "law"]
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is wrong, and its place: `seq` is 0 where it is not about one event."""
+    """One problem and its position; `seq` is 0 if it is not about one event."""
 
     part: Part
     what: str
@@ -69,21 +63,21 @@ class Contents:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.file = store.url
-        self.faults: dict[str, str] = {}  # by digest; empty if nothing is wrong
+        self.faults: dict[str, str] = {}  # by digest; empty for an intact content
 
     def fault(self, artifact: Artifact) -> str:
-        """What is wrong with the bytes of an artifact."""
+        """The fault in the bytes of an artifact; empty if they are intact."""
         digest = artifact.digest
         if digest not in self.faults:
-            self.faults[digest] = self._read(digest, artifact.size_bytes)
+            self.faults[digest] = self._fault(digest, artifact.size_bytes)
         return self.faults[digest]
 
     @property
     def there(self) -> int:
-        """How many of the contents that were asked for have their bytes."""
+        """The number of checked contents that exist."""
         return sum(fault != MISSING for fault in self.faults.values())
 
-    def _read(self, digest: str, size_bytes: int) -> str:
+    def _fault(self, digest: str, size_bytes: int) -> str:
         try:
             size = sum(len(chunk) for chunk in self.store.get(digest))
         except NotFound:
@@ -95,7 +89,7 @@ class Contents:
         return "" if size == size_bytes else f"its content has {size:,} bytes, not {size_bytes:,}"
 
     def location(self, digest: str) -> str:
-        """The file of a content, or that of the store."""
+        """The file of a content, or else of the store."""
         try:
             return self.store.location(digest) or self.file
         except RefoldError:
@@ -103,42 +97,43 @@ class Contents:
 
 
 class LogCheck:
-    """The walk through one log. `befores` are the chain values that the next event may follow:
-    the stored one, and what it should have been, so that a damaged chain value is blamed on its
-    own event and not on the next."""
+    """The walk through one log. `befores` are the possible chain values before the next event: the
+    stored one and the correct one, so that a damaged value is blamed on its own event, not on the
+    next."""
 
     def __init__(self, contents: Contents, about: Conversation) -> None:
         self.contents, self.about = contents, about
         self.events = 0
         self.befores: list[bytes] = [codec.ZERO]
         self.title = ""
-        self.newer: list[tuple[int, str]] = []  # what this version does not know, and where
+        self.newer: list[tuple[int, str]] = []  # seqs and names of unknown fields
         self.artifacts: set[str] = set()
         self.named: dict[str, int] = {}
-        # Artifacts that a text names, and where it does so for the last time.
+        # Artifacts named in texts, and the seq of the last such text.
         self.mentioned: dict[str, int] = {}
         self.has_erased_artifact = False
         self._erased: dict[int, str] = {}  # the ids of erased events
-        self._asked: set[int] = set()  # what events say is erased
-        # By digest, unless the log says later that the content was cleaned up.
+        self._announced: set[int] = set()  # seqs with an erase event
+        # By digest; a later cleanup event removes the entry.
         self.missing: dict[str, Problem] = {}
 
     def problems(self) -> list[Problem]:
-        """What is wrong with the log; the walk ends a little after PROBLEMS_MAX."""
+        """The problems of the log; the walk ends a little after PROBLEMS_MAX."""
         problems: list[Problem] = []
         for step in self._steps():
-            problems += self._step_problems(step)
+            if isinstance(step, Event):
+                self.events += 1
+                problems += self._event_problems(step)
+            else:
+                # After a lost event, the chain cannot be checked.
+                self.befores = []
+                problems.append(step)
             if len(problems) > PROBLEMS_MAX:
                 return problems
-        return [*problems, *self._end_problems()]
-
-    def _step_problems(self, step: Event | Problem) -> list[Problem]:
-        if isinstance(step, Event):
-            self.events += 1
-            return self._event_problems(step)
-        # What follows an event that is lost cannot be tied to what came before it.
-        self.befores = []
-        return [step]
+        problems += self.missing.values()
+        problems += self._list_problems()
+        problems += self._unknown(self.named, "the result")
+        return problems
 
     def _problem(self, part: Part, what: str, seq: int = 0, file: str = "") -> Problem:
         file = file or self.contents.file
@@ -147,14 +142,13 @@ class LogCheck:
     # --- reading ---
 
     def _steps(self) -> Iterator[Event | Problem]:
-        """Every event of the log; a problem in the place of one that is missing or cannot be
-        read."""
+        """Every event of the log, or a problem for a missing or unreadable one."""
         head = self.about.head
         for after in range(0, head, READ_EVENTS):
             yield from self._page(after, min(after + READ_EVENTS, head))
 
     def _page(self, after: int, last: int) -> Iterator[Event | Problem]:
-        """These events; one by one if they cannot be read in a row."""
+        """These events, read one by one if they cannot be read together."""
         fault = ""
         try:
             events = self._read(after, last)
@@ -166,7 +160,7 @@ class LogCheck:
         steps = [self._single(seq) for seq in range(after + 1, last + 1)]
         yield from steps
         if fault and all(isinstance(step, Event) for step in steps):
-            # Something else lies between them.
+            # There is garbage between them.
             yield self._problem("log", fault, last)
 
     def _single(self, seq: int) -> Event | Problem:
@@ -183,18 +177,15 @@ class LogCheck:
     # --- one event ---
 
     def _event_problems(self, event: Event) -> list[Problem]:
-        faults = list(self._seal_faults(event)) or self._body_faults(event)
+        faults = list(self._seal_faults(event))
+        if not faults:
+            try:
+                self._learn(event)
+            except Corrupt as error:
+                faults = [error.message]
         if faults:
             return [self._problem("log", fault, event.seq) for fault in faults]
         return list(self._artifact_problems(event))
-
-    def _body_faults(self, event: Event) -> list[str]:
-        """What is wrong with the body of a sealed event; what it says is remembered."""
-        try:
-            self._learn(event)
-        except Corrupt as error:
-            return [error.message]
-        return []
 
     def _seal_faults(self, event: Event) -> Iterator[str]:
         if not event.erased and codec.digest_of(event.salt, event.body) != event.digest:
@@ -211,7 +202,7 @@ class LogCheck:
             yield "the chain is broken"
 
     def _learn(self, event: Event) -> None:
-        """Decodes the body, and remembers what the log says as a whole."""
+        """Decodes the body, and collects what concerns the whole log."""
         body = codec.decode(event)
         self.newer += [(event.seq, name) for name in codec.unknown_in(event)]
         if event.erased:
@@ -219,23 +210,19 @@ class LogCheck:
             self.has_erased_artifact |= event.kind == "artifact"
         match body:
             case Erase(seq=seq):
-                self._asked.add(seq)
+                self._announced.add(seq)
             case Meta(title=str(title)):
                 self.title = title
             case Artifact():
                 self.artifacts.add(body.id)
             case Message():
-                self._learn_names(body, event.seq)
+                for block in body.blocks:
+                    for id in references(text_of(block)):
+                        self.mentioned[id] = event.seq
+                    if isinstance(block, ToolResult) and block.artifact:
+                        self.named[block.artifact] = event.seq
             case _:
                 pass
-
-    def _learn_names(self, message: Message, seq: int) -> None:
-        """Remembers the artifacts that a message names, in its texts and as its results."""
-        for block in message.blocks:
-            for id in references(text_of(block)):
-                self.mentioned[id] = seq
-            if isinstance(block, ToolResult) and block.artifact:
-                self.named[block.artifact] = seq
 
     def _artifact_problems(self, event: Event) -> Iterator[Problem]:
         artifact = codec.decode(event) if event.kind == "artifact" else None
@@ -244,7 +231,9 @@ class LogCheck:
         if is_cleanup(event):
             self.missing.pop(artifact.digest, None)
             return
-        fault = self._artifact_fault(artifact)
+        fault = self.contents.fault(artifact)
+        if not fault and codec.artifact_id(artifact.digest) != artifact.id:
+            fault = "its id does not match its digest"
         if not fault:
             return
         where = self.contents.location(artifact.digest)
@@ -254,30 +243,18 @@ class LogCheck:
         else:
             yield problem
 
-    def _artifact_fault(self, artifact: Artifact) -> str:
-        fault = self.contents.fault(artifact)
-        if not fault and codec.artifact_id(artifact.digest) != artifact.id:
-            return "its id does not match its digest"
-        return fault
-
     # --- the whole log ---
 
-    def _end_problems(self) -> Iterator[Problem]:
-        """What shows only at the end of the log."""
-        yield from self.missing.values()
-        yield from self._list_problems()
-        yield from self._unknown(self.named, "the result")
-
-    def unasked(self, asked: Callable[[], Set[str]]) -> list[Problem]:
-        """The events whose bodies are gone though no log says so: `asked` gives the ids of those of
-        which another one does, such as that of which this one was forked later."""
-        silent = {seq: id for seq, id in self._erased.items() if seq not in self._asked}
-        others = asked() if silent else frozenset()
+    def unannounced(self, elsewhere: Callable[[], Set[str]]) -> list[Problem]:
+        """Problems for erased events without an erase event here; `elsewhere` returns the ids of
+        events with one in another log, such as the parent of a fork."""
+        silent = {seq: id for seq, id in self._erased.items() if seq not in self._announced}
+        others = elsewhere() if silent else frozenset()
         what = "its body is gone, although no device asked for that"
         return [self._problem("log", what, seq) for seq, id in silent.items() if id not in others]
 
     def _list_problems(self) -> Iterator[Problem]:
-        """Where the list of conversations says something else than the log."""
+        """Differences between the list of conversations and the log."""
         about = self.about
         if self.befores and about.chain not in self.befores:
             yield self._problem("log", "the head is not the one that the store names", about.head)
@@ -285,8 +262,7 @@ class LogCheck:
             yield self._problem("store", "the title in the list is not the one in the log")
 
     def remarks(self) -> list[Problem]:
-        """The artifacts that a text names and the log does not have, and what a newer version
-        wrote."""
+        """Artifacts that a text names but the log does not have, and fields of a newer version."""
         names = {id: seq for id, seq in self.mentioned.items() if id not in self.named}
         newer = (
             self._problem("log", f"unknown {name}: a newer version wrote it", seq)
@@ -295,7 +271,7 @@ class LogCheck:
         return [*islice(chain(self._unknown(names, "the text"), newer), PROBLEMS_MAX)]
 
     def _unknown(self, names: dict[str, int], place: str) -> Iterator[Problem]:
-        """The named artifacts that the log does not have. Nothing is known of erased ones."""
+        """Problems for named artifacts that the log does not have; none if one was erased."""
         if self.has_erased_artifact:
             return
         for id, seq in names.items():
@@ -304,14 +280,14 @@ class LogCheck:
                 yield self._problem("artifact", what, seq)
 
 
-# What a dialect may raise over a block that no dialect would have made: one odd conversation must
-# not end the walk through all others.
+# Possible errors of a dialect for a block that no dialect makes: one odd conversation must not end
+# the walk.
 _ODD = (AttributeError, LookupError, TypeError, ValueError)
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
-    """What was walked, and what was found. `remarks` are not damage: a text may name what there
-    never was."""
+    """The result of a verification. `remarks` are not damage: a text may name an artifact that
+    never existed."""
 
     conversations: int
     events: int
@@ -324,23 +300,22 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 def verify(
     store: Store, conversation: str | None = None, *, erasures: bool = False
 ) -> Verification:
-    """The report on one conversation or memory, or on all that the store has; `erasures` also of
-    bodies that are gone though no log says so."""
+    """Checks one conversation or memory, or all; with `erasures`, also for bodies that are gone
+    without an erase event in any log."""
     walk = _StoreWalk(store, erasures=erasures)
     try:
-        for id in _ids(store) if conversation is None else [conversation]:
-            walk.check(id)
+        if conversation is not None:
+            walk.check(conversation)
+        else:
+            for about in kept_logs(store):
+                walk.check(about.id)
     except Corrupt as error:
         walk.note("store", error.message)
     return walk.report()
 
 
-def _ids(store: Store) -> Iterator[str]:
-    return (about.id for about in kept_logs(store))
-
-
 class _StoreWalk:
-    """What is remembered between conversations: contents that were read once, and the counts."""
+    """The state between conversations: contents read so far, and counts."""
 
     def __init__(self, store: Store, *, erasures: bool) -> None:
         self.store, self.erasures = store, erasures
@@ -371,8 +346,8 @@ class _StoreWalk:
             self.note("store", error.message, id)
 
     def _check(self, id: str) -> None:
-        # The bookmark is read before the head, so it is not younger than the head even if another
-        # process appends meanwhile.
+        # The bookmark is read before the head, so that it is not newer even if another process
+        # appends meanwhile.
         kept = self.store.bookmark(id)
         about = self.store.conversation(id)
         if is_memory(id):
@@ -382,7 +357,7 @@ class _StoreWalk:
         log = LogCheck(self.contents, about)
         problems = log.problems()
         if self.erasures:
-            problems += log.unasked(lambda: self._asked)
+            problems += log.unannounced(lambda: self._announced_ids)
         self.events += log.events
         self.remarks += log.remarks()
         self.problems += problems[:PROBLEMS_MAX]
@@ -392,34 +367,40 @@ class _StoreWalk:
             self._check_derived(about, kept)
 
     @cached_property
-    def _asked(self) -> frozenset[str]:
-        """The ids of the events that any log says are erased. A log that cannot be read is left
-        out: it is reported by itself."""
+    def _announced_ids(self) -> frozenset[str]:
+        """The ids of events with an erase event in any log. An unreadable log, which is reported
+        separately, is left out."""
         found: set[str] = set()
-        for id in _ids(self.store):
-            try:
-                found |= _asked_in(self.store, id)
-            except RefoldError:
-                continue
+        for about in kept_logs(self.store):
+            with suppress(RefoldError):
+                ids: dict[int, str] = {}
+                announced: set[str] = set()
+                for event in events_of(self.store, self.store.conversation(about.id)):
+                    ids[event.seq] = event.id
+                    body = codec.decode(event) if event.kind == "erase" else None
+                    if isinstance(body, Erase):
+                        announced.add(ids.get(body.seq, ""))
+                found |= announced
         return frozenset(found)
 
     def _check_derived(self, about: Conversation, kept: bytes | None) -> None:
-        """Checks what follows from the log: the page and the bookmark."""
+        """Checks what is derived from the log: the page and the bookmark."""
         try:
             state = _fold(self.store, about)
         except Corrupt:
-            # The event that cannot be folded has been reported, with its place.
+            # The unfoldable event has been reported, with its position.
             return
-        self._note_all("law", page_faults(state.view()), about.id)
+        for fault in page_faults(state.view()):
+            self.note("law", fault, about.id)
         if kept is not None:
-            self._note_all("bookmark", self._bookmark_faults(about, kept, state), about.id)
-
-    def _note_all(self, part: Part, faults: Iterable[str], id: str) -> None:
-        for fault in faults:
-            self.note(part, fault, id)
+            for fault in self._bookmark_faults(about, kept, state):
+                self.note("bookmark", fault, about.id)
 
     def _bookmark_faults(self, about: Conversation, kept: bytes, state: Fold) -> Iterator[str]:
-        mark = _bookmark(kept)
+        try:
+            mark = bookmark.read(kept)
+        except ValueError:
+            mark = None  # a text in it is not UTF-8
         if mark is None:
             yield "the bookmark cannot be read; the next open makes a new one"
         elif not 0 < mark.head <= about.head:
@@ -427,35 +408,15 @@ class _StoreWalk:
         else:
             if mark.head < about.head:
                 state = _fold(self.store, replace(about, head=mark.head))
-            names = _differences(mark, bookmark.read(bookmark.kept(state)))
+            expected = bookmark.read(bookmark.kept(state))
+            names = [
+                name
+                for name in mark.__struct_fields__
+                if getattr(mark, name) != getattr(expected, name)
+            ]
             if names:
                 place = f"the bookmark at event {mark.head}"
                 yield f"{place} is not what the log folds to: {', '.join(names)}"
-
-
-def _asked_in(store: Store, id: str) -> set[str]:
-    ids: dict[int, str] = {}
-    found: set[str] = set()
-    for event in events_of(store, store.conversation(id)):
-        ids[event.seq] = event.id
-        body = codec.decode(event) if event.kind == "erase" else None
-        if isinstance(body, Erase):
-            found.add(ids.get(body.seq, ""))
-    return found
-
-
-def _bookmark(kept: bytes) -> bookmark.Bookmark | None:
-    try:
-        return bookmark.read(kept)
-    except ValueError:
-        # A text in it is not UTF-8.
-        return None
-
-
-def _differences(mark: bookmark.Bookmark, expected: bookmark.Bookmark | None) -> list[str]:
-    """The fields in which a bookmark is not the expected one."""
-    fields = mark.__struct_fields__
-    return [name for name in fields if getattr(mark, name) != getattr(expected, name)]
 
 
 def _fold(store: Store, about: Conversation) -> Fold:
@@ -463,28 +424,23 @@ def _fold(store: Store, about: Conversation) -> Fold:
 
 
 def page_faults(view: View) -> list[str]:
-    """Every law that the page breaks, and what each provider would refuse in it."""
+    """The broken laws of the page, and the refusals of each provider."""
     if not view.slots:
         return []
-    faults = _law_faults(view)
+    # An empty message is allowed in a log, because rendering repairs it; the dialects check that.
+    faults = [fault for fault in laws.broken(view) if not fault.endswith("is empty")]
     for name in dialects.DIALECTS:
         faults += _refusals(view, name)
     return faults
 
 
-def _law_faults(view: View) -> list[str]:
-    # An empty message may be in a log, because rendering repairs it; whether it did is asked of
-    # the dialects.
-    return [fault for fault in laws.broken(view) if not fault.endswith("is empty")]
-
-
 def _refusals(view: View, name: str) -> list[str]:
-    """What a provider would refuse in the page. One that shows nothing, such as a result without
-    its call, is never sent."""
-    spoken = dialects.dialect(name)
+    """The refusals of a provider for the page. An empty page, such as a result without its call, is
+    never sent."""
+    dialect = dialects.dialect(name)
     try:
-        rendered = Page(spoken, bound=False).render(view)
-        refused = [] if rendered.is_empty else spoken.check(rendered.request)
+        rendered = Page(dialect, bound=False).render(view)
+        refused = [] if rendered.is_empty else dialect.check(rendered.request)
     except (RefoldError, *_ODD) as error:
         return [f"the page cannot be rendered for {name}: {failure(error)}"]
     return [f"{name} would refuse the page: {fault}" for fault in refused]
