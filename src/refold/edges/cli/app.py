@@ -164,16 +164,19 @@ def _run_command(command: Command[Any, Any], screen: Screen, given: Mapping[str,
     """Runs a command with what the command line gave, and shows its result."""
     values = dict(given)
     screen.places = places_of(command, given)
+    store_url = values.pop("store", None) if command.on != "nothing" else None
+    conversation = values.pop("conversation") if command.on == "conversation" else None
+    arguments = command.arguments(**values)
     session = Session(
-        store_url=values.pop("store", None) if command.on != "nothing" else None,
-        conversation=values.pop("conversation") if command.on == "conversation" else None,
+        store_url=store_url,
+        conversation=conversation,
         screen=screen,
         stdin=getattr(sys.stdin, "buffer", None),
-        read_only=command.reads,
+        read_only=command.is_read_only(arguments),
         derives=command.derives,
     )
     with _naming(given, screen.places), session:
-        result = command.run(session, command.arguments(**values))
+        result = command.run(session, arguments)
         if not screen.json_output:
             session.tell_found()
         _show_result(command, screen, result)

@@ -146,13 +146,15 @@ R = TypeVar("R", bound=Result)
 
 class Command(Struct, Generic[A, R], frozen=True, kw_only=True):
     """One command. `on` says what it works on: the session's conversation, its store, or
-    neither. One that `reads` is given a store that refuses every write; one that `derives` writes
-    nothing but what can be made again, and is given such a store where only reading is allowed."""
+    neither. One that `reads` is given a store that refuses every write, unless one of the options
+    of `writes_with` is given; one that `derives` writes nothing but what can be made again, and is
+    given such a store where only reading is allowed."""
 
     name: str
     details: str = ""
     on: Literal["conversation", "store", "nothing"] = "conversation"
     reads: bool = False
+    writes_with: tuple[str, ...] = ()
     derives: bool = False
     arguments: type[A]
     run: Callable[[Session, A], R]
@@ -162,6 +164,10 @@ class Command(Struct, Generic[A, R], frozen=True, kw_only=True):
     def summary(self) -> str:
         """What it does, in one line, as the table says."""
         return COMMANDS[self.name].summary
+
+    def is_read_only(self, arguments: A) -> bool:
+        """Whether it only reads, with these arguments."""
+        return self.reads and not any(getattr(arguments, name) for name in self.writes_with)
 
     def renamed(self, name: str) -> Command[A, R]:
         """The same command under another name of the table."""
@@ -178,10 +184,12 @@ def command(
     details: str = "",
     on: Literal["conversation", "store", "nothing"] = "conversation",
     reads: bool = False,
+    writes_with: tuple[str, ...] = (),
     derives: bool = False,
 ) -> Callable[[Function], Function]:
     """Declares a function to be the command `name`: its keyword-only parameters are the command's
-    arguments, and its result shows itself. The function stays an ordinary function."""
+    arguments (`in_` is the option `--in`), and its result shows itself. The function stays an
+    ordinary function."""
 
     def declare(function: Function) -> Function:
         DECLARED[name] = Command(
@@ -189,6 +197,7 @@ def command(
             details=details,
             on=on,
             reads=reads,
+            writes_with=writes_with,
             derives=derives,
             arguments=_arguments_of(function),
             run=lambda session, arguments: function(session, **asdict(arguments)),
@@ -206,7 +215,14 @@ def _arguments_of(function: Callable[..., Any]) -> type[Arguments]:
         one for one in signature(function).parameters.values() if one.kind is one.KEYWORD_ONLY
     ]
     fields: list[Any] = [
-        (one.name, hints[one.name], *([] if one.default is one.empty else [one.default]))
+        (
+            one.name,
+            hints[one.name],
+            msgspec.field(
+                name=one.name.rstrip("_"),
+                default=NODEFAULT if one.default is one.empty else one.default,
+            ),
+        )
         for one in parameters
     ]
     struct = msgspec.defstruct(
