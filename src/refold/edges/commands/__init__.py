@@ -134,28 +134,18 @@ COMMANDS = {
     "artifacts delete": Entry(
         "artifacts.ARTIFACTS_DELETE", "Remove one artifact for good, even if the page names it."
     ),
-    "memory list": Entry("memory.MEMORY_LIST", "List what is remembered across conversations."),
-    "memory add": Entry("memory.MEMORY_ADD", "Remember something across conversations."),
-    "memory search": Entry("memory.MEMORY_SEARCH", "Find what is remembered, with the reason."),
-    "memory update": Entry(
-        "memory.MEMORY_UPDATE", "Change the words or the tags of what is remembered."
-    ),
-    "memory forget": Entry("memory.MEMORY_FORGET", "Erase what is remembered for good."),
-    "memory history": Entry(
-        "memory.MEMORY_HISTORY", "Show what was remembered about the same thing before."
-    ),
-    "memory log": Entry(
-        "memory_transfer.MEMORY_LOG", "Show every change of a memory, newest first."
-    ),
-    "memory revert": Entry("memory_transfer.MEMORY_REVERT", "Take a change of a memory back."),
-    "memory export": Entry(
-        "memory_transfer.MEMORY_EXPORT", "Write a memory to a file, with its history."
-    ),
-    "memory import": Entry("memory_transfer.MEMORY_IMPORT", "Read a memory that was exported."),
-    "memory reindex": Entry("memory_transfer.MEMORY_REINDEX", "Rebuild the index of a memory."),
-    "memory inbox": Entry(
-        "memory.MEMORY_INBOX", "Show, accept or reject what waits to be remembered."
-    ),
+    "memory list": Entry("memory", "List what is remembered across conversations."),
+    "memory add": Entry("memory", "Remember something across conversations."),
+    "memory search": Entry("memory", "Find what is remembered, with the reason."),
+    "memory update": Entry("memory", "Change the words or the tags of what is remembered."),
+    "memory forget": Entry("memory", "Erase what is remembered for good."),
+    "memory history": Entry("memory", "Show what was remembered about the same thing before."),
+    "memory log": Entry("memory_transfer", "Show every change of a memory, newest first."),
+    "memory revert": Entry("memory_transfer", "Take a change of a memory back."),
+    "memory export": Entry("memory_transfer", "Write a memory to a file, with its history."),
+    "memory import": Entry("memory_transfer", "Read a memory that was exported."),
+    "memory reindex": Entry("memory_transfer", "Rebuild the index of a memory."),
+    "memory inbox": Entry("memory", "Show, accept or reject what waits to be remembered."),
     "search": Entry("search.SEARCH", "Find messages and artifacts by what they say."),
     "index": Entry("search.INDEX", "Bring the search index up to date."),
     "scan": Entry("integrity.SCAN", "Find secrets in stored conversations."),

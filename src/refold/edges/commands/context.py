@@ -63,7 +63,7 @@ from refold.edges.commands.command import (
 from refold.edges.commands.compact import WRITER, CompactArguments, Compacted, Planned
 from refold.edges.commands.compact import run_compact as compact
 from refold.edges.commands.compact import show as compaction_shown_show
-from refold.edges.commands.memory import MemoryArguments, memory_of, show_entries
+from refold.edges.commands.memory import memory_of, show_entries
 from refold.edges.commands.session import Session
 from refold.edges.commands.show import State, body_of, event_row, state_of, whole_slots
 from refold.edges.displays.overview import (
@@ -465,7 +465,7 @@ def run_context_search(session: Session, arguments: ContextSearchArguments) -> C
     id = session.conversation
     words = (arguments.query,)
     given = search.SearchArguments(query=words, conversations=(id,), limit=arguments.limit)
-    with memory_of(session, MemoryArguments()) as memory:
+    with memory_of(session) as memory:
         remembered = memory.retrieve(arguments.query, arguments.limit)
     return ContextFound(
         conversation=id, said=search.run_search(session, given), remembered=tuple(remembered)
