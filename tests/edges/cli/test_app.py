@@ -13,7 +13,7 @@ import pytest
 
 import refold
 from refold.edges.cli.options import parameters
-from refold.edges.commands import COMMANDS, GROUPS, load
+from refold.edges.commands import COMMANDS, PREFIXES, load
 from refold.errors import OUTCOMES
 from tests.edges.cli.rooms import program, run
 
@@ -27,7 +27,7 @@ def test_refold_alone_prints_its_help() -> None:
 
 
 def test_every_command_has_help_that_fits_its_line_and_is_ascii() -> None:
-    groups = [run(*group.split(), "--help").stdout for group in GROUPS]
+    groups = [run(*group.split(), "--help").stdout for group in PREFIXES]
     listing = run("--help").stdout + "".join(groups)
     assert "...\n" not in listing.replace("[ARGS]...", "") and listing.isascii()
     for name, entry in COMMANDS.items():
@@ -219,7 +219,7 @@ ON_ONE = [name for name in COMMANDS if load(name).on == "conversation"]
 @pytest.mark.parametrize("name", ON_ONE)
 def test_a_missing_id_is_told_with_the_ways_to_name_one(name: str) -> None:
     result = run(*name.split())
-    if name in GROUPS:
+    if name in PREFIXES:
         return
     text = f"no conversation is named (ID); refold {name} @1 is about the newest; refold list"
     assert result.exit_code == 2 and text in result.stderr

@@ -19,7 +19,7 @@ import pytest
 
 import refold.edges.commands
 from refold.edges.cli.screen import Screen
-from refold.edges.commands import COMMANDS, GROUPS, load
+from refold.edges.commands import COMMANDS, PREFIXES, load
 from refold.edges.commands.command import Result, builtins_of
 from refold.edges.commands.line import table
 from refold.edges.commands.session import Session
@@ -225,14 +225,14 @@ def test_loading_every_command_but_the_demo_loads_no_command_line() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_is_named_as_in_the_table_and_says_what_it_does(name: str) -> None:
     command = load(name)
-    module, _, value = COMMANDS[name].value.rpartition(".")
+    module, _, value = COMMANDS[name].module.rpartition(".")
     if module:
         own = getattr(import_module(f"refold.edges.commands.{module}"), value).name
         assert own in COMMANDS
         assert value == own.replace(" ", "_").replace("-", "_").upper()
     assert command.name == name
     assert command.summary.endswith(".") and command.summary[0].isupper()
-    assert " ".join(name.split()[:-1]) in {"", *GROUPS}
+    assert " ".join(name.split()[:-1]) in {"", *PREFIXES}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

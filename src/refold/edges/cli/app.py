@@ -22,9 +22,9 @@ from refold.checked import quoted
 from refold.display import is_text, nearest, one_line, suggestion
 from refold.edges.cli.options import HELP, Place, at_places, output_options, parameters, places_of
 from refold.edges.cli.screen import Screen
-from refold.edges.commands import COMMANDS, GROUPS, load
+from refold.edges.commands import COMMANDS, PREFIXES, load
 from refold.edges.commands.command import Command, Document, Result, parameters_of, short_line
-from refold.edges.commands.line import named_first, with_id
+from refold.edges.commands.line import named_first, resolved, with_id
 from refold.edges.commands.session import Session
 from refold.errors import OUTCOMES, Invalid, RefoldError, with_hint
 
@@ -60,7 +60,7 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         name = self.prefix + cmd_name
-        if name in GROUPS:
+        if name in PREFIXES:
             return Commands(
                 f"{name} ", name=cmd_name, help=_group_help(name), params=_group_parameters(name)
             )
@@ -73,14 +73,14 @@ class Commands(click.Group):
 
     def _summary(self, name: str) -> str:
         """What a command does, known without loading it."""
-        return GROUPS[name] if name in GROUPS else COMMANDS[name].summary
+        return PREFIXES[name] if name in PREFIXES else COMMANDS[name].summary
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = self.list_commands(ctx)
         name = self.prefix + args[0]
-        if name in GROUPS and name in COMMANDS and _is_own(name, args[1:]):
+        if name in PREFIXES and name in COMMANDS and _is_own(name, args[1:]):
             # A group that is a command itself: `refold context ID`.
             return args[0], _as_click(load(name)), args[1:]
         if args[0] in known:
@@ -112,13 +112,13 @@ def _is_own(group: str, args: list[str]) -> bool:
 
 def _group_help(name: str) -> str:
     if name not in COMMANDS:
-        return GROUPS[name]
+        return PREFIXES[name]
     command = load(name)
     if command.on != "conversation":
         return f"{command.summary}\n\n{command.details}"
     taken = "".join(f" [{one.shown}]" for one in parameters_of(command))
     own = f"refold {name} ID{taken}: {command.summary}"
-    return f"{GROUPS[name]}\n\n{own}"
+    return f"{PREFIXES[name]}\n\n{own}"
 
 
 def _group_parameters(name: str) -> list[click.Parameter]:
@@ -257,7 +257,7 @@ def _own_words(args: list[str]) -> list[str]:
 def _run(args: list[str], screen: Screen) -> int:
     try:
         _check_text(args)
-        words = named_first(args, COMMANDS)
+        words = resolved(named_first(args, COMMANDS), is_shell=True)
         with commands.make_context("refold", words, obj=screen) as ctx:
             commands.invoke(ctx)
     except click.exceptions.Exit as error:

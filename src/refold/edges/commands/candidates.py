@@ -14,7 +14,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from refold.display import one_line
-from refold.edges.commands import COMMANDS, GROUPS, Entry, load
+from refold.edges.commands import COMMANDS, PREFIXES, Entry, load
 from refold.edges.commands.command import Parameter, Taking, parameters_of
 from refold.edges.commands.line import split, table
 from refold.edges.commands.session import Session
@@ -76,14 +76,14 @@ def _names(
         firsts = dict.fromkeys(name.split()[0] for name in known)
         own = [Candidate(name, one.summary) for name, one in also.items() if name not in firsts]
         return [Candidate(name, _summary(name)) for name in firsts] + own
-    if len(words) == 2 and words[0] in GROUPS:
+    if len(words) == 2 and words[0] in PREFIXES:
         inside = [name for name in known if name.startswith(f"{words[0]} ")]
         return [Candidate(name.split()[1], _summary(name)) for name in inside]
     return []
 
 
 def _summary(name: str) -> str:
-    return GROUPS[name] if name in GROUPS else COMMANDS[name].summary
+    return PREFIXES[name] if name in PREFIXES else COMMANDS[name].summary
 
 
 def _command(words: Sequence[str], known: Sequence[str]) -> str:

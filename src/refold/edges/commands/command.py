@@ -33,6 +33,7 @@ from contextlib import AbstractContextManager
 from inspect import signature
 from typing import (
     TYPE_CHECKING,
+    Annotated,
     Any,
     Generic,
     Literal,
@@ -47,7 +48,7 @@ from msgspec import NODEFAULT, Meta, Struct, inspect
 from msgspec.structs import asdict, replace
 
 from refold.checked import quoted
-from refold.core.model import ADOPTED, BY_HAND, CLEARED, MADE_ROOM, NATIVE, View
+from refold.core.model import ADOPTED, BY_HAND, CLEARED, MADE_ROOM, NATIVE, Role, View
 from refold.display import nearest
 from refold.display import number as number
 from refold.edges.commands import COMMANDS
@@ -58,6 +59,20 @@ if TYPE_CHECKING:
 
 Part = str | tuple[str, str]  # a text, or a style and a text
 Progress = Callable[[str, int, int], None]  # what is being done, how much is done, of how much
+
+# Options that several commands take: the same name and the same help, declared once.
+Yes = Annotated[bool, Meta(description="Do not ask.")]
+DryRun = Annotated[bool, Meta(description="Say what would be done, and change nothing.")]
+Limit = Annotated[int, Meta(description="At most this many.", ge=1, le=20_000)]
+Window = Annotated[int, Meta(description="The model's window, in tokens.", ge=1, le=100_000_000)]
+Lines = Annotated[str, Meta(description="Only these lines, from 1.", extra={"metavar": "A-B"})]
+OnlyRole = Annotated[Role, Meta(description="Only messages of this role.")]
+Force = Annotated[bool, Meta(description="Replace FILE if it exists.")]
+Scope = Annotated[str, Meta(description="Whose memory: project, user or agent.NAME.")]
+Project = Annotated[str, Meta(description="The folder of the project; by default this one.")]
+Tag = Annotated[str, Meta(description="A tag.")]
+Tags = Annotated[tuple[str, ...], Meta(description="A tag; may be repeated.")]
+FORMAT = Meta(description="How the result is printed.")  # of a Literal with the command's forms
 
 POSITIONAL = {"positional": True}  # `extra` of an argument that is given by its position
 TEXT = {"positional": True, "takes_rest": True}  # the same for a text of several words

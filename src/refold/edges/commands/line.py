@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from refold.display import nearest, suggestion
-from refold.edges.commands import COMMANDS, GROUPS, Entry, load
+from refold.edges.commands import ALIASES, COMMANDS, MOVED, PREFIXES, Entry, load
 from refold.edges.commands.command import (
     Arguments,
     Command,
@@ -35,6 +35,7 @@ from refold.errors import Invalid
 
 NO_COMMAND = "/help lists them; with a space before it, the line goes to the model"
 HELP_OPTIONS = ("--help", "-h")
+MISSPELT_MIN = 0.8
 # A word: an option's name up to its value, then a text between quotes or anything but spaces.
 _WORD = re.compile(r"""(--[\w-]+=)?(?:"((?:\\.|[^"\\])*)"|'([^']*)')(?=\s|$)|\S+""")
 _SHELL_CALL = re.compile(r"\brefold [a-z][a-z-]*(?: [^\s.,;:()]+){0,2}")
@@ -60,10 +61,11 @@ def table() -> dict[str, Entry]:
 def parse(line: str, also: Iterable[str] = ()) -> Line:
     """The command that a line names, and its arguments. `also` are names that the caller
     understands itself: they are suggested, too. Raises Invalid, with what to write instead."""
-    words = named_first(split(line.strip().removeprefix("/")), table())
-    if not words:
+    typed = named_first(split(line.strip().removeprefix("/")), table())
+    if not typed:
         raise Invalid("no command is named", hint="/help lists them")
-    if words[0] in GROUPS and members(words[0]) and words[1:] and words[1] in HELP_OPTIONS:
+    words = resolved(typed, is_shell=False)
+    if words[0] in PREFIXES and members(words[0]) and words[1:] and words[1] in HELP_OPTIONS:
         return _help(words[0])
     name, rest = _named(words, also)
     if any(word in HELP_OPTIONS for word in _before_dashes(rest)):
@@ -119,6 +121,61 @@ def _as_line(found: re.Match[str], conversation: str) -> str:
 # --- which command ---
 
 
+def resolved(words: Sequence[str], *, is_shell: bool) -> list[str]:
+    """The words with an alias replaced by its command and options. Raises Invalid for a name that
+    moved, with its new one."""
+    for count in (3, 2, 1):
+        name, rest = " ".join(words[:count]), words[count:]
+        if len(words) < count or name in COMMANDS:
+            continue
+        if name in ALIASES:
+            return _without_alias(name, rest, is_shell=is_shell)
+        if name in MOVED:
+            raise _moved(name, is_shell=is_shell)
+    return list(words)
+
+
+def _moved(name: str, *, is_shell: bool) -> Invalid:
+    new, start = MOVED[name], "refold " if is_shell else "/"
+    if not is_shell:
+        new = new.replace(" ID", "")
+    command = max((one for one in COMMANDS if f"{new} ".startswith(f"{one} ")), key=len)
+    hint = f"refold {command} --help" if is_shell else f"/help {command}"
+    return Invalid(f"{start}{name} is now {start}{new}", hint=hint)
+
+
+def _without_alias(name: str, rest: Sequence[str], *, is_shell: bool) -> list[str]:
+    alias = ALIASES[name]
+    inside = [one.removeprefix(f"{name} ") for one in ALIASES if one.startswith(f"{name} ")]
+    plain = [word for word in rest if not _order_is_option(word)]
+    if inside and any(word in HELP_OPTIONS for word in rest):
+        return ["help", name]
+    if inside and is_shell and not plain:
+        return ["help", name, *rest]
+    # A word after `context` is an ID in a shell, unless it looks like one of its forms.
+    is_form = len(plain) > 1 or bool(plain and nearest(plain[0], inside, alike_min=MISSPELT_MIN))
+    if inside and plain and (is_form or not is_shell):
+        start = "" if is_shell else "/"
+        reason = f"there is no command {start}{name} {short_line(plain[0], 40)}"
+        raise Invalid(reason, hint=suggestion(plain[0], inside))
+    words: list[str] = []
+    for word in rest:
+        option, equals, value = word.partition("=")
+        new, start = alias.options.get(option, (option, ""))
+        if words and words[-1] in alias.options:
+            new, start = alias.options[words.pop()]
+            words += [new, start + word]
+        elif option in alias.options and equals:
+            words += [new, start + value]
+        else:
+            words.append(word)
+    given = {word.partition("=")[0] for word in words}
+    preset = [word for word in alias.preset if word.partition("=")[0] not in given]
+    if is_shell and alias.id_option and words and not _order_is_option(words[0]):
+        preset += [alias.id_option, words.pop(0)]
+    return [*alias.command.split(), *preset, *words]
+
+
 def _named(words: Sequence[str], also: Iterable[str]) -> tuple[str, list[str]]:
     """The longest name that the words begin with, and the words after it."""
     known = table()
@@ -133,7 +190,7 @@ def _named(words: Sequence[str], also: Iterable[str]) -> tuple[str, list[str]]:
 
 def _unknown(words: Sequence[str], known: Sequence[str]) -> Invalid:
     group = words[0]
-    if group not in GROUPS:
+    if group not in PREFIXES:
         firsts = dict.fromkeys(f"/{name.split()[0]}" for name in known)
         is_typo = bool(nearest(f"/{group}", firsts)) and "/" not in group
         hint = suggestion(f"/{group}", firsts) if is_typo else NO_COMMAND
@@ -248,7 +305,7 @@ class _Reader:
                 taken, words = words[:1], words[1:]
             for word in taken:
                 self._give(place, self._value(place, word))
-        if words and self._name in GROUPS and not self._places:
+        if words and self._name in PREFIXES and not self._places:
             raise _no_member(self._name, words[0])
         if words:
             raise self._refused(f"does not take {short_line(words[0], 40)!r}")
@@ -323,7 +380,7 @@ def named_first(words: Sequence[str], known: Mapping[str, Entry]) -> list[str]:
 
 def _has_options_first(words: Sequence[str]) -> bool:
     first, second = [*words, "", ""][:2]
-    return _order_is_option(first) or (first in GROUPS and _order_is_option(second))
+    return _order_is_option(first) or (first in PREFIXES and _order_is_option(second))
 
 
 def _order_is_option(word: str) -> bool:
@@ -343,7 +400,7 @@ def _going_on(
 ) -> Iterator[tuple[int, ...]]:
     """The same, for names that begin with the words at these places."""
     name = " ".join(words[place] for place in places)
-    if name in GROUPS:
+    if name in PREFIXES:
         for later in range(places[-1] + 1, len(words)):
             yield from _going_on(words, (*places, later), known)
     if name in known:

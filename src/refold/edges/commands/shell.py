@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from refold.display import suggestion
-from refold.edges.commands import COMMANDS, GROUPS, Entry, load
+from refold.edges.commands import COMMANDS, PREFIXES, Entry, load
 from refold.edges.commands.command import (
     POSITIONAL,
     Arguments,
@@ -83,7 +83,7 @@ def run_help(session: Session, arguments: HelpArguments) -> Topics | Explained:
         raise elsewhere
     if name in known:
         return explained(load(name), known)
-    if not name or name in GROUPS:
+    if not name or name in PREFIXES:
         return Topics(group=name, commands=topics(name, known))
     raise NotFound(f"there is no command {short_line(name, 40)!r}", hint=suggestion(name, known))
 
@@ -98,8 +98,8 @@ def topics(group: str = "", known: Mapping[str, Entry] = COMMANDS) -> tuple[Topi
 
 
 def _topic(name: str) -> Topic:
-    if name in GROUPS:
-        return Topic(name=name, summary=GROUPS[name])
+    if name in PREFIXES:
+        return Topic(name=name, summary=PREFIXES[name])
     entry = COMMANDS[name]
     return Topic(name=name, summary=entry.summary, is_shell_only=entry.is_shell_only)
 
@@ -114,7 +114,7 @@ def explained(command: Taking, known: Mapping[str, Entry] = COMMANDS) -> Explain
         on=command.on,
         arguments=tuple(_taken(one) for one in taken if not one.option),
         options=tuple(_taken(one) for one in taken if one.option),
-        inside=topics(command.name, known) if command.name in GROUPS else (),
+        inside=topics(command.name, known) if command.name in PREFIXES else (),
     )
 
 
