@@ -93,7 +93,7 @@ def test_an_option_may_stand_alone_where_it_has_a_value_of_its_own() -> None:
         ("/compact --target", "--target needs a value", "/help compact"),
         ("/compact --target x", "--target 'x' is not a number", "/help compact"),
         ("/compact --target -1", "--target '-1' is not at least 0", "/help compact"),
-        ("/artifacts grep x --limit 5000", "is not between 1 and 1,000", "/help artifacts grep"),
+        ("/artifact grep x --limit 5000", "is not between 1 and 1,000", "/help artifact grep"),
         ("/show --role judge", "'judge' is not one of assistant, system, tool, user", "/help show"),
         ("/why", "/why needs SEQ", "/help why"),
         ("/why 1 2", "/why does not take '2'", "/help why"),

@@ -49,10 +49,10 @@ def test_what_the_guide_shows_works_when_it_is_pasted(extra):
     for line in block.splitlines():
         name, *words = shlex.split(line, comments=True)
         assert name == "refold"
-        told[" ".join(words[:3])] = done(*words)
+        told[" ".join(words[:4])] = done(*words)
     assert "My manager is Helena" in told["memory search who is my boss?"]
-    assert "The database port is 6432" in told["memory inbox --scope"]
-    assert "Bring it back with: refold memory revert 3" in told["memory revert 2"]
+    assert "The database port is 6432" in told["memory inbox --scope agent.reviewer"]
+    assert "Bring it back with: refold memory log --revert 3" in told["memory log --revert 2"]
     assert entries("list", "--ended") == ["My manager is Helena"]
 
 
@@ -116,8 +116,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("typed", ["mem-b", "mem-b0", "mem-b003"])
 def test_an_entry_is_named_by_how_its_id_begins(named, asked, typed):
-    assert "mem-b003 is version 2 now" in done("memory", "update", typed, "Ida likes coffee")
-    assert entries("history", typed) == ["Ida likes tea", "Ida likes coffee"]
+    assert "mem-b003 is version 2 now" in done("memory", "edit", typed, "Ida likes coffee")
+    assert entries("log", typed) == ["Ida likes tea", "Ida likes coffee"]
     assert run("memory", "forget", typed).exit_code == 2  # nobody is there to be asked
     assert entries("list", "--scope", "user") == ["Ida likes coffee"]
     done("memory", "forget", typed, "--yes")
@@ -126,7 +126,7 @@ def test_an_entry_is_named_by_how_its_id_begins(named, asked, typed):
 
 
 @pytest.mark.parametrize(
-    "words", [("update", "mem-aa0", "x"), ("forget", "mem-a", "--yes"), ("history", "mem-aa")]
+    "words", [("edit", "mem-aa0", "x"), ("forget", "mem-a", "--yes"), ("log", "mem-aa")]
 )
 def test_a_beginning_of_several_ids_is_refused_with_their_names(named, words):
     refused = run("memory", *words)
@@ -138,7 +138,7 @@ def test_a_beginning_of_several_ids_is_refused_with_their_names(named, words):
 @pytest.mark.parametrize("typed", ["m", "mem-", "mem-d", "aa01", "mem-aa011"])
 def test_what_begins_no_id_or_every_id_names_none(named, typed):
     reason = "every id begins with" if typed in ("m", "mem-") else "there is no entry"
-    for words in (("update", typed, "x"), ("forget", typed, "--yes"), ("history", typed)):
+    for words in (("edit", typed, "x"), ("forget", typed, "--yes"), ("log", typed)):
         refused = run("memory", *words)
         assert refused.exit_code != 0 and reason in refused.output
     assert len(entries("list")) == 3
@@ -175,7 +175,7 @@ def test_what_waits_or_was_rejected_is_named_and_forgotten_as_well(named, asked)
 
 
 def test_what_was_taken_back_is_forgotten_by_its_id_alone(named, asked):
-    done("memory", "revert", "1")
+    done("memory", "log", "--revert", "1")
     assert entries("list", "--scope", "project") == ["We ship on Mondays"]
     assert "Forgotten: " in done("memory", "forget", "mem-aa01", "--yes")
     assert asked == ["Forget mem-aa01 for good?"]
@@ -229,7 +229,7 @@ def test_what_is_imported_from_a_pipe_is_what_was_exported_to_one():
 
 def test_terminals_are_safe_from_what_is_remembered():
     done("memory", "add", "clear \x1b[2J the \u202e screen")
-    for words in (("list",), ("log",), ("search", "screen"), ("revert", "1")):
+    for words in (("list",), ("log",), ("search", "screen"), ("log", "--revert", "1")):
         told = done("memory", *words)
         assert "\x1b" not in told and "\u202e" not in told
 

@@ -17,7 +17,7 @@ from refold.edges.commands.line import named_first, parse
 from tests.edges.cli.rooms import as_json, run
 
 # Also values that are names of commands: an option takes them all the same.
-VALUES = st.sampled_from(["x", "list", "artifacts", "show", "memory", "12", "a b"])
+VALUES = st.sampled_from(["x", "list", "artifact", "show", "memory", "12", "a b"])
 
 
 def options_of(name: str) -> list[Parameter]:
@@ -71,16 +71,16 @@ def test_options_stand_wherever_one_likes(data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("--store", "{url}", "artifacts", "list", "fix-login"),
+        ("--store", "{url}", "artifact", "list", "fix-login"),
         ("artifacts", "--store", "{url}", "list", "fix-login"),
         ("artifacts", "--store={url}", "--json", "list", "fix-login"),
-        ("artifacts", "list", "--store", "{url}", "fix-login"),
+        ("artifact", "list", "--store", "{url}", "fix-login"),
         ("--json", "--store", "{url}", "artifacts", "--no-color", "list", "fix-login"),
     ],
 )
 @pytest.mark.usefixtures("alone")
 def test_the_same_artifacts_are_listed(url: str, words: tuple[str, ...]) -> None:
-    known = as_json("artifacts", "list", "fix-login")
+    known = as_json("artifact", "list", "fix-login")
     got = run(*(word.format(url=url) for word in words), "--json")
     assert got.exit_code == 0, got.stderr
     assert json.loads(got.stdout) == known

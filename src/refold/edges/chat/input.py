@@ -15,12 +15,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from typing import Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from refold.display import fenced
-from refold.edges.chat.tools import Workspace
-from refold.engine.context import Context
 from refold.errors import Denied, NotFound, RefoldError, sentence
+
+if TYPE_CHECKING:
+    from refold.edges.chat.tools import Workspace
+    from refold.engine.context import Context
 
 QUOTES = '"""'
 PROMPT, MORE = "> ", ". "

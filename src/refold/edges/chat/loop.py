@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import Any, Protocol
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.checked import quoted
@@ -29,7 +28,8 @@ from refold.edges.chat.output import Shown, status_text
 from refold.edges.chat.scripted import SPEC as SCRIPTED
 from refold.edges.chat.scripted import WINDOW as SCRIPTED_WINDOW
 from refold.edges.chat.scripted import Scripted
-from refold.edges.chat.tools import Interrupts, Offered, Tools, Workspace
+from refold.edges.chat.terminal import Options
+from refold.edges.chat.tools import Interrupts, Tools, Workspace
 from refold.edges.displays.phrases import chosen
 from refold.edges.endpoints.chat import pieces
 from refold.edges.endpoints.client import Refused
@@ -54,17 +54,6 @@ SYSTEM = (
     "are unfolded by refold_unfold, and refold_search finds what was said. "
     "Be brief: the answer is read in a terminal, as plain text."
 )
-
-
-class Options(Struct, frozen=True, kw_only=True):
-    """What a chat was started with."""
-
-    yes: bool = False
-    offered: Offered = "all"
-    cost_max: float | None = None
-    window: int | None = None
-    reply_tokens_max: int | None = None
-    writes_summaries: bool = False
 
 
 class Endpoint(Protocol):

@@ -43,7 +43,7 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Annotated, Any, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -52,6 +52,7 @@ from refold import decoding
 from refold.artifacts.grep import grepped
 from refold.checked import quoted
 from refold.display import number
+from refold.edges.chat.terminal import Offered
 from refold.edges.workspace import Found, refuse_guarded, walk
 from refold.engine.context import Context
 from refold.errors import Denied, Invalid, NotFound, RefoldError
@@ -137,7 +138,6 @@ REFUSED = "The user did not allow this. Do not try it again unless the user asks
 DIFF_LINES_MAX = 400
 LINES_MAX = 2_000
 
-Offered = Literal["all", "reading", "none"]
 FilePath = Annotated[str, Meta(description="A path inside the folder.")]
 
 

@@ -18,12 +18,15 @@ from refold.conversations.importer import open_regular_file
 from refold.edges.commands.command import (
     POSITIONAL,
     Document,
+    Force,
+    Project,
     Result,
+    Scope,
     Screen,
     command,
     number,
 )
-from refold.edges.commands.memory import Project, Scope, memory_of
+from refold.edges.commands.memory import memory_of
 from refold.edges.commands.session import Session
 from refold.errors import Conflict, Invalid
 from refold.memory.transfer import AGAIN, FILE_BYTES_MAX
@@ -59,7 +62,7 @@ def export_memory(
         str, Meta(description="The file to write; - is standard output.", extra=POSITIONAL)
     ],
     scope: Scope | None = None,
-    force: Annotated[bool, Meta(description="Replace FILE if it exists.")] = False,
+    force: Force = False,
     project: Project | None = None,
 ) -> ExportedMemory | Document:
     with memory_of(session, project, scope) as memory:
