@@ -49,7 +49,7 @@ def test_names_of_what_is_there_are_completed(url: str, tmp_path: Path) -> None:
     (tmp_path / "src" / "a.py").write_text("x")
     with Session(store_url=url, conversation="fix-login") as session:
         assert chat("/restore g", session) == {"good"}
-        assert chat("/context show art", session) == {artifact}
+        assert chat("/artifact show art", session) == {artifact}
         assert folded and chat("/unfold ", session) == folded
         assert chat("/context add sr", session) == {"src/"}
         assert chat("/context add src/", session) == {"src/a.py"}

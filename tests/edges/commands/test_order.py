@@ -72,10 +72,10 @@ def test_options_stand_wherever_one_likes(data: st.DataObject) -> None:
     "words",
     [
         ("--store", "{url}", "artifact", "list", "fix-login"),
-        ("artifacts", "--store", "{url}", "list", "fix-login"),
-        ("artifacts", "--store={url}", "--json", "list", "fix-login"),
+        ("artifact", "--store", "{url}", "list", "fix-login"),
+        ("artifact", "--store={url}", "--json", "list", "fix-login"),
         ("artifact", "list", "--store", "{url}", "fix-login"),
-        ("--json", "--store", "{url}", "artifacts", "--no-color", "list", "fix-login"),
+        ("--json", "--store", "{url}", "artifact", "--no-color", "list", "fix-login"),
     ],
 )
 @pytest.mark.usefixtures("alone")
@@ -102,7 +102,7 @@ def test_a_group_that_is_a_command_may_be_told_first_how_to_print(
     [
         (("--nope", "list"), "no command is named that takes --nope"),
         (("--store",), "no command is named that takes --store"),
-        (("artifacts", "--store", "x"), "no command is named that takes --store"),
+        (("artifact", "--store", "x"), "no command is named that takes --store"),
         (("--limit", "x", "undoo"), ""),
     ],
 )

@@ -31,7 +31,7 @@ CHANGES = {
     "model": ((), ("model", "@2", "gpt-4o")),
     "erase": ((), ("erase", "@2", "5", "--yes")),
     "fork": ((), ("fork", "@2", "new")),
-    "repair": ((), ("repair", "@2")),
+    "verify": ((), ("verify", "@2", "--repair")),
     "context add": ((), ("context", "add", "@2", "a.txt")),
     "context add-folder": ((), ("context", "add-folder", "@2", ".")),
     "context add-search": ((), ("context", "add-search", "@2", "some")),
