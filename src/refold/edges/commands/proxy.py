@@ -128,7 +128,7 @@ def proxy(
     ] = "127.0.0.1",
     name: Annotated[
         tuple[str, ...],
-        Meta(description="A name by which clients call this proxy; can be repeated."),
+        Meta(description="A name by which clients call it; may be repeated."),
     ] = (),
     anthropic: Annotated[
         str,

@@ -83,7 +83,7 @@ def serve_team(
     port: Annotated[int, Meta(description="The port to listen on.", ge=1, le=65_535)] = 8_741,
     name: Annotated[
         tuple[str, ...],
-        Meta(description="A name by which clients call this server; can be repeated."),
+        Meta(description="A name by which clients call it; may be repeated."),
     ] = (),
     workers: Annotated[
         int, Meta(description="How many processes share the port.", ge=1, le=64)
@@ -91,7 +91,7 @@ def serve_team(
     limit: Annotated[
         tuple[str, ...],
         Meta(
-            description="A limit for all workers together, such as calls_per_s=100; can be "
+            description="A limit for all workers together, such as calls_per_s=100; may be "
             "repeated.",
             extra={"metavar": "NAME=NUMBER"},
         ),

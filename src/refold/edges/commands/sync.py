@@ -330,7 +330,7 @@ def _verified(
 
 
 def _checked(near: Store, synced: SyncedStore, names: Sequence[str]) -> FarVerified:
-    """The damage in the far store, and what of it is whole here."""
+    """The damage in the far store, and which parts are whole here."""
     far, refused, reports = synced.far, set[str](), list[Verification]()
     absent: dict[str, NotFound] = {}
     for id in names or [about.id for about in kept_logs(far)]:
