@@ -47,7 +47,7 @@ Native = Annotated[
 ]
 FoldWindow = Annotated[
     int,
-    Meta(description="The window to fold into, in tokens; by default the model's.", ge=1_000),
+    Meta(description="The model's window, in tokens.", ge=1_000),
 ]
 
 
@@ -113,11 +113,7 @@ def proxy(
     report: Annotated[
         bool, Meta(description="Serve nothing: show what calls through the proxy used and saved.")
     ] = False,
-    limit: Annotated[
-        int,
-        Meta(description="With --report: at most this many conversations, the newest.", ge=1),
-    ]
-    | None = None,
+    limit: Annotated[int, Meta(description="At most this many.", ge=1)] | None = None,
     fold: Fold = False,
     tools: Tools = False,
     native: Native = False,

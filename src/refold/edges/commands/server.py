@@ -351,7 +351,7 @@ class TokensListed(Result, frozen=True, kw_only=True):
 def list_tokens(
     session: Session,
     *,
-    org: Annotated[str, Meta(description="Only those of this organization.")] | None = None,
+    org: Org | None = None,
     store: ServerStore | None = None,
 ) -> TokensListed:
     with _organizations(store) as orgs:
@@ -418,9 +418,7 @@ def audit_tokens(
     session: Session,
     *,
     org: Org,
-    limit: Annotated[
-        int, Meta(description="How many lines, the newest.", ge=1, le=AUDIT_LIMIT_MAX)
-    ] = 100,
+    limit: Annotated[int, Meta(description="At most this many.", ge=1, le=AUDIT_LIMIT_MAX)] = 100,
     store: ServerStore | None = None,
 ) -> Audited:
     name = org_checked(org)
