@@ -5,7 +5,7 @@ First both sides are compared, and nothing is written while any log there differ
 Then parents come before their forks, contents before the events that name them, and every log is
 read again on the other side and compared with the one here. What is there already is not written
 twice: a copy that was interrupted goes on where it was, and the same copy again changes nothing.
-Neighbours: two stores below, `refold copy` above.
+Neighbours: two stores below, `refold export --to` above.
 
 A copy of a conversation without its secrets: a log of its own that can be imported, verified
 and continued.

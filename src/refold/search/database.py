@@ -278,12 +278,12 @@ def translated(path: str) -> Iterator[None]:
         raise _translation(error, path) from error
     except UnicodeDecodeError as error:
         # A text in the file is not UTF-8: it was not written by us.
-        raise Corrupt(f"{path}: {error}", hint="refold index --rebuild") from error
+        raise Corrupt(f"{path}: {error}", hint="refold search --rebuild") from error
 
 
 def _translation(error: apsw.Error, path: str) -> RefoldError:
     if isinstance(error, (*_DAMAGE, apsw.IOError)):
-        return Corrupt(f"{path}: {error}", hint="refold index --rebuild")
+        return Corrupt(f"{path}: {error}", hint="refold search --rebuild")
     if isinstance(error, (apsw.BusyError, apsw.LockedError)):
         busy = "another process is writing it"
         return Unavailable(f"{path} is busy: {error}", retry_after_s=1.0, hint=busy)

@@ -108,7 +108,7 @@ class Index:
     @property
     def remedy(self) -> str:
         """The command that makes it complete."""
-        return "refold memory reindex" if self.apart else "refold index"
+        return "refold search --reindex --memory" if self.apart else "refold search --reindex"
 
     @property
     def is_writable(self) -> bool:

@@ -100,7 +100,7 @@ def test_every_pin_in_the_way_is_named(url: str) -> None:
     seqs = [str(slot["seq"]) for slot in as_json("show", "fix-login")["slots"]]
     assert run("pin", "fix-login", seqs[1], seqs[6]).exit_code == 0
     error = run("hide", "fix-login", seqs[0], seqs[9]).stderr
-    found = re.search(r"unpin first: (refold unpin fix-login [\d ]+)", error)
+    found = re.search(r"unpin first: (refold pin fix-login [\d ]+ --off)", error)
     assert found
     assert run(*found[1].split()[1:]).exit_code == 0
     assert run("hide", "fix-login", seqs[0], seqs[9]).exit_code == 0

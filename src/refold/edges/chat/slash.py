@@ -2,7 +2,7 @@
 a chat can have, because they change what it works on.
 
 The table is read as it is, so a new command appears here by itself, with its help and its
-suggestions for a typo. Neighbours: `edges.commands.line` parses, `edges.commands` has the table,
+suggestions for a typo. Neighbours: `edges.cli.lines` parses, `edges.commands` has the table,
 `loop` calls `obey`.
 
 `/condense`: the model of the chat writes a summary, and the person accepts it or says what is
@@ -28,13 +28,21 @@ from refold.conversations.listing import id_of, meta_of, newest, title_of
 from refold.core.model import View
 from refold.edges.chat.loop import Chat, endpoint_for
 from refold.edges.chat.terminal import new_id
+from refold.edges.cli.lines import Line, arguments_of, parse
 from refold.edges.cli.screen import Screen
-from refold.edges.commands import COMMANDS, compact, restore, shell
-from refold.edges.commands.command import Arguments, Document, parameters_of
+from refold.edges.commands import ALIASES, COMMANDS, load, shell
+from refold.edges.commands.command import (
+    POINT_HELP,
+    TEXT,
+    Arguments,
+    Document,
+    Window,
+    parameters_of,
+)
 from refold.edges.commands.compact import FEEDBACK_TEXT, summary_of
-from refold.edges.commands.line import HELP_OPTIONS, Line, arguments_of, as_lines, parse, split
+from refold.edges.commands.line import HELP_OPTIONS, as_lines, split
+from refold.edges.commands.restore import fork
 from refold.edges.commands.session import Session
-from refold.edges.commands.stats import WINDOW
 from refold.engine.context import Context
 from refold.errors import Conflict, Invalid, NotFound, RefoldError
 from refold.log.trace import is_taken, open_id_checked
@@ -49,6 +57,12 @@ ID = Meta(
     description="The conversation, by its id, or as @1 for the newest.",
     extra={"positional": True, "metavar": "ID", "completes": "conversation"},
 )
+FEEDBACK = Meta(description="What is wrong with the summary, for the model.", extra=TEXT)
+ACCEPT = Meta(description="Accept the newest message as the summary.")
+AT = Meta(
+    description=f"{POINT_HELP} By default, the end.",
+    extra={"metavar": "POINT", "completes": "point"},
+)
 NEW = Meta(
     description="Its id; by default one is made from the time.",
     extra={"positional": True, "metavar": "ID"},
@@ -57,7 +71,17 @@ NEW = Meta(
 
 class ModelArguments(Arguments, frozen=True, kw_only=True):
     model: Annotated[str, MODEL] = ""
-    window: Annotated[int, WINDOW] | None = None
+    window: Window | None = None
+
+
+class CondenseArguments(Arguments, frozen=True, kw_only=True):
+    feedback: Annotated[str, FEEDBACK] = ""
+    accept: Annotated[bool, ACCEPT] = False
+
+
+class ForkArguments(Arguments, frozen=True, kw_only=True):
+    new: Annotated[str, NEW] = ""
+    at: Annotated[str, AT] = ""
 
 
 class ResumeArguments(Arguments, frozen=True, kw_only=True):
@@ -88,7 +112,7 @@ def obey(chat: Chat, line: str) -> bool:
     try:
         asked = _asked_about(words)
         if asked is not None:
-            shell.show_help(shell.explained(asked), _screen(chat))
+            shell.explained(asked).show(_screen(chat))
         elif own is None:
             _run(chat, parse(line, also=OWN))
         else:
@@ -206,19 +230,19 @@ def _list(chat: Chat) -> None:
     )
 
 
-def _condense(chat: Chat, given: compact.CondenseArguments) -> bool:
+def _condense(chat: Chat, given: CondenseArguments) -> bool:
     is_wished = given.accept or is_agreed(chat, given.feedback.strip())
     if is_wished or not (chat.failure or chat.lines.can_ask):
         # The receipt says what the notices would say.
         chat.is_quiet_about_notices = True
-        accepted = compact.CondenseArguments(accept=is_wished)
-        _run(chat, Line(compact.CONDENSE, accepted))
+        compact = load("compact")
+        _run(chat, Line(compact, compact.arguments(condense=True, accept=is_wished)))
     return True
 
 
-def _fork(chat: Chat, given: restore.ForkArguments) -> bool:
+def _fork(chat: Chat, given: ForkArguments) -> bool:
     with Session.holding(chat.context, chat.store) as session:
-        forked = restore.run_fork(session, given)
+        forked = fork(session, new=given.new, at=given.at)
     chat.go_to(forked.conversation)
     where = f"a fork of {forked.parent} at #{forked.parent_seq}"
     chat.shown.aside(f"This is {forked.conversation}, {where}; /resume {forked.parent} goes back")
@@ -242,7 +266,7 @@ def _exit(chat: Chat, _: Arguments) -> bool:
 _OWN = (
     OwnCommand(
         name="model",
-        summary=COMMANDS["model"].summary,
+        summary="Show the model, or continue with another.",
         details="Without a MODEL and a window, nothing is changed. The limits follow at once.",
         arguments=ModelArguments,
         run=_model,
@@ -250,16 +274,16 @@ _OWN = (
     OwnCommand(
         name="fork",
         summary=COMMANDS["fork"].summary,
-        details=f"{restore.FORK.details} The chat continues in the new one.",
-        arguments=restore.ForkArguments,
+        details="No event is copied. The chat continues in the new one.",
+        arguments=ForkArguments,
         run=_fork,
     ),
     OwnCommand(
         name="condense",
-        summary=COMMANDS["condense"].summary,
+        summary=ALIASES["condense"].summary,
         details="The model writes a summary; with FEEDBACK, one that follows it. You accept it, or "
         "say what is wrong. Nothing is lost: /undo takes it back.",
-        arguments=compact.CondenseArguments,
+        arguments=CondenseArguments,
         run=_condense,
     ),
     OwnCommand(
@@ -319,7 +343,7 @@ def _left(context: Context, head: int) -> str:
     made = [one.id for one in context.log.batches() if one.seq > head and one.live]
     if not made:
         return "Nothing left the page."
-    back = ", then ".join(f"/revert {id}" for id in reversed(made))
+    back = ", then ".join(f"/undo {id}" for id in reversed(made))
     return f"No summary was accepted. To make room, older messages left the page; back with: {back}"
 
 

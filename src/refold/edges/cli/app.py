@@ -22,10 +22,11 @@ from refold.checked import quoted
 from refold.display import is_text, nearest, one_line, suggestion
 from refold.edges.cli.options import HELP, Place, at_places, output_options, parameters, places_of
 from refold.edges.cli.screen import Screen
-from refold.edges.commands import COMMANDS, PREFIXES, load
+from refold.edges.commands import ALIASES, COMMANDS, DAILY, PREFIXES, load
 from refold.edges.commands.command import Command, Document, Result, parameters_of, short_line
 from refold.edges.commands.line import named_first, resolved, with_id
 from refold.edges.commands.session import Session
+from refold.edges.commands.shell import overview
 from refold.errors import OUTCOMES, Invalid, RefoldError, with_hint
 
 ABOUT = """Keep all of an agent's conversation, and send the best page that fits.
@@ -67,9 +68,18 @@ class Commands(click.Group):
         return _as_click(load(name)) if name in COMMANDS else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        names = self.list_commands(ctx)
+        names = [*DAILY] if not self.prefix else self.list_commands(ctx)
         with formatter.section("Commands"):
             formatter.write_dl([(name, self._summary(self.prefix + name)) for name in names])
+        if not self.prefix:
+            with formatter.section("More commands"):
+                formatter.write_dl([*overview(COMMANDS).items()])
+            formatter.write_paragraph()
+            formatter.write_text("refold help COMMAND explains a command, or a group of them.")
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        click.Command.format_options(self, ctx, formatter)
 
     def _summary(self, name: str) -> str:
         """What a command does, known without loading it."""
@@ -85,7 +95,10 @@ class Commands(click.Group):
             return args[0], _as_click(load(name)), args[1:]
         if args[0] in known:
             return super().resolve_command(ctx, args)
-        hint = suggestion(args[0], known)
+        # Aliases are suggested for a typo, but not listed.
+        also = [] if self.prefix else [name.split()[0] for name in ALIASES]
+        is_near = bool(nearest(args[0], [*known, *also]))
+        hint = suggestion(args[0], [*known, *also] if is_near else known)
         wrong = quoted(one_line(args[0]), 40)
         raise click.UsageError(f"there is no command {wrong}; {hint}", ctx)
 
@@ -165,7 +178,8 @@ def _run_command(command: Command[Any, Any], screen: Screen, given: Mapping[str,
     values = dict(given)
     screen.places = places_of(command, given)
     store_url = values.pop("store", None) if command.on != "nothing" else None
-    conversation = values.pop("conversation") if command.on == "conversation" else None
+    on_one = command.on in ("conversation", "either")
+    conversation = values.pop("conversation") if on_one else None
     arguments = command.arguments(**values)
     session = Session(
         store_url=store_url,

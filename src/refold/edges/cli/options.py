@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from refold.edges.commands import COMMANDS, load
-from refold.edges.commands.command import Command, Parameter, parameters_of
+from refold.edges.commands import ALIASES, COMMANDS, load
+from refold.edges.commands.command import Command, Parameter, Taking, parameters_of
 from refold.edges.commands.line import split
 
 HELP = {"help_option_names": ["-h", "--help"]}
@@ -34,14 +34,23 @@ STORE_HELP = "The store; by default the .refold folder of this project."
 
 def parameters(command: Command[Any, Any]) -> Iterator[click.Parameter]:
     """What the command line takes: the command's own arguments, then what all commands share."""
-    if command.on == "conversation":
+    if command.on in ("conversation", "either"):
         # or @1, the newest: see `Session.find`
-        yield click.Argument(["conversation"], metavar="ID")
-    for parameter in parameters_of(command):
-        yield _option(parameter) if parameter.option else _argument(parameter)
+        is_needed = command.on == "conversation"
+        metavar = "ID" if is_needed else "[ID]"
+        yield click.Argument(["conversation"], metavar=metavar, required=is_needed)
+    own = list(own_parameters(command))
+    yield from own
     if command.on != "nothing":
         yield click.Option(["--store"], metavar="URL", help=STORE_HELP)
-    yield from output_options()
+    taken = {name for one in own for name in one.opts}
+    yield from (one for one in output_options() if one.opts[0] not in taken)
+
+
+def own_parameters(command: Taking) -> Iterator[click.Parameter]:
+    """The command's own arguments, for click."""
+    for parameter in parameters_of(command):
+        yield _option(parameter) if parameter.option else _argument(parameter)
 
 
 def output_options() -> Iterator[click.Option]:
@@ -177,7 +186,7 @@ def _carried(name: str, written: str, places: tuple[Place, ...]) -> Iterator[str
 @cache
 def _place_options(name: str) -> tuple[tuple[str, str, object], ...]:
     """The options of a command that say where it works: name, help and default."""
-    if name not in COMMANDS:
+    if name not in COMMANDS and name not in ALIASES:
         return ()
     command = load(name)
     own = [(one.option, one.help, one.default) for one in parameters_of(command)]
@@ -189,7 +198,7 @@ def _place_options(name: str) -> tuple[tuple[str, str, object], ...]:
 def _calls_in_text(conversation: str) -> re.Pattern[str]:
     """Finds commands to run, with their conversation; not those whose help is to be read, nor
     what one of them `wrote` before."""
-    names = "|".join(sorted(COMMANDS, key=len, reverse=True))
+    names = "|".join(sorted([*COMMANDS, *ALIASES], key=len, reverse=True))
     id = f"(?: (?:ID|@1|{re.escape(conversation)})(?![\\w.-]))?"
     return re.compile(rf"\brefold ({names})\b(?!-)(?! --help| wrote){id}")
 

@@ -48,119 +48,45 @@ GROUPS = {
     "team": "Team and upkeep",
 }
 COMMANDS = {
-    "context": Entry("context.CONTEXT", "Show a conversation at a glance.", "conversation"),
-    "context messages": Entry(
-        "context.CONTEXT_MESSAGES", "List all messages, or those of one role.", "conversation"
-    ),
-    "context stats": Entry("stats.STATS", "Show tokens, counts and cost.", "conversation"),
-    "context status": Entry(
-        "context.CONTEXT_STATUS", "Show how full the window is, and with what.", "conversation"
-    ),
-    "context add": Entry(
-        "context_add.CONTEXT_ADD", "Keep a file, and show it to the model.", "conversation"
-    ),
-    "context add-folder": Entry(
-        "context_add.CONTEXT_ADD_FOLDER", "Show the model which files a folder has.", "conversation"
-    ),
-    "context add-search": Entry(
-        "context_add.CONTEXT_ADD_SEARCH",
-        "Show the model the lines that contain a text.",
-        "conversation",
-    ),
-    "context prune": Entry(
-        "context.CONTEXT_PRUNE", "Hide the messages that matter least.", "conversation"
-    ),
-    "context clear": Entry(
-        "page_edits.CLEAR", "Take everything but pins off the page.", "conversation"
-    ),
-    "context compact": Entry("compact.COMPACT", "Make the page shorter.", "conversation"),
-    "context summarize": Entry(
-        "context.CONTEXT_SUMMARIZE", "Turn older messages into a summary.", "conversation"
-    ),
-    "context export": Entry("transfer.EXPORT", "Write the conversation to a file.", "conversation"),
-    "context checkpoint": Entry("restore.CHECKPOINT", "Give this place a name.", "conversation"),
-    "context restore": Entry(
-        "restore.RESTORE", "Go back to a place; without one, list them.", "conversation"
-    ),
-    "context search": Entry(
-        "context.CONTEXT_SEARCH", "Find messages and memories by what they say.", "conversation"
-    ),
     "list": Entry(
-        "conversations.LIST", "List the conversations of the store, newest first.", "conversation"
+        "conversations", "List the conversations of the store, newest first.", "conversation"
     ),
     "show": Entry(
-        "show.SHOW", "Show the page of a conversation as the model sees it.", "conversation"
+        "show", "Show the page, the log, a message or a handle's originals.", "conversation"
     ),
-    "page": Entry(
-        "page.PAGE", "Show the page as the model reads it, with what is folded.", "conversation"
+    "search": Entry("search", "Find messages and artifacts by their words.", "conversation"),
+    "stats": Entry("stats", "Show size, counts, cost and tools of a conversation.", "conversation"),
+    "compact": Entry("compact", "Make the page of a conversation shorter.", "conversation"),
+    "undo": Entry(
+        "undo", "Take back the newest compaction or restore, or any by its batch.", "conversation"
     ),
-    "unfold": Entry("page.UNFOLD", "Show the originals behind a handle.", "conversation"),
-    "stats": Entry("stats.STATS", "Show size, counts and cost of a conversation.", "conversation"),
-    "cost": Entry(
-        "stats.COST", "Show what was billed, and where the cached prefix broke.", "conversation"
+    "redo": Entry("undo", "Bring back what was undone last.", "conversation"),
+    "history": Entry(
+        "history", "List compactions or points, or compare two points.", "conversation"
     ),
-    "model": Entry("stats.MODEL", "Show the model, or continue with another.", "conversation"),
-    "tools": Entry(
-        "stats.TOOLS", "List the tools that the model gets, and what they cost.", "conversation"
-    ),
-    "update": Entry(
-        "conversations.UPDATE",
-        "Set the title, the tags, the names or the model of a conversation.",
-        "conversation",
-    ),
-    "compact": Entry("compact.COMPACT", "Make the page of a conversation shorter.", "conversation"),
-    "condense": Entry(
-        "compact.CONDENSE",
-        "Replace most of the page by a summary that the agent wrote.",
-        "conversation",
-    ),
-    "undo": Entry("undo.UNDO", "Take back the newest compaction or restore.", "conversation"),
-    "redo": Entry("undo.REDO", "Bring back what was undone last.", "conversation"),
-    "revert": Entry("undo.REVERT", "Take back one compaction, however old.", "conversation"),
-    "receipts": Entry(
-        "undo.RECEIPTS",
-        "List the compactions, what they saved, and which are undone.",
-        "conversation",
-    ),
-    "points": Entry(
-        "restore.POINTS", "List the places that restore can go back to.", "conversation"
-    ),
-    "checkpoint": Entry(
-        "restore.CHECKPOINT", "Give the current place in a conversation a name.", "conversation"
-    ),
-    "restore": Entry(
-        "restore.RESTORE", "Take the page back to what it was at a point.", "conversation"
-    ),
-    "fork": Entry(
-        "restore.FORK", "Start a new conversation from a point of another.", "conversation"
-    ),
-    "diff": Entry("explain.DIFF", "Show how the page differs between two points.", "conversation"),
-    "why": Entry("explain.WHY", "Show what was done to a message, and why.", "conversation"),
-    "debug": Entry(
-        "explain.DEBUG",
-        "Print every edit, what it saved, and what would go next, as JSON.",
-        "conversation",
-    ),
+    "restore": Entry("restore", "Take the page back to what it was at a point.", "conversation"),
+    "checkpoint": Entry("restore", "Name the current position in a conversation.", "conversation"),
+    "fork": Entry("restore", "Start a new conversation from a point of another.", "conversation"),
     "pin": Entry(
-        "page_edits.PIN", "Keep messages on the page through every compaction.", "conversation"
+        "page_edits", "Keep messages on the page through every compaction.", "conversation"
     ),
-    "unpin": Entry(
-        "page_edits.UNPIN", "Let compactions take messages that were pinned.", "conversation"
+    "hide": Entry("page_edits", "Take chosen messages off the page.", "conversation"),
+    "clear": Entry("page_edits", "Take everything but pins off the page.", "conversation"),
+    "add": Entry(
+        "add", "Show the model a file, a folder or the lines of a search.", "conversation"
     ),
-    "hide": Entry("page_edits.HIDE", "Take chosen messages off the page.", "conversation"),
-    "clear": Entry("page_edits.CLEAR", "Take everything but pins off the page.", "conversation"),
-    "export": Entry("transfer.EXPORT", "Write a conversation to a file.", "conversation"),
+    "edit": Entry(
+        "conversations", "Show or set title, tags, names, model and window.", "conversation"
+    ),
     "import": Entry(
-        "transfer.IMPORT",
-        "Read sessions of other agents, lists of messages, and exports.",
-        "conversation",
+        "transfer", "Read sessions of agents, messages, exports and memories.", "conversation"
+    ),
+    "export": Entry(
+        "transfer", "Write a conversation or a memory to a file or a store.", "conversation"
     ),
     "replay": Entry(
-        "replay.REPLAY",
-        "Compare refold with other policies on one of your sessions.",
-        "conversation",
+        "replay", "Compare refold with other policies on one of your sessions.", "conversation"
     ),
-    "copy": Entry("transfer.COPY", "Copy conversations to another store.", "conversation"),
     "sync": Entry(
         "sync", "Make this store and a far one the same, or check how they differ.", "team"
     ),
@@ -182,8 +108,6 @@ COMMANDS = {
     "erase": Entry(
         "integrity", "Erase messages for good, here and on every device that syncs.", "team"
     ),
-    "delete": Entry("conversations.DELETE", "Remove conversations for good.", "team"),
-    "sweep": Entry("conversations.SWEEP", "Remove old conversations for good.", "team"),
     "artifact list": Entry(
         "artifacts", "List the artifacts of a conversation, without their contents.", "artifact"
     ),
@@ -203,15 +127,6 @@ COMMANDS = {
     "memory inbox": Entry(
         "memory", "Show, accept or reject what waits to be remembered.", "memory"
     ),
-    "memory export": Entry(
-        "memory_transfer", "Write a memory to a file, with its history.", "memory"
-    ),
-    "memory import": Entry("memory_transfer", "Read a memory that was exported.", "memory"),
-    "memory reindex": Entry("memory_transfer", "Rebuild the index of a memory.", "memory"),
-    "search": Entry(
-        "search.SEARCH", "Find messages and artifacts by what they say.", "conversation"
-    ),
-    "index": Entry("search.INDEX", "Bring the search index up to date.", "conversation"),
     "scan": Entry("integrity", "Find secrets in stored conversations.", "team"),
     "verify": Entry(
         "integrity", "Check that everything is as it was written, or repair it.", "team"
@@ -262,22 +177,14 @@ COMMANDS = {
     "demo": Entry(
         "demo", "Play an agent session with and without refold.", "agents", is_shell_only=True
     ),
-    "watch": Entry(
-        "watch.WATCH",
-        "Follow a conversation that another process writes.",
-        "conversation",
-        is_shell_only=True,
-    ),
     "statusline": Entry(
         "statusline", "Print one line for a status line or a prompt.", "agents", is_shell_only=True
     ),
+    "delete": Entry("conversations", "Remove conversations for good, by name or by age.", "team"),
     "completion": Entry(
-        "shell.COMPLETION",
-        "Print the script by which a shell completes commands.",
-        "team",
-        is_shell_only=True,
+        "shell", "Print the script by which a shell completes commands.", "team", is_shell_only=True
     ),
-    "help": Entry("shell.HELP", "List the commands, or explain one.", "team"),
+    "help": Entry("shell", "List the commands, or explain one.", "team"),
 }
 # First words of several commands.
 PREFIXES = {
@@ -380,5 +287,5 @@ def load(name: str) -> Command[Any, Any]:
         return load(ALIASES[name].command)
     module, _, value = COMMANDS[name].module.rpartition(".")
     loaded = import_module(f"{__name__}.{module or value}")
-    found: Command[Any, Any] = getattr(loaded, value) if module else DECLARED[name]
+    found: Command[Any, Any] = getattr(loaded, value) if module else DECLARED[name]()
     return found if found.name == name else found.renamed(name)

@@ -30,6 +30,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import cache
 from inspect import signature
 from typing import (
     TYPE_CHECKING,
@@ -44,7 +45,7 @@ from typing import (
 )
 
 import msgspec
-from msgspec import NODEFAULT, Meta, Struct, inspect
+from msgspec import NODEFAULT, Meta, Struct, field, inspect
 from msgspec.structs import asdict, replace
 
 from refold.checked import quoted
@@ -159,15 +160,18 @@ A = TypeVar("A", bound=Arguments)
 R = TypeVar("R", bound=Result)
 
 
+On = Literal["conversation", "either", "store", "nothing"]
+
+
 class Command(Struct, Generic[A, R], frozen=True, kw_only=True):
-    """One command. `on` says what it works on: the session's conversation, its store, or
-    neither. One that `reads` is given a store that refuses every write, unless one of the options
-    of `writes_with` is given; one that `derives` writes nothing but what can be made again, and is
-    given such a store where only reading is allowed."""
+    """One command. `on` says what it works on: the session's conversation, a conversation if one
+    is named and else the store (`either`), the store, or nothing. One that `reads` gets a store
+    that refuses every write, unless one of the options in `writes_with` is given; one that
+    `derives` writes only what can be made again, and gets such a store where it may only read."""
 
     name: str
     details: str = ""
-    on: Literal["conversation", "store", "nothing"] = "conversation"
+    on: On = "conversation"
     reads: bool = False
     writes_with: tuple[str, ...] = ()
     derives: bool = False
@@ -189,7 +193,8 @@ class Command(Struct, Generic[A, R], frozen=True, kw_only=True):
         return replace(self, name=name)
 
 
-DECLARED: dict[str, Command[Any, Any]] = {}  # commands of the modules imported so far, by name
+# Commands of the modules imported so far; each is made when it is first loaded.
+DECLARED: dict[str, Callable[[], Command[Any, Any]]] = {}
 Function = TypeVar("Function", bound=Callable[..., Result])
 
 
@@ -197,49 +202,45 @@ def command(
     name: str,
     *,
     details: str = "",
-    on: Literal["conversation", "store", "nothing"] = "conversation",
+    on: On = "conversation",
     reads: bool = False,
     writes_with: tuple[str, ...] = (),
     derives: bool = False,
 ) -> Callable[[Function], Function]:
-    """Declares a function to be the command `name`: its keyword-only parameters are the command's
-    arguments (`in_` is the option `--in`), and its result shows itself. The function stays an
-    ordinary function."""
+    """Declares a function as the command `name`: its keyword-only parameters are the command's
+    arguments, and its result shows itself. The function stays an ordinary function."""
 
     def declare(function: Function) -> Function:
-        DECLARED[name] = Command(
-            name=name,
-            details=details,
-            on=on,
-            reads=reads,
-            writes_with=writes_with,
-            derives=derives,
-            arguments=_arguments_of(function),
-            run=lambda session, arguments: function(session, **asdict(arguments)),
-            show=lambda result, screen: result.show(screen),
-        )
+        @cache
+        def declared() -> Command[Any, Any]:
+            return Command(
+                name=name,
+                details=details,
+                on=on,
+                reads=reads,
+                writes_with=writes_with,
+                derives=derives,
+                arguments=_arguments_of(function),
+                run=lambda session, arguments: function(session, **asdict(arguments)),
+                show=lambda result, screen: result.show(screen),
+            )
+
+        DECLARED[name] = declared
         return function
 
     return declare
 
 
 def _arguments_of(function: Callable[..., Any]) -> type[Arguments]:
-    """The keyword-only parameters of a function, as a struct."""
+    """The keyword-only parameters of a function, as a struct. A parameter named like `in_`, because
+    `in` is a word of Python, is the argument `in`."""
     hints = get_type_hints(function, include_extras=True)
-    parameters = [
-        one for one in signature(function).parameters.values() if one.kind is one.KEYWORD_ONLY
-    ]
-    fields: list[Any] = [
-        (
-            one.name,
-            hints[one.name],
-            msgspec.field(
-                name=one.name.rstrip("_"),
-                default=NODEFAULT if one.default is one.empty else one.default,
-            ),
-        )
-        for one in parameters
-    ]
+    fields: list[Any] = []
+    for one in signature(function).parameters.values():
+        if one.kind is one.KEYWORD_ONLY:
+            default = NODEFAULT if one.default is one.empty else one.default
+            argument = field(name=one.name.rstrip("_"), default=default)
+            fields.append((one.name, hints[one.name], argument))
     struct = msgspec.defstruct(
         function.__name__, fields, bases=(Arguments,), frozen=True, kw_only=True
     )

@@ -9,23 +9,10 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import Annotated
-
-from msgspec import Meta
 
 from refold.conversations.exporter import write_file
 from refold.conversations.importer import open_regular_file
-from refold.edges.commands.command import (
-    POSITIONAL,
-    Document,
-    Force,
-    Project,
-    Result,
-    Scope,
-    Screen,
-    command,
-    number,
-)
+from refold.edges.commands.command import Document, Result, Screen, number
 from refold.edges.commands.memory import memory_of
 from refold.edges.commands.session import Session
 from refold.errors import Conflict, Invalid
@@ -48,23 +35,15 @@ class ExportedMemory(Result, frozen=True, kw_only=True):
         screen.line(f"It is out of the reach of {screen.call('memory forget')} from now on.")
 
 
-@command(
-    "memory export",
-    details="What was forgotten, rejected or taken back is not in it. refold memory import reads "
-    "it again.",
-    on="store",
-    reads=True,
-)
 def export_memory(
     session: Session,
     *,
-    file: Annotated[
-        str, Meta(description="The file to write; - is standard output.", extra=POSITIONAL)
-    ],
-    scope: Scope | None = None,
-    force: Force = False,
-    project: Project | None = None,
+    file: str,
+    scope: str | None = None,
+    force: bool = False,
+    project: str | None = None,
 ) -> ExportedMemory | Document:
+    """Writes a memory with its history to a file, or to standard output for `-`."""
     with memory_of(session, project, scope) as memory:
         lines = memory.export()
     if file == STDIO:
@@ -102,43 +81,26 @@ class ImportedMemory(Result, frozen=True, kw_only=True):
             screen.line(f"No model sees them until you accept them: {inbox}")
 
 
-@command(
-    "memory import",
-    details="FILE is what refold memory export wrote. It is checked completely before anything is "
-    "written. What is known, or was forgotten here, is left out.",
-    on="store",
-)
 def import_memory(
     session: Session,
     *,
-    file: Annotated[
-        str, Meta(description="The file to read; - is standard input.", extra=POSITIONAL)
-    ],
-    scope: Scope | None = None,
-    accept: Annotated[
-        bool,
-        Meta(
-            description="You vouch for the file: what people or models said need not wait in the "
-            "inbox."
-        ),
-    ] = False,
-    project: Project | None = None,
+    file: str,
+    scope: str | None = None,
+    accept: bool = False,
+    project: str | None = None,
 ) -> ImportedMemory:
-    name = "standard input" if file == STDIO else file
-    if file != STDIO:
-        with open_regular_file(file, AGAIN) as opened:
-            content = opened.read(FILE_BYTES_MAX + 1)
-    elif session.stdin is None:
-        raise Invalid("there is no standard input here", hint="name a file")
-    else:
-        content = session.stdin.read(FILE_BYTES_MAX + 1)
+    """Reads an exported memory, checked completely before anything is written. Known entries, and
+    those forgotten here, are left out. With `accept`, entries of people and models do not wait in
+    the inbox."""
+    with open_regular_file(file, AGAIN) as opened:
+        content = opened.read(FILE_BYTES_MAX + 1)
     if len(content) > FILE_BYTES_MAX:
         limit = number(FILE_BYTES_MAX, "byte")
-        raise Invalid(f"{name} has more than {limit}", hint="import it in parts")
+        raise Invalid(f"{file} has more than {limit}", hint="import it in parts")
     with memory_of(session, project, scope, creates=True) as memory:
-        done = memory.import_lines(content.split(b"\n"), accepted=accept, name=name)
+        done = memory.import_lines(content.split(b"\n"), accepted=accept, name=file)
     return ImportedMemory(
-        file=name,
+        file=file,
         scope=scope or "project",
         entries=done.entries,
         known=done.known,
@@ -157,12 +119,8 @@ class ReindexedMemory(Result, frozen=True, kw_only=True):
         screen.line(f"The index is new: {', '.join(self.scopes)}.")
 
 
-@command(
-    "memory reindex",
-    details="For another embedder, or after damage. The index holds nothing that the logs do not.",
-    on="store",
-)
-def reindex_memory(session: Session, *, project: Project | None = None) -> ReindexedMemory:
+def reindex_memory(session: Session, *, project: str | None = None) -> ReindexedMemory:
+    """Makes the index of a memory again, with all vectors."""
     with memory_of(session, project) as memory, session.progress("indexing") as progress:
         memory.reindex(partial(progress, "indexing") if progress else None)
         return ReindexedMemory(scopes=("project", "user"))

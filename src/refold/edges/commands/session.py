@@ -132,6 +132,11 @@ class Session:
     # --- the conversation ---
 
     @property
+    def is_named(self) -> bool:
+        """Whether a conversation is asked for."""
+        return self._name is not None
+
+    @property
     def conversation(self) -> str:
         """The id of the conversation asked for."""
         if self._name is None:

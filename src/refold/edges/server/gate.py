@@ -338,7 +338,9 @@ def place_checked(place: str) -> str:
         raise Invalid(said, hint="sqlite:FOLDER, or postgresql://USER@HOST/DATABASE")
     if scheme in ("sqlite", "files") and os.path.isfile(os.path.expanduser(rest)):
         said = f"{quoted(rest)} is a file; a server has one for each organization"
-        raise Invalid(said, hint="refold copy brings conversations into an organization")
+        raise Invalid(
+            said, hint="refold export --to STORE brings conversations into an organization"
+        )
     return place
 
 
