@@ -368,5 +368,5 @@ def _stored(store: Store, conversation: str, id: str) -> StoredArtifact:
     if found is not None and not found.cleaned_ms:
         return found
     state = "was removed already" if found else f"is not in {conversation}"
-    hint = f"refold artifacts list {conversation} names those there are"
+    hint = f"refold artifact list {conversation} names those there are"
     raise NotFound(f"{quoted(id, 200)} {state}", hint=hint)

@@ -214,7 +214,7 @@ def _parting(store: Store, conversation: str, seen: Salvage, damage: _Damage) ->
         return 0
     if damage.first <= seen.parent_seq:
         said = f"the damage is in {seen.parent!r}, the parent of {conversation!r}"
-        raise Conflict(said, head=len(damage.sound), hint=f"refold repair {seen.parent}")
+        raise Conflict(said, head=len(damage.sound), hint=f"refold verify {seen.parent} --repair")
     return seen.parent_seq
 
 
@@ -223,7 +223,7 @@ def _check_forks(store: Store, conversation: str, head: int) -> None:
     for other in conversations(store):
         if other.parent == conversation and other.parent_seq > head:
             said = f"{conversation!r} has to be cut, and its fork {other.id!r} reads it"
-            hint = f"refold repair {other.id} makes it a log of its own: do that first"
+            hint = f"refold verify {other.id} --repair makes it a log of its own: do that first"
             raise Conflict(said, head=head, hint=hint)
 
 

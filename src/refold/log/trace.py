@@ -293,7 +293,7 @@ def open_id_checked(id: str) -> str:
         raise Invalid(said, hint="refold.open_memory opens a memory; choose another id")
     if id.lower().startswith(DEVICE_PREFIX):
         said = f"{id!r} is the name of a device's log, not of a conversation"
-        raise Invalid(said, hint="refold sync devices lists them; choose another id")
+        raise Invalid(said, hint="refold sync --devices lists them; choose another id")
     return id
 
 

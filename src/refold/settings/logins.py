@@ -4,7 +4,7 @@ folder, in a file that only the user can read.
 A token goes to the place it was given for and to no other. `REFOLD_TOKEN` counts for the server
 that `REFOLD_STORE` names, because whoever set the one set the other; where that names none, for the
 one that the caller names. It counts before a login: who sets it means this process. Neighbours:
-`stores.remote` asks, the commands `login` and `logout` write.
+`stores.remote` asks, the command `login` writes.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from refold.edges.commands.line import named_first
 from tests.edges.cli.rooms import as_json, run
 
 # Also values that are names of commands: an option takes them all the same.
-VALUES = st.sampled_from(["x", "list", "artifacts", "show", "memory", "12", "a b"])
+VALUES = st.sampled_from(["x", "list", "artifact", "show", "memory", "12", "a b"])
 
 
 def options_of(name: str) -> list[Parameter]:
@@ -43,8 +43,8 @@ def given_options(draw: st.DrawFn, name: str) -> list[list[str]]:
 
 
 def test_a_value_that_is_a_name_stays_a_value() -> None:
-    words = ["--project", "memory", "--store", "list", "memory", "reindex", "last"]
-    assert named_first(words, COMMANDS) == ["memory", "reindex", *words[:4], "last"]
+    words = ["--project", "memory", "--store", "list", "memory", "log", "last"]
+    assert named_first(words, COMMANDS) == ["memory", "log", *words[:4], "last"]
 
 
 def test_a_value_that_is_the_name_of_a_group_stays_with_its_option() -> None:
@@ -72,16 +72,16 @@ def test_options_stand_wherever_one_likes(data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("--store", "{url}", "artifacts", "list", "fix-login"),
-        ("artifacts", "--store", "{url}", "list", "fix-login"),
-        ("artifacts", "--store={url}", "--json", "list", "fix-login"),
-        ("artifacts", "list", "--store", "{url}", "fix-login"),
-        ("--json", "--store", "{url}", "artifacts", "--no-color", "list", "fix-login"),
+        ("--store", "{url}", "artifact", "list", "fix-login"),
+        ("artifact", "--store", "{url}", "list", "fix-login"),
+        ("artifact", "--store={url}", "--json", "list", "fix-login"),
+        ("artifact", "list", "--store", "{url}", "fix-login"),
+        ("--json", "--store", "{url}", "artifact", "--no-color", "list", "fix-login"),
     ],
 )
 @pytest.mark.usefixtures("alone")
 def test_the_same_artifacts_are_listed(url: str, words: tuple[str, ...]) -> None:
-    known = as_json("artifacts", "list", "fix-login")
+    known = as_json("artifact", "list", "fix-login")
     got = run(*(word.format(url=url) for word in words), "--json")
     assert got.exit_code == 0, got.stderr
     assert json.loads(got.stdout) == known
@@ -103,7 +103,7 @@ def test_a_group_that_is_a_command_may_be_told_first_how_to_print(
     [
         (("--nope", "list"), "no command is named that takes --nope"),
         (("--store",), "no command is named that takes --store"),
-        (("artifacts", "--store", "x"), "no command is named that takes --store"),
+        (("artifact", "--store", "x"), "no command is named that takes --store"),
         (("--limit", "x", "undoo"), ""),
     ],
 )

@@ -117,7 +117,7 @@ def test_named_points_come_before_the_others(url: str) -> None:
 
 
 def test_diff_shows_what_differs_message_by_message(url: str) -> None:
-    [artifact] = as_json("artifacts", "list", "fix-login")["artifacts"]
+    [artifact] = as_json("artifact", "list", "fix-login")["artifacts"]
     assert printed("history", "--diff", "fix-login", "4", "#9") == (
         "fix-login #4 -> #9: +4 -0 ~0 messages on the page\n"
         "  + #5 assistant: [call run t0]\\ncommand: cat login.py\n"

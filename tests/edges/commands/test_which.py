@@ -31,15 +31,15 @@ CHANGES = {
     "edit of the model": ((), ("edit", "@2", "--model", "gpt-4o")),
     "erase": ((), ("erase", "@2", "5", "--yes")),
     "fork": ((), ("fork", "@2", "new")),
-    "repair": ((), ("repair", "@2")),
+    "verify": ((), ("verify", "@2", "--repair")),
     "add": ((), ("add", "@2", "a.txt")),
     "context add": ((), ("context", "add", "@2", "a.txt")),
     "context add-folder": ((), ("context", "add-folder", "@2", ".")),
     "context add-search": ((), ("context", "add-search", "@2", "some")),
     "context prune": ((), ("context", "prune", "@2", "--max-tokens", "50")),
     "context summarize": ((), ("context", "summarize", "@2", "--keep", "2")),
-    "artifacts delete": ((), ("artifacts", "delete", "@2", "ART", "--yes")),
-    "artifacts clean": ((), ("artifacts", "clean", "@2", "--keep-count", "0")),
+    "artifacts delete": ((), ("artifact", "remove", "@2", "ART", "--yes")),
+    "artifacts clean": ((), ("artifact", "remove", "@2", "--keep-count", "0")),
     "delete": ((), ("delete", "@2", "--yes")),
     "condense": ((), ("condense", "@2", "--accept")),
 }
@@ -73,7 +73,7 @@ def test_a_command_that_changes_says_first_which_conversation_that_was(name: str
 def _word(word: str) -> str:
     """A word of a call, with what only the store knows."""
     if word == "ART":
-        return str(as_json("artifacts", "list", "fix-login")["artifacts"][0]["id"])
+        return str(as_json("artifact", "list", "fix-login")["artifacts"][0]["id"])
     if word == "BATCH":
         return str(as_json("history", "fix-login")["batches"][0]["id"])
     return word

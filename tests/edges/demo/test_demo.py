@@ -16,7 +16,7 @@ from rich.console import Console
 
 from refold.core.model import Usage
 from refold.edges.commands.command import builtins_of
-from refold.edges.commands.demo import WINDOW, DemoArguments, run
+from refold.edges.commands.demo import WINDOW, play
 from refold.edges.commands.session import Session
 from refold.edges.demo import script
 from refold.edges.demo.questions import Question
@@ -35,7 +35,7 @@ MODEL = model_info("claude-sonnet-5-5")
 
 
 def figures(window: int | None = None) -> dict[str, Any]:
-    report = run(Session(), DemoArguments(window=window, fast=True))
+    report = play(Session(), window=window, fast=True)
     assert report.outcome == "ok"
     found: dict[str, Any] = builtins_of(report)
     return found
@@ -122,7 +122,7 @@ def test_another_window_keeps_the_promises_too():
 
 def test_a_window_that_is_too_small_is_an_error_and_nothing_stays(place):
     with pytest.raises(Invalid, match="1,000 tokens"):
-        run(Session(), DemoArguments(window=1_000))
+        play(Session(), window=1_000)
     assert list(place.iterdir()) == []
 
 

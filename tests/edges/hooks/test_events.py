@@ -36,7 +36,7 @@ def test_a_large_output_becomes_a_stub_in_the_shape_of_its_tool(project):
     assert {**updated, "stdout": ""} == {**given["tool_response"], "stdout": ""}
     assert len(updated["stdout"]) < 2_200
     assert "Large output of Bash: pytest -q" in updated["stdout"]
-    assert f"artifacts show claude-code-{SESSION} art-" in updated["stdout"]
+    assert f"artifact show claude-code-{SESSION} art-" in updated["stdout"]
 
 
 # --- what Claude Code cut ---

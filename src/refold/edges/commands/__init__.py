@@ -88,174 +88,97 @@ COMMANDS = {
         "replay", "Compare refold with other policies on one of your sessions.", "conversation"
     ),
     "sync": Entry(
-        "sync.SYNC", "Make this store and a far one the same, or say how they differ.", "team"
-    ),
-    "sync verify": Entry(
-        "sync.SYNC_VERIFY", "Check that the far store keeps what was sent to it.", "team"
-    ),
-    "sync devices": Entry(
-        "sync_keys.SYNC_DEVICES", "List the devices that sync with the far store.", "team"
-    ),
-    "sync forget": Entry(
-        "sync_keys.SYNC_FORGET", "Remove a device from the list, until it syncs again.", "team"
+        "sync", "Make this store and a far one the same, or check how they differ.", "team"
     ),
     "sync key new": Entry(
-        "sync_keys.SYNC_KEY_NEW",
+        "sync_keys",
         "Make a key, so that the far store can read nothing.",
         "team",
         is_shell_only=True,
     ),
     "sync key list": Entry(
-        "sync_keys.SYNC_KEY_LIST",
-        "List the keys of a file by their names.",
-        "team",
-        is_shell_only=True,
+        "sync_keys", "List the keys of a file by their names.", "team", is_shell_only=True
     ),
     "sync key apply": Entry(
-        "sync_keys.SYNC_KEY_APPLY",
+        "sync_keys",
         "Encrypt everything in the far store again, with the newest key.",
         "team",
         is_shell_only=True,
     ),
     "erase": Entry(
-        "integrity.ERASE", "Erase messages for good, here and on every device that syncs.", "team"
+        "integrity", "Erase messages for good, here and on every device that syncs.", "team"
     ),
-    "artifacts list": Entry(
-        "artifacts.ARTIFACTS_LIST",
-        "List the artifacts of a conversation, without their contents.",
-        "artifact",
+    "artifact list": Entry(
+        "artifacts", "List the artifacts of a conversation, without their contents.", "artifact"
     ),
-    "artifacts show": Entry(
-        "artifacts.ARTIFACTS_SHOW",
-        "Show what an artifact holds, all of it or some lines.",
-        "artifact",
-    ),
-    "artifacts grep": Entry(
-        "artifacts.ARTIFACTS_GREP", "Find lines of artifacts that contain a text.", "artifact"
-    ),
-    "artifacts clean": Entry(
-        "artifacts.ARTIFACTS_CLEAN", "Remove old artifacts of one conversation or all.", "artifact"
-    ),
-    "artifacts delete": Entry(
-        "artifacts.ARTIFACTS_DELETE",
-        "Remove one artifact for good, even if the page names it.",
-        "artifact",
+    "artifact show": Entry("artifacts", "Show an artifact, all of it or some lines.", "artifact"),
+    "artifact grep": Entry("artifacts", "Find lines of artifacts that contain a text.", "artifact"),
+    "artifact remove": Entry(
+        "artifacts", "Remove one artifact, or old ones of one conversation or all.", "artifact"
     ),
     "memory list": Entry("memory", "List what is remembered across conversations.", "memory"),
     "memory add": Entry("memory", "Remember something across conversations.", "memory"),
     "memory search": Entry("memory", "Find what is remembered, with the reason.", "memory"),
-    "memory update": Entry(
-        "memory", "Change the words or the tags of what is remembered.", "memory"
-    ),
+    "memory edit": Entry("memory", "Change the words or the tags of an entry.", "memory"),
     "memory forget": Entry("memory", "Erase what is remembered for good.", "memory"),
-    "memory history": Entry(
-        "memory", "Show what was remembered about the same thing before.", "memory"
-    ),
     "memory log": Entry(
-        "memory_transfer", "Show every change of a memory, newest first.", "memory"
+        "memory", "Show the changes of a memory or of one entry, and take one back.", "memory"
     ),
-    "memory revert": Entry("memory_transfer", "Take a change of a memory back.", "memory"),
-    "memory export": Entry(
-        "memory_transfer", "Write a memory to a file, with its history.", "memory"
-    ),
-    "memory import": Entry("memory_transfer", "Read a memory that was exported.", "memory"),
-    "memory reindex": Entry("memory_transfer", "Rebuild the index of a memory.", "memory"),
     "memory inbox": Entry(
         "memory", "Show, accept or reject what waits to be remembered.", "memory"
     ),
-    "scan": Entry("integrity.SCAN", "Find secrets in stored conversations.", "team"),
-    "verify": Entry("integrity.VERIFY", "Check that everything is as it was written.", "team"),
-    "repair": Entry("integrity.REPAIR", "Make a damaged conversation readable again.", "team"),
+    "scan": Entry("integrity", "Find secrets in stored conversations.", "team"),
+    "verify": Entry(
+        "integrity", "Check that everything is as it was written, or repair it.", "team"
+    ),
     "allow": Entry(
-        "server.ALLOW", "Allow the server and the key that the files of this project name.", "team"
+        "server", "Allow the server and the key that the files of this project name.", "team"
     ),
-    "serve": Entry(
-        "server.SERVE", "Serve a store to a team, over HTTP.", "team", is_shell_only=True
-    ),
+    "serve": Entry("server", "Serve a store to a team, over HTTP.", "team", is_shell_only=True),
     "run": Entry(
-        "proxy.RUN",
+        "proxy",
         "Start an agent behind a proxy that keeps what it says.",
         "agents",
         is_shell_only=True,
     ),
     "proxy": Entry(
-        "proxy.PROXY",
+        "proxy",
         "Pass agents' calls on to their providers, and keep what is said.",
         "agents",
         is_shell_only=True,
     ),
-    "proxy report": Entry(
-        "proxy.PROXY_REPORT",
-        "Show what calls through the proxy used and saved.",
-        "agents",
-        is_shell_only=True,
-    ),
     "mcp": Entry(
-        "hosts.MCP",
+        "hosts",
         "Offer search and memory to other agents, as an MCP server.",
         "agents",
         is_shell_only=True,
     ),
-    "mcp install": Entry(
-        "hosts.MCP_INSTALL",
-        "Add the MCP server to another agent's configuration.",
-        "agents",
-        is_shell_only=True,
-    ),
-    "mcp uninstall": Entry(
-        "hosts.MCP_UNINSTALL",
-        "Remove the MCP server from another agent's configuration.",
-        "agents",
-        is_shell_only=True,
-    ),
-    "hook claude-code install": Entry(
-        "hosts.HOOK_CLAUDE_CODE_INSTALL",
-        "Add refold to Claude Code's hooks.",
-        "agents",
-        is_shell_only=True,
-    ),
-    "hook claude-code uninstall": Entry(
-        "hosts.HOOK_CLAUDE_CODE_UNINSTALL",
-        "Remove refold from Claude Code's hooks.",
+    "install": Entry(
+        "hosts",
+        "Add refold to another agent's configuration, or remove it.",
         "agents",
         is_shell_only=True,
     ),
     "token create": Entry(
-        "server.TOKEN_CREATE",
-        "Create a token for an organization of a team server.",
-        "team",
-        is_shell_only=True,
+        "server", "Create a token for an organization of a team server.", "team", is_shell_only=True
     ),
-    "token list": Entry(
-        "server.TOKEN_LIST", "List the tokens of a team server.", "team", is_shell_only=True
-    ),
-    "token revoke": Entry(
-        "server.TOKEN_REVOKE", "End a token for good.", "team", is_shell_only=True
-    ),
+    "token list": Entry("server", "List the tokens of a team server.", "team", is_shell_only=True),
+    "token revoke": Entry("server", "End a token for good.", "team", is_shell_only=True),
     "token audit": Entry(
-        "server.TOKEN_AUDIT",
-        "Show who read and erased what in an organization.",
-        "team",
-        is_shell_only=True,
+        "server", "Show who read and erased what in an organization.", "team", is_shell_only=True
     ),
     "login": Entry(
-        "server.LOGIN", "Check a token for a team server, and keep it.", "team", is_shell_only=True
+        "server", "Keep a token for a team server, or forget it.", "team", is_shell_only=True
     ),
-    "logout": Entry(
-        "server.LOGOUT", "Forget the token for a team server.", "team", is_shell_only=True
-    ),
-    "doctor": Entry("doctor.DOCTOR", "Check this installation.", "team"),
+    "doctor": Entry("doctor", "Check this installation.", "team"),
     "chat": Entry(
-        "chat.CHAT", "Talk to a model that works on this folder.", "agents", is_shell_only=True
+        "chat", "Talk to a model that works on this folder.", "agents", is_shell_only=True
     ),
     "demo": Entry(
-        "demo.DEMO", "Play an agent session with and without refold.", "agents", is_shell_only=True
+        "demo", "Play an agent session with and without refold.", "agents", is_shell_only=True
     ),
     "statusline": Entry(
-        "statusline.STATUSLINE",
-        "Print one line for a status line or a prompt.",
-        "agents",
-        is_shell_only=True,
+        "statusline", "Print one line for a status line or a prompt.", "agents", is_shell_only=True
     ),
     "delete": Entry("conversations", "Remove conversations for good, by name or by age.", "team"),
     "completion": Entry(
@@ -266,11 +189,7 @@ COMMANDS = {
 # First words of several commands.
 PREFIXES = {
     "context": "Show, fill and shorten what a conversation holds.",
-    "artifacts": "List, show, search and remove stored artifacts.",
-    "hook": "Add refold to the hooks of other agents.",
-    "hook claude-code": "Add refold to Claude Code's hooks, or remove it.",
-    "mcp": "Offer search and memory to other agents, and set them up for it.",
-    "proxy": "Pass agents' calls on to their providers, and show what was saved.",
+    "artifact": "List, show, search and remove stored artifacts.",
     "sync": "Sync this store with a far one, check it, and encrypt what is sent.",
     "sync key": "Make and list keys, and encrypt the far store again.",
     "token": "Create, list and revoke the tokens of a team server, and show its audit log.",
@@ -280,8 +199,8 @@ PREFIXES = {
 ALIASES = {
     "context": Alias("show", "Show a conversation at a glance.", ("--summary",)),
     "context messages": Alias("show", "List all messages, or those of one role.", ("--list",)),
-    "context artifacts": Alias("artifacts list", "List the artifacts, without their contents."),
-    "context show": Alias("artifacts show", "Show an artifact's content."),
+    "context artifacts": Alias("artifact list", "List the artifacts, without their contents."),
+    "context show": Alias("artifact show", "Show an artifact's content."),
     "context search": Alias(
         "search",
         "Find messages of this conversation, and memories.",
@@ -346,6 +265,7 @@ MOVED = {
     "memory export": "export --memory FILE",
     "memory import": "import FILE",
     "memory reindex": "search --reindex --memory",
+    "sync status": "sync --status",
     "sync verify": "sync --verify",
     "sync devices": "sync --devices",
     "sync forget": "sync --forget-device NAME",

@@ -1,9 +1,8 @@
-"""`refold demo`: the main job, live. A scripted agent, the same stream to a sliding window and to
-refold.
+"""The demo: a scripted agent sends the same stream to a sliding window and to refold, live.
 
-On a terminal it takes about 35 seconds; in a pipe, with `fast` or as JSON it does not wait.
-Everything it needs is in a temporary folder that is removed at the end. Neighbour: `edges.demo` is
-the demo itself.
+On a terminal it takes about 35 seconds; in a pipe, with `fast` or as JSON it does not wait. It
+works in a temporary folder, which is removed at the end. Neighbour: `edges.demo` is the demo
+itself, and loads rich, so this module is imported only to play it.
 """
 
 from __future__ import annotations
@@ -14,46 +13,32 @@ from typing import Annotated
 from msgspec import Meta
 from msgspec.structs import replace
 
-from refold.edges.commands.command import Arguments, Command, Screen
+from refold.edges.commands.command import command
 from refold.edges.commands.session import Session
-from refold.edges.demo.report import Report, symbols_for
-from refold.edges.demo.screen import Lines, console_on, stage_on
+from refold.edges.demo.report import Report
+from refold.edges.demo.screen import console_on, stage_on
 from refold.edges.demo.script import scratch_folder
 from refold.edges.demo.story import Story
 
 WINDOW = 24_000
-WINDOW_HELP = Meta(description="The window of the simulated model, in tokens.", ge=1)
-FAST = Meta(description="Do not wait between the steps.")
 
 
-class DemoArguments(Arguments, frozen=True, kw_only=True):
-    window: Annotated[int, WINDOW_HELP] | None = None
-    fast: Annotated[bool, FAST] = False
-
-
-def run(session: Session, arguments: DemoArguments) -> Report:
-    """Plays the story on the session's screen, moving where somebody watches."""
+@command("demo", on="nothing")
+def play(
+    session: Session,
+    *,
+    window: Annotated[int, Meta(description="The window of the simulated model, in tokens.", ge=1)]
+    | None = None,
+    fast: Annotated[bool, Meta(description="Do not wait between the steps.")] = False,
+) -> Report:
+    """Plays the story on the session's screen, animated if somebody watches."""
     started = time.monotonic()
-    stage = stage_on(console_on(session.screen), fast=arguments.fast)
+    stage = stage_on(console_on(session.screen), fast=fast)
     with scratch_folder() as folder:
-        story = Story(folder, stage, window=arguments.window or WINDOW)
+        story = Story(folder, stage, window=window or WINDOW)
         try:
             report = story.play()
         finally:
             story.folded.context.close()
             stage.stop()
     return replace(report, seconds=round(time.monotonic() - started, 2))
-
-
-def show(report: Report, screen: Screen) -> None:
-    console = console_on(screen)
-    Lines(console, symbols_for(console.encoding)).closing(report)
-
-
-DEMO = Command(
-    name="demo",
-    on="nothing",
-    arguments=DemoArguments,
-    run=run,
-    show=show,
-)

@@ -17,7 +17,18 @@ from msgspec import Meta
 
 from refold.checked import quoted
 from refold.display import cut, moment, one_line
-from refold.edges.commands.command import TEXT, Result, Screen, command, number, short_line
+from refold.edges.commands.command import (
+    TEXT,
+    Project,
+    Result,
+    Scope,
+    Screen,
+    Tags,
+    Yes,
+    command,
+    number,
+    short_line,
+)
 from refold.edges.commands.search import time_of
 from refold.edges.commands.session import Session
 from refold.errors import Invalid, NotFound
@@ -34,14 +45,11 @@ Entry = Annotated[
     str, Meta(description="The id of the entry, or how it begins.", extra=ENTRY_POSITION)
 ]
 Content = Annotated[str, Meta(description="What it says.", extra=TEXT)]
-Scope = Annotated[str, Meta(description="Whose memory: project, user or agent.NAME.")]
-Tags = Annotated[tuple[str, ...], Meta(description="A tag; may be given several times.")]
-Project = Annotated[str, Meta(description="The folder of the project; by default this one.")]
 AsOf = Annotated[
     str,
     Meta(description="What was true then: 2026-11-16, or 7d, 2w ago.", extra={"metavar": "WHEN"}),
 ]
-Limit = Annotated[int, Meta(description="How many at most.", ge=1, le=1_000)]
+Limit = Annotated[int, Meta(description="At most this many.", ge=1, le=1_000)]
 
 
 @contextmanager
@@ -146,7 +154,7 @@ class Entries(Result, frozen=True, kw_only=True):
         hidden = self.total - len(self.entries)
         if hidden:
             has_all = self.total < LISTED_MAX
-            way = f"--limit {self.total} shows all" if has_all else "memory export has all"
+            way = f"--limit {self.total} shows all" if has_all else "export --memory has all"
             screen.line(f"{hidden:,} more are not shown; {way}.")
 
 
@@ -164,7 +172,7 @@ def list_entries(
     tag: Tags = (),
     ended: Annotated[bool, Meta(description="Also those that are no longer true.")] = False,
     as_of: AsOf | None = None,
-    limit: Annotated[int, Meta(description="How many at most.", ge=1, le=LISTED_MAX)] = 100,
+    limit: Annotated[int, Meta(description="At most this many.", ge=1, le=LISTED_MAX)] = 100,
     project: Project | None = None,
 ) -> Entries:
     with memory_of(session, project) as memory:
@@ -245,7 +253,7 @@ def add(
     replaces: Annotated[
         tuple[str, ...],
         Meta(
-            description="An entry that this replaces; may be given several times.",
+            description="An entry that this replaces; may be repeated.",
             extra={"metavar": "ENTRY"},
         ),
     ] = (),
@@ -275,10 +283,10 @@ class Updated(Result, frozen=True, kw_only=True):
 
     def show(self, screen: Screen) -> None:
         screen.line(f"{self.entry.id} is version {self.entry.version} now.")
-        screen.line(f"What it said before: {screen.call('memory history', '', self.entry.id)}")
+        screen.line(f"What it said before: {screen.call('memory log', '', self.entry.id)}")
 
 
-@command("memory update", on="store")
+@command("memory edit", on="store")
 def edit(
     session: Session,
     *,
@@ -341,11 +349,11 @@ def forget(
     also_in: Annotated[
         tuple[str, ...],
         Meta(
-            description="Another store to look in; may be given several times.",
+            description="Another store to look in; may be repeated.",
             extra={"metavar": "STORE"},
         ),
     ] = (),
-    yes: Annotated[bool, Meta(description="Do not ask.")] = False,
+    yes: Yes = False,
     project: Project | None = None,
 ) -> Gone:
     before_time = time_of(before)
@@ -390,19 +398,17 @@ def _quoted_entry(memory: SemanticMemory, id: str) -> str:
 
 
 class History(Result, frozen=True, kw_only=True):
+    """The versions of an entry, and what else was said about the same."""
+
     entries: tuple[MemoryEntry, ...]
 
     def show(self, screen: Screen) -> None:
         show_entries(self.entries, screen, "Nothing was remembered about it.")
 
 
-@command("memory history", on="store", reads=True)
-def history(session: Session, *, entry: Entry, project: Project | None = None) -> History:
-    with memory_of(session, project) as memory:
-        return History(entries=tuple(memory.history(entry_meant(memory, entry))))
-
-
 class Changes(Result, frozen=True, kw_only=True):
+    """Changes of a memory, newest first."""
+
     changes: tuple[MemoryChange, ...]
 
     def show(self, screen: Screen) -> None:
@@ -425,23 +431,6 @@ class Changes(Result, frozen=True, kw_only=True):
             screen.line("Nothing was written into this memory.")
 
 
-@command(
-    "memory log",
-    details="Changes in brackets were taken back. refold memory revert SEQ takes a change back.",
-    on="store",
-    reads=True,
-)
-def log(
-    session: Session,
-    *,
-    scope: Scope | None = None,
-    limit: Limit = 50,
-    project: Project | None = None,
-) -> Changes:
-    with memory_of(session, project, scope) as memory:
-        return Changes(changes=tuple(memory.log(limit=limit)))
-
-
 class RevertedChange(Result, frozen=True, kw_only=True):
     """The reverted change, and the seq of the change that reverted it."""
 
@@ -453,32 +442,41 @@ class RevertedChange(Result, frozen=True, kw_only=True):
         content = f": {short_line(change.content, 60)}" if change.content else ""
         screen.line(f"Change {change.seq} ({change.what}) is taken back{content}")
         scope = () if change.scope == "project" else ("--scope", change.scope)
-        back = screen.call("memory revert", "", str(self.by), *scope)
+        back = screen.call("memory log", "", "--revert", str(self.by), *scope)
         screen.line(f"Bring it back with: {back}")
 
 
 @command(
-    "memory revert",
-    details="SEQ is a number of refold memory log. What was forgotten cannot be brought back.",
+    "memory log",
+    details="With ENTRY, shows what it said before, and what else was said about the same. Changes "
+    "in brackets were taken back; --revert takes one back. What was forgotten cannot be brought "
+    "back.",
     on="store",
+    reads=True,
+    writes_with=("revert",),
 )
-def revert(
+def log(
     session: Session,
     *,
-    seq: Annotated[
+    entry: Entry | None = None,
+    revert: Annotated[
         int,
-        Meta(
-            description="The number of the change.",
-            ge=1,
-            extra={"positional": True, "metavar": "SEQ"},
-        ),
-    ],
+        Meta(description="Take back the change with this number.", ge=1, extra={"metavar": "SEQ"}),
+    ]
+    | None = None,
     scope: Scope | None = None,
+    limit: Limit = 50,
     project: Project | None = None,
-) -> RevertedChange:
+) -> Changes | History | RevertedChange:
+    if entry is not None and revert is not None:
+        raise Invalid("ENTRY and --revert exclude each other", hint="give one of them")
     with memory_of(session, project, scope) as memory:
-        change = memory.revert(seq)
-        return RevertedChange(change=change, by=memory.log(limit=1)[0].seq)
+        if revert is not None:
+            change = memory.revert(revert)
+            return RevertedChange(change=change, by=memory.log(limit=1)[0].seq)
+        if entry is not None:
+            return History(entries=tuple(memory.history(entry_meant(memory, entry))))
+        return Changes(changes=tuple(memory.log(limit=limit)))
 
 
 class Inbox(Result, frozen=True, kw_only=True):
@@ -507,11 +505,11 @@ def inbox(
     scope: Scope | None = None,
     accept: Annotated[
         tuple[str, ...],
-        Meta(description="Remember this entry, or all; may be given several times."),
+        Meta(description="Remember this entry, or all; may be repeated."),
     ] = (),
     reject: Annotated[
         tuple[str, ...],
-        Meta(description="Drop this entry, or all, for good; may be given several times."),
+        Meta(description="Drop this entry, or all, for good; may be repeated."),
     ] = (),
     content: Annotated[
         str, Meta(description="The words in which the accepted entry is remembered.")

@@ -9,21 +9,16 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import Annotated
-
-from msgspec import Meta
 
 from refold.conversations.exporter import write_file
 from refold.conversations.importer import open_regular_file
 from refold.edges.commands.command import (
-    POSITIONAL,
     Document,
     Result,
     Screen,
-    command,
     number,
 )
-from refold.edges.commands.memory import Project, Scope, memory_of
+from refold.edges.commands.memory import memory_of
 from refold.edges.commands.session import Session
 from refold.errors import Conflict, Invalid
 from refold.memory.transfer import AGAIN, FILE_BYTES_MAX
@@ -45,23 +40,15 @@ class ExportedMemory(Result, frozen=True, kw_only=True):
         screen.line(f"It is out of the reach of {screen.call('memory forget')} from now on.")
 
 
-@command(
-    "memory export",
-    details="What was forgotten, rejected or taken back is not in it. refold memory import reads "
-    "it again.",
-    on="store",
-    reads=True,
-)
 def export_memory(
     session: Session,
     *,
-    file: Annotated[
-        str, Meta(description="The file to write; - is standard output.", extra=POSITIONAL)
-    ],
-    scope: Scope | None = None,
-    force: Annotated[bool, Meta(description="Replace FILE if it exists.")] = False,
-    project: Project | None = None,
+    file: str,
+    scope: str | None = None,
+    force: bool = False,
+    project: str | None = None,
 ) -> ExportedMemory | Document:
+    """Writes a memory with its history. Forgotten, rejected and reverted entries are not in it."""
     with memory_of(session, project, scope) as memory:
         lines = memory.export()
     if file == STDIO:
@@ -99,28 +86,16 @@ class ImportedMemory(Result, frozen=True, kw_only=True):
             screen.line(f"No model sees them until you accept them: {inbox}")
 
 
-@command(
-    "memory import",
-    details="FILE is what refold memory export wrote. It is checked completely before anything is "
-    "written. What is known, or was forgotten here, is left out.",
-    on="store",
-)
 def import_memory(
     session: Session,
     *,
-    file: Annotated[
-        str, Meta(description="The file to read; - is standard input.", extra=POSITIONAL)
-    ],
-    scope: Scope | None = None,
-    accept: Annotated[
-        bool,
-        Meta(
-            description="You vouch for the file: what people or models said need not wait in the "
-            "inbox."
-        ),
-    ] = False,
-    project: Project | None = None,
+    file: str,
+    scope: str | None = None,
+    accept: bool = False,
+    project: str | None = None,
 ) -> ImportedMemory:
+    """Reads an exported memory. The file is checked completely before anything is written; entries
+    that are known, or were forgotten here, are left out."""
     name = "standard input" if file == STDIO else file
     if file != STDIO:
         with open_regular_file(file, AGAIN) as opened:
@@ -154,12 +129,8 @@ class ReindexedMemory(Result, frozen=True, kw_only=True):
         screen.line(f"The index is new: {', '.join(self.scopes)}.")
 
 
-@command(
-    "memory reindex",
-    details="For another embedder, or after damage. The index holds nothing that the logs do not.",
-    on="store",
-)
-def reindex_memory(session: Session, *, project: Project | None = None) -> ReindexedMemory:
-    with memory_of(session, project) as memory, session.progress("indexing") as progress:
+def reindex_memory(session: Session) -> ReindexedMemory:
+    """Makes the index of the memory again, with all vectors."""
+    with memory_of(session) as memory, session.progress("indexing") as progress:
         memory.reindex(partial(progress, "indexing") if progress else None)
         return ReindexedMemory(scopes=("project", "user"))

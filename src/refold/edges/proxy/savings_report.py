@@ -1,7 +1,7 @@
 """What the calls of the proxy took and saved, added up by conversation.
 
 The lines stand as notes in the logs; what a fork shares with its parent counts once, for the
-parent. Neighbours: `savings` makes the lines, the command `proxy report` shows them.
+parent. Neighbours: `savings` makes the lines, the command `proxy --report` shows them.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ What of a far log is not encrypted by the newest key, and where the contents lie
 
 All of it is told by what lies there, and nothing by what a device remembers: whoever encrypts it
 again can be killed at any moment, and finds the rest. Neighbours: `renewal` encrypts it again,
-`refold sync verify` names what lies there in plain text.
+`refold sync --verify` names what lies there in plain text.
 """
 
 from __future__ import annotations

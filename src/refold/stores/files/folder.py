@@ -180,7 +180,7 @@ class Folder:
         """What the log itself tells: all there is to know, unless the conversation is a fork."""
         if self.log.first > 1:
             said = f"{self.file(METADATA)} does not say where {self.id!r} left its parent: {error}"
-            hint = "restore the file from a copy; refold repair keeps the conversation's own events"
+            hint = "restore the file from a copy; refold verify --repair keeps the log without it"
             raise Corrupt(said, hint=hint) from error
         if self.log.first == 0:
             return Metadata(id=self.id)

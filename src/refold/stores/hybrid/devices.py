@@ -107,7 +107,7 @@ def forget(kept: record.Record, far: Store, name: str, now_ms: int) -> None:
     found = [(id, one) for id, one in kept.devices.items() if one.name == name]
     if not found or found[0][1].is_forgotten:
         said = f"there is no device {quoted(name, 80)}"
-        raise NotFound(said, hint="refold sync devices lists them")
+        raise NotFound(said, hint="refold sync --devices lists them")
     id, one = found[0]
     note = Said(device=name, at_ms=one.at_ms, number=one.number, mark=one.mark, is_forgotten=True)
     kept.devices[id] = _state(note, _append(far, note, now_ms, id=id))
