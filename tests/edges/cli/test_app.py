@@ -101,7 +101,7 @@ def test_an_error_is_one_line_and_its_exit_status_is_that_of_the_table(
     assert answer["error"]["code"] == code
 
 
-@pytest.mark.parametrize("words", [(), ("artifacts",)])
+@pytest.mark.parametrize("words", [(), ("artifact",)])
 def test_json_without_a_command_is_an_error_and_not_help(words: tuple[str, ...]) -> None:
     result = run(*words, "--json")
     error = json.loads(result.stdout)["error"]

@@ -94,7 +94,7 @@ def test_an_option_may_stand_alone_where_it_has_a_value_of_its_own() -> None:
         ("/compact --target", "option '--target' requires an argument", "/help compact"),
         ("/stats --window x", "'x' is not a valid integer", "/help stats"),
         ("/stats --window -1", "-1 is not in the range", "/help stats"),
-        ("/artifact grep x --limit 5000", "5000 is not in the range", "/help artifact grep"),
+        ("/artifact grep x --limit 50000", "50000 is not in the range", "/help artifact grep"),
         ("/show --role judge", "'judge' is not one of 'assistant', 'system', 'tool', 'user'", ""),
         ("/pin", "/pin needs SEQ", "/help pin"),
         ("/show 1 2", "got unexpected extra argument (2)", "/help show"),

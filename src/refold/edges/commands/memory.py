@@ -154,7 +154,7 @@ class Entries(Result, frozen=True, kw_only=True):
         hidden = self.total - len(self.entries)
         if hidden:
             has_all = self.total < LISTED_MAX
-            way = f"--limit {self.total} shows all" if has_all else "an export has all"
+            way = f"--limit {self.total} shows all" if has_all else "export --memory has all"
             screen.line(f"{hidden:,} more are not shown; {way}.")
 
 

@@ -119,8 +119,8 @@ class ReindexedMemory(Result, frozen=True, kw_only=True):
         screen.line(f"The index is new: {', '.join(self.scopes)}.")
 
 
-def reindex_memory(session: Session, *, project: str | None = None) -> ReindexedMemory:
-    """Makes the index of a memory again, with all vectors."""
-    with memory_of(session, project) as memory, session.progress("indexing") as progress:
+def reindex_memory(session: Session) -> ReindexedMemory:
+    """Makes the index of the memory again, with all vectors."""
+    with memory_of(session) as memory, session.progress("indexing") as progress:
         memory.reindex(partial(progress, "indexing") if progress else None)
         return ReindexedMemory(scopes=("project", "user"))
