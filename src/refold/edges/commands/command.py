@@ -220,7 +220,7 @@ def command(
                 reads=reads,
                 writes_with=writes_with,
                 derives=derives,
-                arguments=_arguments_of(function),
+                arguments=signature_arguments(function),
                 run=lambda session, arguments: function(session, **asdict(arguments)),
                 show=lambda result, screen: result.show(screen),
             )
@@ -231,7 +231,7 @@ def command(
     return declare
 
 
-def _arguments_of(function: Callable[..., Any]) -> type[Arguments]:
+def signature_arguments(function: Callable[..., Any]) -> type[Arguments]:
     """The keyword-only parameters of a function, as a struct. A parameter named like `in_`, because
     `in` is a word of Python, is the argument `in`."""
     hints = get_type_hints(function, include_extras=True)

@@ -96,7 +96,7 @@ def resolved(words: Sequence[str], *, is_shell: bool) -> list[str]:
 def asked_help(words: Sequence[str]) -> str | None:
     """The name that a line of a chat asks about: `/show --help`; None if it asks about none."""
     asked = [at for at, word in enumerate(words) if word in HELP_OPTIONS]
-    if not asked or "--" in words[: asked[0]]:
+    if not asked or "--" in words[: asked[0]] or shell_only(words):
         return None
     known = {*table(), *ALIASES, *(prefix for prefix in PREFIXES if members(prefix))}
     for count in (2, 1):
