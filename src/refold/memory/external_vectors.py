@@ -115,7 +115,9 @@ class Outside:
             raise
         except Exception as error:
             said = f"the vector store {self.name} failed: {failure(error)}"
-            raise Unavailable(said, hint="refold memory reindex makes its vectors again") from error
+            raise Unavailable(
+                said, hint="refold search --reindex --memory makes its vectors again"
+            ) from error
 
     def close(self) -> None:
         """Closes the store, if it was opened."""

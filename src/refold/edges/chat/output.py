@@ -162,7 +162,7 @@ def notice_lines(notice: Notice) -> list[str]:
         case "context-warning" | "context-critical" | "auto-compacting" | "compaction-failed":
             return told(notice)
         case "compaction-complete":
-            return [*told(notice), f"{sizes}; /undo takes it back, /receipts says more"]
+            return [*told(notice), f"{sizes}; /undo takes it back, /history says more"]
         case "overflow-recovered":
             return [f"The provider refused the page as too long; it was shortened: {sizes}"]
         case "unknown-model":
