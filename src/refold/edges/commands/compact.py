@@ -490,5 +490,5 @@ def _show_proposal(condensing: Condensing, planned: Planned, screen: Screen) -> 
     _chosen_by_hand(planned).show(screen)
     if planned.edits and condensing.summary:
         id = condensing.conversation
-        screen.line(f"Accept it with: {screen.call('compact', id, '--condense', '--accept')}")
-        screen.line(f"Or say what is wrong: {screen.call('compact', id, '--condense', 'FEEDBACK')}")
+        screen.line(f"Accept it with: {screen.call('condense', id, '--accept')}")
+        screen.line(f"Or say what is wrong: {screen.call('condense', id, 'FEEDBACK')}")
