@@ -12,7 +12,7 @@ Neighbours: `ignored` says what is left out; the commands `context add-folder` a
 What no model is shown and no tool writes to: the store in use, and what refold keeps for this
 user (their own store, their logins, what they allowed, their memories).
 
-Neighbours: `stores.own_paths` knows the files of a store; `refold context add`, its siblings and
+Neighbours: `stores.own_paths` knows the files of a store; `refold add` and
 the tools of a chat ask here.
 
 What git leaves out: the patterns of `.gitignore` files, read as git reads them.

@@ -1,4 +1,4 @@
-"""`refold artifacts`: what is kept, what it holds, which lines match, and removing what is old."""
+"""`refold artifact`: what is kept, what it holds, which lines match, and removing what is old."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def test_without_an_answer_it_shows_what_would_stay_and_go(url: str) -> None:
     before = page(url)
     done = run("condense", "talk", "--store", url)
     assert "The summary that would stay:" in done.stdout and "answer 4" in done.stdout
-    assert "Accept it with: refold compact talk --condense --accept --store" in done.stdout
+    assert "Accept it with: refold condense talk --accept --store" in done.stdout
     assert page(url) == before
 
 

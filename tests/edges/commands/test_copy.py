@@ -1,4 +1,4 @@
-"""`refold copy`: from store to store, in words, as JSON, on a terminal."""
+"""`refold export --to`: from store to store, in words, as JSON, on a terminal."""
 
 from __future__ import annotations
 

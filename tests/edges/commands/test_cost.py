@@ -1,4 +1,4 @@
-"""`refold cost`: what was billed, and why the provider read again what it could have cached."""
+"""`refold stats --cost`: what was billed, and why the provider read again what it could have cached."""
 
 from __future__ import annotations
 

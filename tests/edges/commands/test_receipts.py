@@ -1,4 +1,4 @@
-"""`refold receipts`: every compaction of a conversation."""
+"""`refold history`: every compaction of a conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`refold search` and `refold index`: what they print, for people and programs, and what they
+"""`refold search` and its index: what they print, for people and programs, and what they
 never print."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`refold sync verify` names what the far store had and has no more, and what sends it again."""
+"""`refold sync --verify` names what the far store had and has no more, and what sends it again."""
 
 from __future__ import annotations
 

@@ -156,13 +156,13 @@ def screens() -> dict[str, str]:
             "narrow": lambda: shown(url, "/context", columns=40),
             "plain": lambda: shown(url, "/context", colors=False),
             "status": lambda: shown(url, "/context status", colors=False),
-            "box": lambda: shown(url, "/context status --box", colors=False),
-            "cost": lambda: shown(url, "/cost", colors=False),
+            "box": lambda: shown(url, "/context status --format box", colors=False),
+            "cost": lambda: shown(url, "/stats --cost", colors=False),
             "statusline": lambda: conversation_line("fix-login", url, short=False, color=False),
             "watch": lambda: watched(url),
             "plan": lambda: shown(url, "/compact --dry-run"),
             "compact": lambda: shown(url, "/compact"),
-            "page": lambda: shown(url, "/page"),
+            "page": lambda: shown(url, "/show --page --format plain"),
         }
         texts = {name: make() for name, make in made.items()}
     texts["page"] = _beginning(texts["page"], 30)

@@ -116,7 +116,7 @@ LEFT: dict[str, dict[str, Any]] = {
     "a file": {"tool": "Read", "response": {"file": {"content": LARGE}}},
     "a sub-agent": {"tool": "Task", "response": {"content": [{"type": "text", "text": LARGE}]}},
     "refold's own tool": {"tool": "mcp__refold__unfold", "response": LARGE},
-    "refold in a shell": {"tool": "Bash", "response": {"stdout": LARGE}, "command": "refold unfold x"},
+    "refold in a shell": {"tool": "Bash", "response": {"stdout": LARGE}, "command": "refold show x"},
     "refold by its path": {"tool": "Bash", "response": {"stdout": LARGE}, "command": "cd a && /x/refold show @1"},
     "a picture": {"tool": "mcp__a__b", "response": [{"type": "image", "source": {"data": LARGE}}]},
     "many small ones": {"tool": "Glob", "response": {"filenames": LARGE.split()}},

@@ -17,7 +17,15 @@ from refold.display import suggestion
 from refold.edges.cli.options import own_parameters
 from refold.edges.commands import load
 from refold.edges.commands.command import Arguments, Command, Taking, parameters_of, short_line
-from refold.edges.commands.line import asked_help, named, named_first, resolved, split, table
+from refold.edges.commands.line import (
+    asked_help,
+    named,
+    named_first,
+    resolved,
+    shell_only,
+    split,
+    table,
+)
 from refold.errors import Invalid
 
 JSON = "--json"
@@ -37,9 +45,12 @@ def parse(line: str, also: Iterable[str] = ()) -> Line:
     typed = named_first(split(line.strip().removeprefix("/")), table())
     if not typed:
         raise Invalid("no command is named", hint="/help lists them")
+    words = resolved(typed, is_shell=False)
+    if (elsewhere := shell_only(typed)) is not None:
+        raise elsewhere
     if (topic := asked_help(typed)) is not None:
         return Line(load("help"), load("help").arguments(command=topic))
-    name, words = named(resolved(typed, is_shell=False), also)
+    name, words = named(words, also)
     end = words.index("--") if "--" in words else len(words)
     given = [word for word in words[:end] if word != JSON] + words[end:]
     command = load(name)

@@ -490,7 +490,5 @@ def _show_proposal(condensing: Condensing, planned: Planned, screen: Screen) -> 
     _chosen_by_hand(planned).show(screen)
     if planned.edits and condensing.summary:
         id = condensing.conversation
-        # In a chat, /condense gives the feedback to the model.
-        name, *words = ("compact", "--condense") if screen.is_shell else ("condense",)
-        screen.line(f"Accept it with: {screen.call(name, id, *words, '--accept')}")
-        screen.line(f"Or say what is wrong: {screen.call(name, id, *words, 'FEEDBACK')}")
+        screen.line(f"Accept it with: {screen.call('condense', id, '--accept')}")
+        screen.line(f"Or say what is wrong: {screen.call('condense', id, 'FEEDBACK')}")

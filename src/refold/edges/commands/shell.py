@@ -84,7 +84,7 @@ class Topics(Result, frozen=True, kw_only=True):
         daily = [_topic(name) for name in DAILY if name in known]
         _show_topics(tuple(daily), screen)
         screen.line()
-        groups = overview(known)
+        groups = overview(known, "" if screen.is_shell else "/")
         size = max(map(len, groups))
         for heading, names in groups.items():
             screen.line(("bold", f"{heading.ljust(size)}  "), names, hang=size + 2)
@@ -117,7 +117,7 @@ class Explained(Result, frozen=True, kw_only=True):
             _show_topics(self.inside, screen)
 
 
-def overview(known: Mapping[str, Entry]) -> dict[str, str]:
+def overview(known: Mapping[str, Entry], slash: str = "") -> dict[str, str]:
     """The commands of each group but the daily ones, by the group's heading: `redo, history, ...,
     memory list, add, search`."""
     lines: dict[str, str] = {}
@@ -128,7 +128,7 @@ def overview(known: Mapping[str, Entry]) -> dict[str, str]:
         for name in names:
             prefix, space, last = name.rpartition(" ")
             if name not in DAILY:
-                shown.append(last if space and prefix == before else name)
+                shown.append(last if space and prefix == before else slash + name)
             before = prefix
         lines[heading] = ", ".join(shown)
     return {heading: names for heading, names in lines.items() if names}
