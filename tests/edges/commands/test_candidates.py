@@ -26,7 +26,7 @@ def chat(line: str, session: Session | None = None) -> set[str]:
 def test_names_of_commands_are_completed() -> None:
     assert {"context", "compact", "condense"} <= chat("/co") and chat("/q") == {"quit"}
     assert chat("/context me") == {"messages"} and "restore" in chat("/context ")
-    assert "demo" not in chat("/de") and "demo" in {one.text for one in in_shell(["de"])}
+    assert "serve" not in chat("/se") and "serve" in {one.text for one in in_shell(["se"])}
     assert chat("no command") == set()
 
 

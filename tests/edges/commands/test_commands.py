@@ -88,7 +88,6 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "login": {"url": "PLACE"},
     "doctor": {},
     "chat": {"model": "scripted"},
-    "demo": {"fast": True},
     "statusline": {"conversation": "fix-login", "short": True},
     "completion": {"shell": "bash"},
     "help": {"command": "compact"},
@@ -165,11 +164,10 @@ def test_commands_know_nothing_of_a_command_line_or_a_terminal() -> None:
             assert not packages & PRINTING, f"{path.name} imports {module}"
 
 
-def test_loading_every_command_but_the_demo_loads_no_command_line() -> None:
-    names = [name for name in COMMANDS if name != "demo"]
+def test_loading_every_command_loads_no_command_line() -> None:
     code = (
         "import sys; from refold.edges.commands import load;"
-        f"[load(name) for name in {names}]; assert not {{'click', 'rich'}} & set(sys.modules)"
+        f"[load(name) for name in {list(COMMANDS)}]; assert not {{'click', 'rich'}} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
 
@@ -197,8 +195,8 @@ def test_running_a_command_prints_nothing_and_gives_what_can_be_encoded(
     name: str, url: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     command, given = load(name), arguments(name, url)
-    # The demo and a chat are told while they run, where somebody watches.
-    screen = Screen(json_output=name in ("chat", "demo"))
+    # A chat prints while it runs, if somebody watches.
+    screen = Screen(json_output=name == "chat")
     with Session(store_url=url, conversation="fix-login", screen=screen, stdin=stdin()) as session:
         result = command.run(session, given)
         assert capfd.readouterr() == ("", "")

@@ -128,7 +128,7 @@ def test_any_line_is_a_command_or_invalid(text: str, name: str) -> None:
         ("refold history ID", "/history"),
         ("refold memory forget mem-1", "/memory forget mem-1"),
         ("refold artifact remove --help", "/artifact remove --help"),
-        ("refold demo plays", "refold demo plays"),
+        ("refold serve listens", "refold serve listens"),
         ("upgrade refold", "upgrade refold"),
         ("refold show ID #41 reads a message, refold undo", "/show #41 reads a message, /undo"),
     ],
@@ -138,4 +138,4 @@ def test_a_hint_for_the_shell_is_said_for_the_chat(text: str, line: str) -> None
 
 
 def test_what_is_for_the_shell_only_is_not_in_the_table() -> None:
-    assert "demo" in COMMANDS and "demo" not in table()
+    assert "serve" in COMMANDS and "serve" not in table()

@@ -174,9 +174,6 @@ COMMANDS = {
     "chat": Entry(
         "chat", "Talk to a model that works on this folder.", "agents", is_shell_only=True
     ),
-    "demo": Entry(
-        "demo", "Play an agent session with and without refold.", "agents", is_shell_only=True
-    ),
     "statusline": Entry(
         "statusline", "Print one line for a status line or a prompt.", "agents", is_shell_only=True
     ),
@@ -276,6 +273,7 @@ MOVED = {
     "hook claude-code install": "install claude-code --hooks",
     "hook claude-code uninstall": "install claude-code --hooks --remove",
     "repair": "verify --repair",
+    "demo": "replay --demo",
 }
 
 

@@ -323,7 +323,16 @@ def replay_sessions(
     all: Annotated[bool, EVERY] = False,
     limit: Limit = ROWS_SHOWN,
     html: Annotated[str, HTML] | None = None,
-) -> Replays:
+    demo: Annotated[
+        bool, Meta(description="Play a scripted session with and without refold, live.")
+    ] = False,
+) -> Result:
+    if demo:
+        if session.screen is not None and not session.screen.is_shell:
+            raise Invalid("the demo is for a shell, not for a chat", hint="refold replay --demo")
+        from refold.edges.demo.story import play
+
+        return play(session, window=window)
     if all == bool(name):
         hint = "name a conversation or a file, or take every imported session with --all"
         raise Invalid("name one session, or all", hint=hint)
