@@ -59,10 +59,9 @@ class Stored(NamedTuple):
     reader: ArtifactReader
 
 
-def stored_artifacts(session: Session, conversation: str | None = None) -> Stored:
-    """The artifacts of a conversation, by default the session's; NotFound if it does not exist."""
-    name = session.conversation if conversation is None else session.find(conversation)
-    id = session.store.conversation(name).id
+def stored_artifacts(session: Session) -> Stored:
+    """The artifacts of the session's conversation; NotFound if it does not exist."""
+    id = session.store.conversation(session.conversation).id
     log = OpenLog(session.store, id, session.config)
     reader = ArtifactReader(log)
     return Stored(id, Artifacts(log, reader), reader)
@@ -294,19 +293,11 @@ class Cleaned(Result, frozen=True, kw_only=True):
     "another conversation has it, and the log still says what it was. Without, removes old ones "
     "of the conversation or of all, and keeps what a page shows or names, what was stored by hand, "
     "and what is new.",
-    on="store",
+    on="either",
 )
 def remove_artifacts(
     session: Session,
     *,
-    conversation: Annotated[
-        str,
-        Meta(
-            description="The conversation; by default all.",
-            extra={"positional": True, "metavar": "ID", "completes": "conversation"},
-        ),
-    ]
-    | None = None,
     artifact: ArtifactId | None = None,
     older_than: Annotated[
         str, Meta(description="Remove what is older: 30d, 12h.", extra={"metavar": "TIME"})
@@ -328,15 +319,11 @@ def remove_artifacts(
     yes: Yes = False,
 ) -> Deleted | Cleaned:
     is_cleanup = any(bound is not None for bound in (older_than, keep_bytes, keep_count))
-    is_chat = session.screen is not None and not session.screen.is_shell
-    if is_chat and artifact is None and not is_cleanup:
-        # A line of a chat is about the open conversation, and names only the artifact.
-        conversation, artifact = None, conversation
     if artifact is not None:
         if is_cleanup or dry_run:
             reason = "ARTIFACT excludes --older-than, --keep-bytes, --keep-count and --dry-run"
             raise Invalid(reason, hint="name an artifact, or give a bound")
-        stored = stored_artifacts(session, conversation)
+        stored = stored_artifacts(session)
         session.confirm(f"Remove {short_line(artifact, 40)} from {stored.id} for good?", yes)
         removed = _removed_item(stored.artifacts.remove(artifact))
         return Deleted(removed=removed, left=stored.reader.count())
@@ -351,7 +338,7 @@ def remove_artifacts(
     done = cleanup.clean(
         session.store,
         quota,
-        conversation=None if conversation is None else session.find(conversation),
+        conversation=session.conversation if session.is_named else None,
         now_ms=now_ms(),
         dry_run=dry_run,
     )

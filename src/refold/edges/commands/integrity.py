@@ -115,27 +115,22 @@ class RepairResult(Result, frozen=True, kw_only=True):
     "--repair keeps a copy of the damaged log first. It removes what is not an event, puts events "
     "in order, turns a body that does not match its digest into an erased event, ends the log at "
     "a broken event and puts what follows into ID-rest.",
-    on="store",
+    on="either",
     reads=True,
     writes_with=("repair",),
 )
 def verify_store(
     session: Session,
     *,
-    conversation: Annotated[
-        str, Meta(description="The conversation; by default all.", extra=ID_POSITION)
-    ]
-    | None = None,
     repair: Annotated[
         bool, Meta(description="Make a damaged conversation readable again.")
     ] = False,
 ) -> Verified | RepairResult:
     if repair:
-        id = session.conversation if conversation is None else session.find(conversation)
-        return _repaired(session, id)
-    checked_id = None if conversation is None else session.find(conversation)
-    with session.followed("checking", checked_id) as store:
-        report = verify(store, checked_id)
+        return _repaired(session)
+    id = session.conversation if session.is_named else None
+    with session.followed("checking", id) as store:
+        report = verify(store, id)
     return Verified(
         store=session.store.url,
         ok=not report.problems,
@@ -148,8 +143,8 @@ def verify_store(
     )
 
 
-def _repaired(session: Session, id: str) -> RepairResult:
-    done = repair(session.store, id)
+def _repaired(session: Session) -> RepairResult:
+    done = repair(session.store, session.conversation)
     recovered = session.store.recovered
     return RepairResult(
         conversation=done.conversation,

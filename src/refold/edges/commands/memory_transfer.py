@@ -12,12 +12,7 @@ from functools import partial
 
 from refold.conversations.exporter import write_file
 from refold.conversations.importer import open_regular_file
-from refold.edges.commands.command import (
-    Document,
-    Result,
-    Screen,
-    number,
-)
+from refold.edges.commands.command import Document, Result, Screen, number
 from refold.edges.commands.memory import memory_of
 from refold.edges.commands.session import Session
 from refold.errors import Conflict, Invalid
@@ -48,7 +43,7 @@ def export_memory(
     force: bool = False,
     project: str | None = None,
 ) -> ExportedMemory | Document:
-    """Writes a memory with its history. Forgotten, rejected and reverted entries are not in it."""
+    """Writes a memory with its history to a file, or to standard output for `-`."""
     with memory_of(session, project, scope) as memory:
         lines = memory.export()
     if file == STDIO:
@@ -94,23 +89,18 @@ def import_memory(
     accept: bool = False,
     project: str | None = None,
 ) -> ImportedMemory:
-    """Reads an exported memory. The file is checked completely before anything is written; entries
-    that are known, or were forgotten here, are left out."""
-    name = "standard input" if file == STDIO else file
-    if file != STDIO:
-        with open_regular_file(file, AGAIN) as opened:
-            content = opened.read(FILE_BYTES_MAX + 1)
-    elif session.stdin is None:
-        raise Invalid("there is no standard input here", hint="name a file")
-    else:
-        content = session.stdin.read(FILE_BYTES_MAX + 1)
+    """Reads an exported memory, checked completely before anything is written. Known entries, and
+    those forgotten here, are left out. With `accept`, entries of people and models do not wait in
+    the inbox."""
+    with open_regular_file(file, AGAIN) as opened:
+        content = opened.read(FILE_BYTES_MAX + 1)
     if len(content) > FILE_BYTES_MAX:
         limit = number(FILE_BYTES_MAX, "byte")
-        raise Invalid(f"{name} has more than {limit}", hint="import it in parts")
+        raise Invalid(f"{file} has more than {limit}", hint="import it in parts")
     with memory_of(session, project, scope, creates=True) as memory:
-        done = memory.import_lines(content.split(b"\n"), accepted=accept, name=name)
+        done = memory.import_lines(content.split(b"\n"), accepted=accept, name=file)
     return ImportedMemory(
-        file=name,
+        file=file,
         scope=scope or "project",
         entries=done.entries,
         known=done.known,
