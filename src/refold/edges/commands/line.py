@@ -1,4 +1,4 @@
-"""The words of a line: which command they name, and how a text of ours names commands.
+"""The words of a line: which command they name, and how hints name commands.
 
 `refold context messages ID` and `/context messages` name the same command: `resolved` replaces an
 alias by its command and answers for a name that moved. Options may come before the name, inside it
@@ -50,14 +50,13 @@ def _unquoted(found: re.Match[str]) -> str:
 
 
 def as_lines(text: str, conversation: str = "") -> str:
-    """A text of ours that names commands of the shell, for a chat: `refold undo ID` is `/undo`.
-    For hints of errors and help, never for content."""
+    """A hint with commands of the shell, rewritten for a chat: `refold undo ID` is `/undo`. Never
+    for content."""
     return _SHELL_CALL.sub(lambda found: _as_line(found, conversation), text)
 
 
 def with_id(text: str, conversation: str) -> str:
-    """A text of ours that names commands of the shell, with this conversation in the place of
-    ID; one whose name could be read otherwise by a shell stays ID."""
+    """A hint with this conversation for ID in its commands, unless its name needs quotes."""
     is_plain = _PLAIN_ID.fullmatch(conversation)
     return _OWN_ID.sub(rf"\g<1>{conversation}", text) if is_plain else text
 
@@ -214,13 +213,13 @@ Value = Literal["none", "maybe", "needed"]
 
 
 def named_first(words: Sequence[str], known: Mapping[str, Entry]) -> list[str]:
-    """The same words with the name of the command first; as they are, where no command of the
-    known ones takes the options that stand before its name."""
+    """The same words with the name of the command first; unchanged if no known command takes
+    the options before its name."""
     if not _has_options_first(words):
         return list(words)
     for places in _names(words[:WORDS_MAX], {*known, *ALIASES}):
         name = " ".join(words[place] for place in places)
-        # A value stands beside its option, never behind a word of the name.
+        # A value follows its option, never a word of the name.
         parts = [words[after + 1 : at] for after, at in zip((-1, *places), places)]
         if all(_takes(name, part) for part in parts):
             before = [word for part in parts for word in part]

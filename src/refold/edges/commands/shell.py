@@ -186,7 +186,7 @@ def _usage(result: Explained, screen: Screen) -> str:
     id = "ID" if result.on == "conversation" else ""
     words = [one.usage for one in result.arguments]
     options = ["[OPTIONS]"] if result.options else []
-    # What is to be filled in is not a value: it is not quoted.
+    # A placeholder is not a value, so it is not quoted.
     return " ".join((screen.call(result.name, id), *words, *options))
 
 
