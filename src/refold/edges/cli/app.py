@@ -24,7 +24,7 @@ from refold.edges.cli.options import HELP, Place, at_places, output_options, par
 from refold.edges.cli.screen import Screen
 from refold.edges.commands import ALIASES, COMMANDS, DAILY, PREFIXES, load
 from refold.edges.commands.command import Command, Document, Result, parameters_of, short_line
-from refold.edges.commands.line import named_first, resolved, with_id
+from refold.edges.commands.line import MISSPELT_MIN, OUTPUT, named_first, resolved, with_id
 from refold.edges.commands.session import Session
 from refold.edges.commands.shell import overview
 from refold.errors import OUTCOMES, Invalid, RefoldError, with_hint
@@ -35,8 +35,6 @@ The commands below work on a store: the .refold folder of this project, unless -
 another."""
 INTERRUPTED, PIPE_CLOSED = 130, 141
 MESSAGE_MAX = 2_000
-MISSPELT_MIN = 0.8
-OUTPUT = ("--json", "--no-color", "--debug")
 
 
 # --- the commands ---

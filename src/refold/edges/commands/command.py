@@ -29,7 +29,7 @@ from typing import (
 
 import msgspec
 from msgspec import NODEFAULT, Meta, Struct, field, inspect
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
 from refold.checked import quoted
 from refold.core.model import ADOPTED, BY_HAND, CLEARED, MADE_ROOM, NATIVE, Role, View
@@ -170,10 +170,6 @@ class Command(Struct, Generic[A, R], frozen=True, kw_only=True):
     def is_read_only(self, arguments: A) -> bool:
         """Whether it only reads, with these arguments."""
         return self.reads and not any(getattr(arguments, name) for name in self.writes_with)
-
-    def renamed(self, name: str) -> Command[A, R]:
-        """The same command under another name of the table."""
-        return replace(self, name=name)
 
 
 # Commands of the modules imported so far; each is made when it is first loaded.

@@ -15,13 +15,11 @@ from typing import Literal
 
 from refold.display import nearest, suggestion
 from refold.edges.commands import ALIASES, COMMANDS, MOVED, PREFIXES, Entry, load
-from refold.edges.commands.command import (
-    parameters_of,
-    short_line,
-)
+from refold.edges.commands.command import parameters_of, short_line
 from refold.errors import Invalid
 
 NO_COMMAND = "/help lists them; with a space before it, the line goes to the model"
+OUTPUT = ("--json", "--no-color", "--debug")
 HELP_OPTIONS = ("--help", "-h")
 MISSPELT_MIN = 0.8
 # A word: an option's name up to its value, then a text between quotes or anything but spaces.
@@ -67,7 +65,7 @@ def _as_line(found: re.Match[str], conversation: str) -> str:
         return found[0]
     for count in (2, 1):
         name = " ".join(words[:count])
-        if len(words) >= count and name in known:
+        if len(words) >= count and (name in known or name in ALIASES):
             after = words[count:]
             # The chat has its conversation.
             is_named = after[:1] in (["ID"], [conversation])
@@ -81,6 +79,8 @@ def _as_line(found: re.Match[str], conversation: str) -> str:
 def resolved(words: Sequence[str], *, is_shell: bool) -> list[str]:
     """The words with an alias replaced by its command and options. Raises Invalid for a name that
     moved, with its new one."""
+    if words and words[0] in OUTPUT:
+        return [*resolved(words[1:], is_shell=is_shell), words[0]]
     for count in (3, 2, 1):
         name, rest = " ".join(words[:count]), words[count:]
         if len(words) < count or name in COMMANDS:
@@ -130,11 +130,7 @@ def _without_alias(name: str, rest: Sequence[str], *, is_shell: bool) -> list[st
     inside = [one.removeprefix(f"{name} ") for one in ALIASES if one.startswith(f"{name} ")]
     plain = _plain_words(name, rest)
     if inside and is_shell and (not plain or any(word in HELP_OPTIONS for word in rest)):
-        return [
-            "help",
-            name,
-            *(word for word in rest if word in FLAGS and word not in HELP_OPTIONS),
-        ]
+        return ["help", name, *(word for word in rest if word in OUTPUT)]
     # A word after `context` is an ID in a shell, unless it looks like one of its forms.
     is_form = len(plain) > 1 or bool(plain and nearest(plain[0], inside, alike_min=MISSPELT_MIN))
     if inside and plain and (is_form or not is_shell):
@@ -144,11 +140,11 @@ def _without_alias(name: str, rest: Sequence[str], *, is_shell: bool) -> list[st
     words: list[str] = []
     for word in rest:
         option, equals, value = word.partition("=")
-        new, start = alias.options.get(option, (option, ""))
         if words and words[-1] in alias.options:
             new, start = alias.options[words.pop()]
             words += [new, start + word]
         elif option in alias.options and equals:
+            new, start = alias.options[option]
             words += [new, start + value]
         else:
             words.append(word)
@@ -207,7 +203,7 @@ def members(group: str) -> list[str]:
 
 # --- options before the name ---
 
-FLAGS = ("--json", "--no-color", "--debug", "--help", "-h")
+FLAGS = (*OUTPUT, *HELP_OPTIONS)
 WORDS_MAX = 100
 Value = Literal["none", "maybe", "needed"]
 
