@@ -92,6 +92,12 @@ def test_help_lists_the_daily_commands_first_and_aliases_on_request() -> None:
     assert all(f"refold {name} " in forms for name in ALIASES if name.startswith("context"))
 
 
+@pytest.mark.parametrize("words", [("--json", "cost", "x"), ("help", "cost"), ("cost", "--help")])
+def test_a_moved_name_answers_wherever_it_is_named(words: tuple[str, ...]) -> None:
+    done = run(*words)
+    assert done.exit_code == 2 and "refold cost is now refold stats --cost" in done.output
+
+
 def test_what_is_for_a_shell_only_is_not_a_line_of_a_chat() -> None:
     for name in COMMANDS.keys() - table().keys() - PREFIXES.keys():
         with pytest.raises(Invalid, match="for a shell"):

@@ -26,7 +26,7 @@ GIVEN = {
     "delete": "second --yes",
     "artifact show": "{artifact}",
     "artifact grep": "value",
-    "artifact remove": "--help",
+    "artifact remove": "{artifact} --help",
     "memory add": "The port is 7000",
     "memory search": "port",
     "memory edit": "--help",

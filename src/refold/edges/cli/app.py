@@ -24,7 +24,7 @@ from refold.edges.cli.options import HELP, Place, at_places, output_options, par
 from refold.edges.cli.screen import Screen
 from refold.edges.commands import ALIASES, COMMANDS, DAILY, PREFIXES, load
 from refold.edges.commands.command import Command, Document, Result, parameters_of, short_line
-from refold.edges.commands.line import named_first, resolved, with_id
+from refold.edges.commands.line import MISSPELT_MIN, OUTPUT, named_first, resolved, with_id
 from refold.edges.commands.session import Session
 from refold.edges.commands.shell import overview
 from refold.errors import OUTCOMES, Invalid, RefoldError, with_hint
@@ -35,8 +35,6 @@ The commands below work on a store: the .refold folder of this project, unless -
 another."""
 INTERRUPTED, PIPE_CLOSED = 130, 141
 MESSAGE_MAX = 2_000
-MISSPELT_MIN = 0.8
-OUTPUT = ("--json", "--no-color", "--debug")
 
 
 # --- the commands ---
@@ -107,9 +105,9 @@ class Commands(click.Group):
 
 
 def _is_own(group: str, args: list[str]) -> bool:
-    """Whether the words after a group are for the command of its name, and not one of those in
-    it, perhaps misspelt: an id stands alone, unless the command takes several, and looks like
-    none of them. How it is to be printed may be said before."""
+    """Whether the words after a prefix are for the command of its name, and do not name one of
+    its inner commands, perhaps misspelt: an id comes alone, unless the command takes several, and
+    resembles no inner name. Output options may come first."""
     inner = [name.removeprefix(f"{group} ") for name in COMMANDS if name.startswith(f"{group} ")]
     known = [name.split()[0] for name in inner]
     words = list(dropwhile(OUTPUT.__contains__, args))
@@ -262,7 +260,7 @@ def outcome(args: list[str]) -> int:
 
 
 def _own_words(args: list[str]) -> list[str]:
-    """The words that are for refold: those of a program that `run` starts are the program's."""
+    """The words for refold itself, without the command line of a program that `run` starts."""
     if args[:1] != ["run"]:
         return args
     return list(takewhile(lambda word: word.startswith("-"), args[1:]))
@@ -301,7 +299,7 @@ def _check_text(args: list[str]) -> None:
 
 
 def _report_usage(error: click.ClickException, screen: Screen) -> int:
-    """Says what is wrong with a command line, and whose help says how it should be."""
+    """Reports a usage error, and whose help to read."""
     path = "refold"
     if isinstance(error, click.UsageError) and error.ctx:
         path = error.ctx.command_path
@@ -334,12 +332,12 @@ def _misses_id(error: click.ClickException) -> bool:
 
 
 def _in_one_line(message: str) -> str:
-    """What click says, whose lists of choices stand on lines of their own."""
+    """Click's message without its line breaks."""
     return " ".join(message.split())
 
 
 def _report(screen: Screen, code: str, message: str, hint: str) -> None:
-    """Says what went wrong: as the JSON object that was asked for, else on standard error."""
+    """Reports an error, as a JSON object if that was asked for, else on standard error."""
     message, hint = _without_secrets(message), _without_secrets(hint)
     if screen.json_output:
         screen.emit({"error": {"code": code, "message": message, "hint": hint}})

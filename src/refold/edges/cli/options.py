@@ -1,16 +1,11 @@
-"""What a command takes, as options and arguments of a command line.
+"""The arguments of a command as options of click, and commands written out to be pasted.
 
-Every `Parameter` of a command becomes an option of click, or an argument if its place says what it
-is. `--json`, `--no-color` and `--debug` are read by `app` before anything else, because they also
-decide how an error is shown; here they are only part of the help.
-
-How a command is written for whoever is to run it next, so that it can be pasted: every word is
-quoted for the shell, and it works where this call worked.
-
-What a call was told about its place (`--store`, `--project`, `--scope`, ...) is carried into every
-command it names that takes the very same option. One that stayed at its default is not: the next
-call has that default, too. Neighbours: `Screen.call` writes the commands of results by `in_shell`
-and `in_chat`, `app` those in the hints of errors by `at_places`.
+Every `Parameter` becomes an option, or an argument if it is positional. `app` reads `--json`,
+`--no-color` and `--debug` before anything else, because they also decide how an error is shown;
+here they are only part of the help. A command that we print is quoted for the shell and carries the
+places of this call (`--store`, `--project`, `--scope`, ...) if it takes the same options, but no
+default. Neighbours: `Screen.call` writes the commands of results (`in_shell`, `in_chat`), `app`
+those in the hints of errors (`at_places`).
 """
 
 from __future__ import annotations
@@ -54,7 +49,7 @@ def own_parameters(command: Taking) -> Iterator[click.Parameter]:
 
 
 def output_options() -> Iterator[click.Option]:
-    """What every command takes that says how its result is shown."""
+    """Options of every command for how its result is shown."""
     for name, text in (
         ("--json", "Print one JSON object and nothing else."),
         ("--no-color", "Print without colors."),
@@ -77,7 +72,7 @@ def _argument(parameter: Parameter) -> click.Argument:
 
 
 def _joined(parameter: Parameter) -> Joined:
-    """Makes one text of words that stand apart on the command line."""
+    """Joins the words of a text."""
 
     def joined(_: click.Context, __: click.Parameter, words: tuple[str, ...]) -> str | None:
         return " ".join(words) if words else parameter.default
@@ -163,7 +158,7 @@ def in_chat(name: str, words: tuple[str, ...]) -> str:
 
 
 def at_places(text: str, places: tuple[Place, ...], conversation: str = "") -> str:
-    """A text of ours that names commands of the shell, with these places in each."""
+    """A hint with these places in every command of the shell that it names."""
     if not places:
         return text
 
@@ -196,8 +191,7 @@ def _place_options(name: str) -> tuple[tuple[str, str, object], ...]:
 
 @cache
 def _calls_in_text(conversation: str) -> re.Pattern[str]:
-    """Finds commands to run, with their conversation; not those whose help is to be read, nor
-    what one of them `wrote` before."""
+    """Finds commands to run, with their ID; not `refold X --help`, nor `refold X wrote`."""
     names = "|".join(sorted([*COMMANDS, *ALIASES], key=len, reverse=True))
     id = f"(?: (?:ID|@1|{re.escape(conversation)})(?![\\w.-]))?"
     return re.compile(rf"\brefold ({names})\b(?!-)(?! --help| wrote){id}")

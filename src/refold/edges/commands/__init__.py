@@ -87,27 +87,6 @@ COMMANDS = {
     "replay": Entry(
         "replay", "Compare refold with other policies on one of your sessions.", "conversation"
     ),
-    "sync": Entry(
-        "sync", "Make this store and a far one the same, or check how they differ.", "team"
-    ),
-    "sync key new": Entry(
-        "sync_keys",
-        "Make a key, so that the far store can read nothing.",
-        "team",
-        is_shell_only=True,
-    ),
-    "sync key list": Entry(
-        "sync_keys", "List the keys of a file by their names.", "team", is_shell_only=True
-    ),
-    "sync key apply": Entry(
-        "sync_keys",
-        "Encrypt everything in the far store again, with the newest key.",
-        "team",
-        is_shell_only=True,
-    ),
-    "erase": Entry(
-        "integrity", "Erase messages for good, here and on every device that syncs.", "team"
-    ),
     "artifact list": Entry(
         "artifacts", "List the artifacts of a conversation, without their contents.", "artifact"
     ),
@@ -127,14 +106,6 @@ COMMANDS = {
     "memory inbox": Entry(
         "memory", "Show, accept or reject what waits to be remembered.", "memory"
     ),
-    "scan": Entry("integrity", "Find secrets in stored conversations.", "team"),
-    "verify": Entry(
-        "integrity", "Check that everything is as it was written, or repair it.", "team"
-    ),
-    "allow": Entry(
-        "server", "Allow the server and the key that the files of this project name.", "team"
-    ),
-    "serve": Entry("server", "Serve a store to a team, over HTTP.", "team", is_shell_only=True),
     "run": Entry(
         "proxy",
         "Start an agent behind a proxy that keeps what it says.",
@@ -159,6 +130,34 @@ COMMANDS = {
         "agents",
         is_shell_only=True,
     ),
+    "chat": Entry(
+        "chat", "Talk to a model that works on this folder.", "agents", is_shell_only=True
+    ),
+    "statusline": Entry(
+        "statusline", "Print one line for a status line or a prompt.", "agents", is_shell_only=True
+    ),
+    "sync": Entry(
+        "sync", "Make this store and a far one the same, or check how they differ.", "team"
+    ),
+    "sync key new": Entry(
+        "sync_keys",
+        "Make a key, so that the far store can read nothing.",
+        "team",
+        is_shell_only=True,
+    ),
+    "sync key list": Entry(
+        "sync_keys", "List the keys of a file by their names.", "team", is_shell_only=True
+    ),
+    "sync key apply": Entry(
+        "sync_keys",
+        "Encrypt everything in the far store again, with the newest key.",
+        "team",
+        is_shell_only=True,
+    ),
+    "serve": Entry("server", "Serve a store to a team, over HTTP.", "team", is_shell_only=True),
+    "login": Entry(
+        "server", "Keep a token for a team server, or forget it.", "team", is_shell_only=True
+    ),
     "token create": Entry(
         "server", "Create a token for an organization of a team server.", "team", is_shell_only=True
     ),
@@ -167,17 +166,18 @@ COMMANDS = {
     "token audit": Entry(
         "server", "Show who read and erased what in an organization.", "team", is_shell_only=True
     ),
-    "login": Entry(
-        "server", "Keep a token for a team server, or forget it.", "team", is_shell_only=True
-    ),
     "doctor": Entry("doctor", "Check this installation.", "team"),
-    "chat": Entry(
-        "chat", "Talk to a model that works on this folder.", "agents", is_shell_only=True
+    "verify": Entry(
+        "integrity", "Check that everything is as it was written, or repair it.", "team"
     ),
-    "statusline": Entry(
-        "statusline", "Print one line for a status line or a prompt.", "agents", is_shell_only=True
+    "scan": Entry("integrity", "Find secrets in stored conversations.", "team"),
+    "erase": Entry(
+        "integrity", "Erase messages for good, here and on every device that syncs.", "team"
     ),
     "delete": Entry("conversations", "Remove conversations for good, by name or by age.", "team"),
+    "allow": Entry(
+        "server", "Allow the server and the key that the files of this project name.", "team"
+    ),
     "completion": Entry(
         "shell", "Print the script by which a shell completes commands.", "team", is_shell_only=True
     ),
@@ -185,7 +185,7 @@ COMMANDS = {
 }
 # First words of several commands.
 PREFIXES = {
-    "context": "Show, fill and shorten what a conversation holds.",
+    "context": "Show, fill and shorten a conversation.",
     "artifact": "List, show, search and remove stored artifacts.",
     "sync": "Sync this store with a far one, check it, and encrypt what is sent.",
     "sync key": "Make and list keys, and encrypt the far store again.",
@@ -283,7 +283,5 @@ def load(name: str) -> Command[Any, Any]:
 
     if name not in COMMANDS and name in ALIASES:
         return load(ALIASES[name].command)
-    module, _, value = COMMANDS[name].module.rpartition(".")
-    loaded = import_module(f"{__name__}.{module or value}")
-    found: Command[Any, Any] = getattr(loaded, value) if module else DECLARED[name]()
-    return found if found.name == name else found.renamed(name)
+    import_module(f"{__name__}.{COMMANDS[name].module}")
+    return DECLARED[name]()

@@ -163,7 +163,7 @@ def _message(artifact: Artifact, text: str, stopped: str) -> str:
 
 
 def _content(path: str, name: str) -> str | bytes:
-    """The file's text, or its bytes if it is none; Invalid for one that is too large."""
+    """The file's text, or its bytes if it is not UTF-8; Invalid if it is too large."""
     try:
         with open_regular(path) as file:
             content = file.read(SIZE_MAX + 1)

@@ -1,9 +1,9 @@
-"""What a word that is being typed may become: names of commands, options, choices, and the names of
-what is there (conversations, artifacts, checkpoints, models, files).
+"""Completion of a word: names of commands, options, choices, conversations, artifacts, checkpoints,
+models and files.
 
-One engine for a shell and for a chat: both give the words up to the cursor. Whatever goes wrong
-gives no candidate: completion has no place for an error. Neighbours: `line` splits what is typed in
-a chat, `completion` has what a shell needs to ask.
+One engine for a shell and for a chat: both give the words up to the cursor. A failure gives no
+candidates: completion has no place for an error. Neighbours: `line` splits a line of a chat,
+`shell` has the scripts by which a shell asks.
 """
 
 from __future__ import annotations

@@ -1,27 +1,10 @@
-"""What a command is: a value that says what it takes, what it does, and how a person sees it.
+"""What a command is: a function that acts, its arguments, and a result that shows itself.
 
-`run` acts and gives a typed `Result`; it prints nothing. `show` prints that result on a `Screen`.
-Whoever offers commands (a shell, a chat, a tool server) reads `arguments`, calls `run`, and either
-calls `show` or encodes the result by `builtins_of`. Neighbours: `session` is what `run` is given,
-the table of all commands is the package itself.
-
-What a command takes, field by field, as whoever reads a line of text needs it.
-
-A field of `Command.arguments` is a `Parameter`: a flag (bool), one that may be repeated (tuple), a
-choice (Literal), a number in a range (`ge`, `le`) or a text. One that is `positional` is given by
-its place, any other by its name (`--dry-run`). Neighbours: `edges/cli/options` makes click's
-options of them, `line` reads a line of a chat by them, and both complete and help by them.
-
-Texts that several commands read and write in the same way: counts (`number`), short lines, spans
-of lines, damage, the way back.
-
-What a batch of edits is called where a person reads of it: by its purpose.
-
-What a person writes for a place in the log: `41` or `#41`, or the name of a checkpoint.
-
-A name wins over a number, so `checkpoint` refuses names that are numbers. What is not there is an
-error that says what is. Neighbours: `restore`, `diff`, `fork` take a point; `why`, `pin` and
-`unpin` take a message.
+`@command` declares a function; its keyword-only parameters become `Command.arguments`, which a door
+(shell or chat) reads as `Parameter`s: a flag, a repeated one (tuple), a choice (Literal), a number
+in a range or a text. Also here: options that several commands share, short texts they print in the
+same way, and how a person writes a position in the log (`41`, `#41`, a checkpoint's name; a name
+wins over a number). Neighbours: the function is given a `session`, the package has the table.
 """
 
 from __future__ import annotations
@@ -46,7 +29,7 @@ from typing import (
 
 import msgspec
 from msgspec import NODEFAULT, Meta, Struct, field, inspect
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
 from refold.checked import quoted
 from refold.core.model import ADOPTED, BY_HAND, CLEARED, MADE_ROOM, NATIVE, Role, View
@@ -119,7 +102,7 @@ class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a command takes. A field's `Meta` has its help (`description`), its bounds, and in
     `extra`: `positional`, `metavar`, `short` (a second, short name), `bare` (the value of an
     option that is given without one), `takes_rest` (a text up to the end of the line),
-    `completes` (what kind of name is written there), `passes_on` (a command line of others)."""
+    `completes` (what kind of name is written there), `passes_on` (another program's line)."""
 
 
 class Result(Struct, frozen=True, kw_only=True):
@@ -187,10 +170,6 @@ class Command(Struct, Generic[A, R], frozen=True, kw_only=True):
     def is_read_only(self, arguments: A) -> bool:
         """Whether it only reads, with these arguments."""
         return self.reads and not any(getattr(arguments, name) for name in self.writes_with)
-
-    def renamed(self, name: str) -> Command[A, R]:
-        """The same command under another name of the table."""
-        return replace(self, name=name)
 
 
 # Commands of the modules imported so far; each is made when it is first loaded.
@@ -268,8 +247,7 @@ Kind = Literal["flag", "text", "choice", "int", "float"]
 
 
 class Taking(Protocol):
-    """A command, as whoever reads, completes or explains a line needs it: one of the table, or
-    one that only a chat has."""
+    """A command to be read, completed or explained: one of the table, or one of the chat's own."""
 
     @property
     def name(self) -> str: ...
@@ -383,7 +361,7 @@ def short_line(text: str, most: int) -> str:
 
 
 def show_damage(damaged: Mapping[str, str], screen: Screen) -> None:
-    """Says which conversations could not be read."""
+    """Prints which conversations are damaged."""
     for id, reason in damaged.items():
         advice = f"{short_line(reason, 300)}; {screen.call('verify', '', id)} says more."
         screen.line(("red", f"{id} is damaged: "), advice)
@@ -406,7 +384,7 @@ def line_span(lines: str) -> tuple[int, int]:
 def show_undo(
     conversation: str, screen: Screen, command: str = "undo", *, files: bool = False
 ) -> None:
-    """Says how to take back what was done, to files as well."""
+    """Prints the command that takes a change back, with its files."""
     words = ("--files",) if files else ()
     screen.line(("dim", f"Undo with: {screen.call(command, conversation, *words)}"))
 
@@ -458,8 +436,7 @@ def seq_of(text: str) -> int:
 
 
 def point_seq(view: View, text: str) -> int:
-    """The seq of a point: that of the checkpoint of this name, or the seq itself. NotFound if the
-    log has neither."""
+    """The seq of a checkpoint, or the seq itself. NotFound if the log has neither."""
     if text in view.checkpoints:
         return view.checkpoints[text]
     if not is_seq(text):

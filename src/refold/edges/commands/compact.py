@@ -365,7 +365,7 @@ def _show_bars(done: Compaction, window: int, screen: Screen) -> None:
 
 
 def _show_effect(done: Compacted, screen: Screen) -> None:
-    """What left the page, what that saved, what stays, and what stands there instead."""
+    """Messages removed and kept, tokens saved, and the summary."""
     screen.line(f"Removed: {number(done.removed, 'message')}")
     screen.line(f"Saved: {short_and_exact(done.tokens_before - done.tokens_after, 'token')}")
     pins = f", {number(done.pins, 'pin')} among them" if done.pins else ""
@@ -384,7 +384,7 @@ def _show_items(done: Compaction, screen: Screen) -> None:
         reason = f"  {short_line(whole, REASON_CHARS)}" if whole else ""
         is_long = isinstance(done, Planned) and len(whole) > REASON_CHARS
         screen.line(f"  {item.handle} {item.action}, {sizes}", ("dim", "" if is_long else reason))
-        # Whoever looks before anything goes sees every score.
+        # A plan shows every score.
         for line in wrap(whole, REASON_CHARS) if is_long else ():
             screen.line(("dim", f"    {line}"))
     if len(done.items) > ITEMS_SHOWN:

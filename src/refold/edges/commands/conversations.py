@@ -42,7 +42,7 @@ from refold.tokens.models import model_info, table
 UNMARKED_EVENTS = 300  # a writer keeps a bookmark before its log is longer
 NAME_CHARS = 60
 HERE = "."
-ENCRYPTED = "[encrypted]"  # in the place of a title that only devices with the key can read
+ENCRYPTED = "[encrypted]"  # a title that only devices with the key can read
 
 
 FOLDER = Meta(

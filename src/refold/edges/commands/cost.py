@@ -1,7 +1,7 @@
 """What a conversation was billed, and where the provider's cached prefix broke: `stats --cost`.
 
 A call could have read the page of the call before it from the cache, as far as the two are the
-same. Tokens of it that were read anew are a break; the events between the two calls say why: a
+same. Tokens read again are a break; the events between the two calls say why: a
 compaction, another system prompt, an undo, another model, or a pause in which the cache expired.
 """
 
@@ -31,8 +31,8 @@ TELLING = ("usage", "edit", "revert", "restore", "meta")  # kinds of events: oth
 
 
 class Break(Struct, frozen=True, kw_only=True):
-    """A call that read anew what the call before it had sent: the seq of its report, how many
-    tokens, what that cost more than from the cache (None if prices are not known), and why."""
+    """A call that missed the cache: the seq of its report, the tokens read again, their price above
+    the cache's (None if unknown), and the reason."""
 
     seq: int
     tokens: int
@@ -183,7 +183,7 @@ def _breaks(calls: list[_Call]) -> Iterator[Break]:
 
 
 def _extra(usage: Usage, tokens: int) -> float | None:
-    """What so many tokens cost more than from the cache."""
+    """The price of tokens above the cache's."""
     prices = model_info(usage.model).prices
     if prices is None:
         return None

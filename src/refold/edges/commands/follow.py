@@ -134,7 +134,7 @@ def _update(store: Store, began: str, context: Context, after: int) -> Update:
 
 
 def _sync_state(store: Store, began: str, id: str) -> str:
-    """How the conversation stands with the far store, in words; empty where there is none."""
+    """The sync state of the conversation in words; empty without a far store."""
     synced = synced_of(store)
     if synced is None:
         return ""
@@ -212,7 +212,7 @@ def _event_line(one: Happening, room: int) -> Line:
 
 
 def _clock(at_ms: int) -> str:
-    """`10:30:05`, in the local time zone; a number that is no time is left open."""
+    """`10:30:05`, in the local time zone; dashes for an invalid time."""
     try:
         return datetime.fromtimestamp(at_ms / 1000).astimezone().strftime("%H:%M:%S")
     except (ValueError, OverflowError, OSError):

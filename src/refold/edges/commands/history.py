@@ -163,8 +163,8 @@ def _point_cells(point: Point) -> tuple[str, ...]:
 
 
 class Compared(Result, frozen=True, kw_only=True):
-    """How the page at `last` differs from that at `first`: messages that only it has, that it has
-    no more, that it has with other edits; and what happened between: batches, artifacts, files
+    """How the page at `last` differs from that at `first`: messages added, removed, and
+    shown with other edits; and what happened between: batches, artifacts, files
     that tool calls changed. `changes` are the files that were kept before writes, each with how it
     differs; one that was not written to since is compared as it is in this folder."""
 

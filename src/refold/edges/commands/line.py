@@ -1,4 +1,4 @@
-"""The words of a line: which command they name, and how a text of ours names commands.
+"""The words of a line: which command they name, and how hints name commands.
 
 `refold context messages ID` and `/context messages` name the same command: `resolved` replaces an
 alias by its command and answers for a name that moved. Options may come before the name, inside it
@@ -15,13 +15,11 @@ from typing import Literal
 
 from refold.display import nearest, suggestion
 from refold.edges.commands import ALIASES, COMMANDS, MOVED, PREFIXES, Entry, load
-from refold.edges.commands.command import (
-    parameters_of,
-    short_line,
-)
+from refold.edges.commands.command import parameters_of, short_line
 from refold.errors import Invalid
 
 NO_COMMAND = "/help lists them; with a space before it, the line goes to the model"
+OUTPUT = ("--json", "--no-color", "--debug")
 HELP_OPTIONS = ("--help", "-h")
 MISSPELT_MIN = 0.8
 # A word: an option's name up to its value, then a text between quotes or anything but spaces.
@@ -50,14 +48,13 @@ def _unquoted(found: re.Match[str]) -> str:
 
 
 def as_lines(text: str, conversation: str = "") -> str:
-    """A text of ours that names commands of the shell, for a chat: `refold undo ID` is `/undo`.
-    For hints of errors and help, never for content."""
+    """A hint with commands of the shell, rewritten for a chat: `refold undo ID` is `/undo`. Never
+    for content."""
     return _SHELL_CALL.sub(lambda found: _as_line(found, conversation), text)
 
 
 def with_id(text: str, conversation: str) -> str:
-    """A text of ours that names commands of the shell, with this conversation in the place of
-    ID; one whose name could be read otherwise by a shell stays ID."""
+    """A hint with this conversation for ID in its commands, unless its name needs quotes."""
     is_plain = _PLAIN_ID.fullmatch(conversation)
     return _OWN_ID.sub(rf"\g<1>{conversation}", text) if is_plain else text
 
@@ -68,7 +65,7 @@ def _as_line(found: re.Match[str], conversation: str) -> str:
         return found[0]
     for count in (2, 1):
         name = " ".join(words[:count])
-        if len(words) >= count and name in known:
+        if len(words) >= count and (name in known or name in ALIASES):
             after = words[count:]
             # The chat has its conversation.
             is_named = after[:1] in (["ID"], [conversation])
@@ -82,6 +79,8 @@ def _as_line(found: re.Match[str], conversation: str) -> str:
 def resolved(words: Sequence[str], *, is_shell: bool) -> list[str]:
     """The words with an alias replaced by its command and options. Raises Invalid for a name that
     moved, with its new one."""
+    if words and words[0] in OUTPUT:
+        return [*resolved(words[1:], is_shell=is_shell), words[0]]
     for count in (3, 2, 1):
         name, rest = " ".join(words[:count]), words[count:]
         if len(words) < count or name in COMMANDS:
@@ -131,11 +130,7 @@ def _without_alias(name: str, rest: Sequence[str], *, is_shell: bool) -> list[st
     inside = [one.removeprefix(f"{name} ") for one in ALIASES if one.startswith(f"{name} ")]
     plain = _plain_words(name, rest)
     if inside and is_shell and (not plain or any(word in HELP_OPTIONS for word in rest)):
-        return [
-            "help",
-            name,
-            *(word for word in rest if word in FLAGS and word not in HELP_OPTIONS),
-        ]
+        return ["help", name, *(word for word in rest if word in OUTPUT)]
     # A word after `context` is an ID in a shell, unless it looks like one of its forms.
     is_form = len(plain) > 1 or bool(plain and nearest(plain[0], inside, alike_min=MISSPELT_MIN))
     if inside and plain and (is_form or not is_shell):
@@ -145,11 +140,11 @@ def _without_alias(name: str, rest: Sequence[str], *, is_shell: bool) -> list[st
     words: list[str] = []
     for word in rest:
         option, equals, value = word.partition("=")
-        new, start = alias.options.get(option, (option, ""))
         if words and words[-1] in alias.options:
             new, start = alias.options[words.pop()]
             words += [new, start + word]
         elif option in alias.options and equals:
+            new, start = alias.options[option]
             words += [new, start + value]
         else:
             words.append(word)
@@ -208,19 +203,19 @@ def members(group: str) -> list[str]:
 
 # --- options before the name ---
 
-FLAGS = ("--json", "--no-color", "--debug", "--help", "-h")
+FLAGS = (*OUTPUT, *HELP_OPTIONS)
 WORDS_MAX = 100
 Value = Literal["none", "maybe", "needed"]
 
 
 def named_first(words: Sequence[str], known: Mapping[str, Entry]) -> list[str]:
-    """The same words with the name of the command first; as they are, where no command of the
-    known ones takes the options that stand before its name."""
+    """The same words with the name of the command first; unchanged if no known command takes
+    the options before its name."""
     if not _has_options_first(words):
         return list(words)
     for places in _names(words[:WORDS_MAX], {*known, *ALIASES}):
         name = " ".join(words[place] for place in places)
-        # A value stands beside its option, never behind a word of the name.
+        # A value follows its option, never a word of the name.
         parts = [words[after + 1 : at] for after, at in zip((-1, *places), places)]
         if all(_takes(name, part) for part in parts):
             before = [word for part in parts for word in part]

@@ -177,7 +177,7 @@ def show_messages(rows: Sequence[MessageRow], screen: Screen, mark: str = "") ->
 
 
 class NativePart(Struct, frozen=True, kw_only=True):
-    """What a provider wrote in the place of messages. `text` is what can be read of it, the rest is
+    """A provider's own compaction of messages. `text` is its readable part, the rest is
     `sealed_chars` long. `sent` says whether the model of the conversation gets it: if not, it gets
     the text of the part."""
 
@@ -189,7 +189,7 @@ class NativePart(Struct, frozen=True, kw_only=True):
 
 
 def native_part(context: Context, slot: Slot) -> NativePart | UnsetType:
-    """What the provider wrote in the place of these messages; unset if nothing."""
+    """The provider's own compaction of these messages; unset if there is none."""
     native = slot.summary.native if slot.summary is not None else None
     if native is None or native.dialect not in dialects.DIALECTS:
         return UNSET
@@ -215,7 +215,7 @@ def _is_compaction(message: Any) -> bool:
 
 
 def show_native_part(part: NativePart, screen: Screen, *, is_brief: bool = False) -> None:
-    """Says what the model gets, and for whom the text is that comes next."""
+    """Prints what the model gets, before the text that other readers get."""
     said = written(part)
     screen.line(("yellow" if part.sent else "dim", f"  {said.heading}"))
     if said.text and not is_brief:

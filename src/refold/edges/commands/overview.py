@@ -212,7 +212,7 @@ def sizes(context: Context, current: int) -> tuple[Size, ...]:
 
 
 def _reported(context: Context, head: int) -> list[tuple[int, int]]:
-    """What calls were billed for, at so many places of the log."""
+    """Billed sizes, from some stretches of the log."""
     found: dict[int, int] = {}
     for stretch in range(STRETCHES):
         after = head * stretch // STRETCHES

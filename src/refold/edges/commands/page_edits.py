@@ -134,8 +134,7 @@ def hide(
 
 class Hidden(Result, frozen=True, kw_only=True):
     """`batch` is what can be reverted; `items` are the spans that went, each with its reason.
-    `hidden` messages went that were shown, and so many `summaries` or notices that stood for
-    others."""
+    `hidden` counts messages, `summaries` hidden stand-ins."""
 
     conversation: str
     batch: str

@@ -153,7 +153,7 @@ def _show_lost(outcome: Outcome, screen: Screen) -> None:
 
 
 def counted(played: Played) -> str:
-    """What of a session is played, and how it is counted."""
+    """The part of a session that is played, and how it is counted."""
     return counted_words(
         played.replayed,
         played.messages,
@@ -395,8 +395,8 @@ def _stored(session: Session, name: str) -> str:
 
 
 def _imported(store: Store) -> Iterator[tuple[int, str]]:
-    """The imported sessions, each with its place among all conversations, newest first. A fork of
-    one is no session of its own: its turns would count twice."""
+    """The imported sessions, each with its place among all conversations, newest first. Forks
+    are left out: their turns would count twice."""
     for position, about in enumerate(newest(store), start=1):
         if not about.parent and "imported" in (meta_of(store, about).metadata or {}):
             yield position, about.id

@@ -25,7 +25,7 @@ from refold.edges.commands.command import (
     parameters_of,
     short_line,
 )
-from refold.edges.commands.line import as_lines, shell_only, table
+from refold.edges.commands.line import as_lines, resolved, shell_only, table
 from refold.edges.commands.session import Session
 from refold.errors import NotFound
 
@@ -51,6 +51,7 @@ def help_(session: Session, *, command: Annotated[str, NAME] = "") -> Topics | E
         return explained(load(name), known)
     if not name or name in PREFIXES or name in GROUPS:
         return Topics(group=name, commands=topics(name, known))
+    resolved(name.split(), is_shell=is_shell)  # raises for a name that moved
     names = [*known, *ALIASES, *GROUPS]
     raise NotFound(f"there is no command {short_line(name, 40)!r}", hint=suggestion(name, names))
 
@@ -186,7 +187,7 @@ def _usage(result: Explained, screen: Screen) -> str:
     id = "ID" if result.on == "conversation" else ""
     words = [one.usage for one in result.arguments]
     options = ["[OPTIONS]"] if result.options else []
-    # What is to be filled in is not a value: it is not quoted.
+    # A placeholder is not a value, so it is not quoted.
     return " ".join((screen.call(result.name, id), *words, *options))
 
 

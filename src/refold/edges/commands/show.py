@@ -235,8 +235,8 @@ class EditRow(Struct, frozen=True, kw_only=True):
 
 
 class SlotRow(Struct, frozen=True, kw_only=True):
-    """One slot of the page; `last` is not `seq` where it stands for a span. `native` is what its
-    provider wrote in the place of the blocks."""
+    """One slot of the page; `last` is not `seq` where it stands for a span. `native` is its
+    provider's own compaction."""
 
     seq: int
     last: int

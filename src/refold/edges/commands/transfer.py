@@ -141,8 +141,7 @@ class Readable(Struct, frozen=True, kw_only=True):
 
 class Imported(Result, frozen=True, kw_only=True):
     """What became of the files. `conversation` is the first one that was written; `failed` has the
-    files that are no sessions, with the reason. `asked`: somebody was shown what was found, and did
-    not want it."""
+    unreadable files with the reason. `asked`: a person saw the list of files and declined."""
 
     store: str = ""
     conversation: str = ""
@@ -209,7 +208,7 @@ def _is_wanted(session: Session, found: tuple[Found, ...]) -> bool:
 
 
 def _all(session: Session, read: Reader, paths: list[Path], in_folders: set[Path]) -> Imported:
-    """Imports file after file. What was not named itself and is no session is passed over."""
+    """Imports file after file. A file of a folder that holds no session is skipped."""
     reports: list[Report] = []
     failed: dict[str, str] = {}
     for path in paths:

@@ -135,12 +135,12 @@ def sizes_text(change: PageChange) -> str:
 
 class Step(PageChange, frozen=True, kw_only=True):
     """One step of `undo` or `redo`: a compaction by its `batch`, or the restore written at `seq`;
-    `kind` is none if there was nothing to do. `purpose` is what the batch was for.
+    `kind` says if there was nothing to do. `purpose` is what the batch was for.
     `made_room` is the batch by which the messages `left_out` had to leave: with them the page
     would have `tokens_whole`, and `tokens_max` fit. `pause_tokens` must come before a page that
     is full is compacted again; `is_capped` says that `tokens_cap` makes it full, not the window.
     The counts say how many changes stand and how many are undone now:
-    an undone restore lets those stand again that it had switched off. `changes` are the files
+    an undone restore reinstates the changes it had switched off. `changes` are the files
     that were put back."""
 
     kind: ChangeKind
@@ -227,7 +227,7 @@ def _pause(context: Context) -> int:
 
 
 def _past(session: Session) -> History:
-    """What stands in the conversation asked for, and what was undone."""
+    """The active and the undone changes of the conversation."""
     store, id = session.store, session.conversation
     pages = pages_of(store, id, last=store.conversation(id).head)
     return history(event for events in pages for event in events)
@@ -354,7 +354,7 @@ def show_put_back(changes: Iterable[FileChange], screen: Screen, *, dry_run: boo
 
 
 def confirm_changes(session: Session, changes: Iterable[FileChange], *, yes: bool) -> None:
-    """Asks before files are put back, with what that changes in front of whoever is asked."""
+    """Asks before files are put back, and shows the differences before the question."""
     going = [one for one in changes if one.change not in ("same", "impossible")]
     if not going or yes:
         return
