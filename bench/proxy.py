@@ -123,7 +123,7 @@ def play(kind: str, limit: int, data: Path) -> Played:
             before_ms = cpu_ms(proxy)
             played.changed += _talked(agent, messages, played)
             played.cpu_ms += cpu_ms(proxy) - before_ms
-            report = proxy.refold("proxy", "report")["total"]
+            report = proxy.refold("proxy", "--report")["total"]
             played.failed += proxy.log().count('"failed"')
         played.sessions += 1
         played.requests += len(upstream.requests)

@@ -21,8 +21,8 @@ from time import process_time
 
 import refold
 from bench.tables import Table
+from refold.edges.cli.lines import parse
 from refold.edges.cli.screen import Screen
-from refold.edges.commands.line import parse
 from refold.edges.commands.session import Session
 from refold.stores import Store, open_store
 

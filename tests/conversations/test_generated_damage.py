@@ -341,7 +341,7 @@ def check(made: Path, place: Path, case: str, chance: random.Random) -> Repaired
     except NotFound:
         is_shortened = True
     except RefoldError as error:
-        assert "refold repair" in error.hint or "upgrade" in error.hint, (
+        assert "--repair" in error.hint or "upgrade" in error.hint, (
             f"{case}: {error} ({error.hint})"
         )
         assert "event" in str(error) or "byte" in str(error), f"{case}: {error}"

@@ -42,7 +42,7 @@ def test_a_changed_body_is_noticed_before_it_is_sent(seq: int, closed: bool) -> 
     change(store, seq, body=body)
     with pytest.raises(Corrupt, match=f"event {seq}: its body does not match") as caught:
         refold.Context(store, "talk", embedder=False)
-    assert "refold repair" in (caught.value.hint or "")
+    assert "--repair" in (caught.value.hint or "")
 
 
 def test_a_changed_body_behind_a_summary_is_noticed_by_unfold_and_undo() -> None:

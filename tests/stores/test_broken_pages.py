@@ -100,9 +100,9 @@ def test_the_command_says_what_it_gave_up_and_keeps_what_was_there(sound, tmp_pa
     path = broken(sound, tmp_path, {page: bytes(PAGE_BYTES) for page in (20, 21)})
     url = f"sqlite:{path}"
     damaged = [name for name in NAMES if outcome(["show", name, "--store", url])]
-    assert damaged and "refold repair" in capsys.readouterr().err
+    assert damaged and "--repair" in capsys.readouterr().err
     for name in damaged:
-        assert outcome(["repair", name, "--store", url]) == 0
+        assert outcome(["verify", name, "--repair", "--store", url]) == 0
     report = capsys.readouterr().out
     assert "given up" in report and "damaged-" in report
     assert outcome(["verify", "--store", url]) == 0

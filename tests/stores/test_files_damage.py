@@ -346,7 +346,7 @@ def test_a_log_that_lost_its_end_does_not_open_in_silence(tmp_path: Path, kept: 
     if kept:
         _opens_with_a_notice(url)
     else:
-        with pytest.raises(Corrupt, match="refold repair"):
+        with pytest.raises(Corrupt, match="--repair"):
             refold.open("e", store=url)
         with closing(open_store(url)) as store:
             assert repair(store, "e").lost

@@ -148,7 +148,7 @@ class Artifacts:
     def _bytes(self, id: str) -> bytes:
         artifact = self._reader.original(id).artifact
         if artifact is None:
-            hint = "refold artifacts list ID has their ids"
+            hint = "refold artifact list ID has their ids"
             raise Invalid(f"{quoted(id, 80)} is not an artifact", hint=hint)
         return b"".join(self._reader.content(artifact))
 

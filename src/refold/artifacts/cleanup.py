@@ -302,7 +302,7 @@ def remove(store: Store, conversation: str, id: str, *, now_ms: int) -> CleanupI
     stored = next((stored for stored in newest_first if stored.id == id), None)
     if stored is None or stored.cleaned_ms:
         state = "was removed already" if stored else f"is not in {conversation}"
-        hint = f"refold artifacts list {conversation} names those there are"
+        hint = f"refold artifact list {conversation} names those there are"
         raise NotFound(f"{quoted(id, 200)} {state}", hint=hint)
     content = _Content(stored.artifact)
     content.learn(conversation, stored, set())

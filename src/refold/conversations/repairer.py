@@ -209,13 +209,13 @@ def _parting(store: Store, conversation: str, seen: Salvage, damage: _Damage) ->
     for other in conversations(store) if damage.is_cut else ():
         if other.parent == conversation and other.parent_seq > head:
             problem = f"{conversation!r} has to be cut, and its fork {other.id!r} reads it"
-            hint = f"refold repair {other.id} makes it a log of its own: do that first"
+            hint = f"refold verify --repair {other.id} makes it a log of its own: do that first"
             raise Conflict(problem, head=head, hint=hint)
     if head < seen.parent_seq:
         return 0
     if damage.first <= seen.parent_seq:
         problem = f"the damage is in {seen.parent!r}, the parent of {conversation!r}"
-        raise Conflict(problem, head=head, hint=f"refold repair {seen.parent}")
+        raise Conflict(problem, head=head, hint=f"refold verify --repair {seen.parent}")
     return seen.parent_seq
 
 

@@ -53,7 +53,7 @@ BODY_DEPTH_MAX = DEPTH_MAX + 8  # of a body: such a value, with the fields aroun
 EVENT_BYTES_MAX = 16 * 1024 * 1024
 SALT_BYTES = 16
 ZERO = bytes(16)
-REPAIR = "refold verify says what is wrong, refold repair fixes it"
+REPAIR = "refold verify says what is wrong, refold verify --repair fixes it"
 
 _TYPES: dict[str, Any] = {
     "message": Message,

@@ -2,8 +2,8 @@
 a text, and its limits.
 
 Files that git ignores, links, the store in use and refold's own files are left out. A path from a
-person or a model is resolved before it is used. Everything is bounded. Neighbours: the commands
-`context add-folder` and `context add-search`, the tools of a chat; `stores.own_paths` knows the
+person or a model is resolved before it is used. Everything is bounded. Neighbours: the command
+`refold add`, the tools of a chat; `stores.own_paths` knows the
 files of a store, `pathspec` the patterns of `.gitignore`.
 """
 

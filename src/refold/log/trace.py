@@ -270,7 +270,7 @@ def open_id_checked(id: str) -> str:
         raise Invalid(what, hint="refold.open_memory opens a memory; choose another id")
     if id.lower().startswith(DEVICE_PREFIX):
         what = f"{id!r} is the name of a device's log, not of a conversation"
-        raise Invalid(what, hint="refold sync devices lists them; choose another id")
+        raise Invalid(what, hint="refold sync --devices lists them; choose another id")
     return id
 
 

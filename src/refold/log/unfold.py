@@ -189,7 +189,7 @@ def _artifact(artifacts: Sequence[Artifact], name: str) -> Artifact:
     if name in by_id:
         return by_id[name]
     near = ", ".join(nearest(name, by_id, limit=3))
-    hint = f"nearest: {near}" if near else "refold artifacts list ID has their ids"
+    hint = f"nearest: {near}" if near else "refold artifact list ID has their ids"
     raise NotFound(f"there is no artifact {quoted(name, 200)} in this conversation", hint=hint)
 
 

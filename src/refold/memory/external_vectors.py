@@ -108,7 +108,7 @@ class ExternalStore:
             raise
         except Exception as error:
             reason = f"the vector store {self.name} failed: {failure(error)}"
-            hint = "refold memory reindex makes its vectors again"
+            hint = "refold search --reindex --memory makes its vectors again"
             raise Unavailable(reason, hint=hint) from error
 
     def close(self) -> None:

@@ -30,7 +30,7 @@ FORMAT_VERSION = 1
 FILE_BYTES_MAX = 256 * 1024 * 1024
 LINES_MAX, LINE_BYTES_MAX, VERSIONS_MAX = 200_000, 1_000_000, 1 << 31
 NAME_CHARS_MAX = 200
-AGAIN = "refold memory export FILE writes one; nothing was imported"
+AGAIN = "refold export --memory FILE writes one; nothing was imported"
 
 
 class Head(Struct, frozen=True, kw_only=True):

@@ -260,12 +260,12 @@ def translated(path: str) -> Iterator[None]:
         raise _translation(error, path) from error
     except UnicodeDecodeError as error:
         # Text that is not UTF-8 was not written by us.
-        raise Corrupt(f"{path}: {error}", hint="refold index --rebuild") from error
+        raise Corrupt(f"{path}: {error}", hint="refold search --reindex --rebuild") from error
 
 
 def _translation(error: apsw.Error, path: str) -> RefoldError:
     if isinstance(error, (*_DAMAGE, apsw.IOError)):
-        return Corrupt(f"{path}: {error}", hint="refold index --rebuild")
+        return Corrupt(f"{path}: {error}", hint="refold search --rebuild")
     if isinstance(error, (apsw.BusyError, apsw.LockedError)):
         busy = "another process is writing it"
         return Unavailable(f"{path} is busy: {error}", retry_after_s=1.0, hint=busy)

@@ -111,7 +111,7 @@ class Index:
     @property
     def remedy(self) -> str:
         """The command that completes the index."""
-        return "refold memory reindex" if self.standalone else "refold index"
+        return "refold search --reindex --memory" if self.standalone else "refold search --reindex"
 
     @property
     def is_writable(self) -> bool:

@@ -3,7 +3,7 @@ in a file that only the user can read.
 
 A token is sent to its own server and to no other. `REFOLD_TOKEN` belongs to the server in
 `REFOLD_STORE`, or to the caller's server if that names none, and overrides a login.
-Neighbours: `stores.remote` asks, the commands `login` and `logout` write.
+Neighbours: `stores.remote` asks, the command `login` writes.
 """
 
 from __future__ import annotations

@@ -265,7 +265,7 @@ def _check_free(view: View, run: range) -> None:
     slots = view.slots[run.start : run.stop]
     if pinned := [slot.seq for slot in slots if slot.seq in view.pins]:
         seqs = " ".join(map(str, pinned[:PINS_NAMED]))
-        raise Invalid(f"#{pinned[0]} is pinned", hint=f"unpin first: refold unpin ID {seqs}")
+        raise Invalid(f"#{pinned[0]} is pinned", hint=f"unpin first: refold pin ID {seqs} --off")
     for slot in slots:
         if slot.seq == view.request:
             hint = "hide what comes before or after it"

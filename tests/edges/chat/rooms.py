@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from refold.config import Config
-from refold.edges.chat.loop import Chat, Options
+from refold.edges.chat.loop import Chat
 from refold.edges.chat.output import Shown
+from refold.edges.chat.terminal import Options
 from refold.edges.chat.tools import Workspace
 from refold.edges.cli.screen import Screen
 from refold.edges.endpoints.model_names import NamedModel

@@ -86,7 +86,7 @@ def test_a_fork_made_in_a_shell_goes_on_with_the_model_it_came_from() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "status"), [("/undoo", 2), ("/why 999", 3), ("/export no/where.md", 8)]
+    ("line", "status"), [("/undoo", 2), ("/show 999 --why", 3), ("/export no/where.md", 8)]
 )
 def test_a_script_is_told_of_a_command_that_failed(line: str, status: int) -> None:
     chat("--model", "scripted", text=f"count to 2\n{line}\n/stats\n", status=status)

@@ -96,10 +96,10 @@ def test_what_made_room_for_the_request_is_told_with_its_way_back(tmp_path: Path
     obey(chat, "/condense")
     [made] = chat.context.log.batches()
     assert "Nothing left the page." not in words(chat)
-    assert f"back with: /revert {made.id}" in words(chat)
+    assert f"back with: /undo {made.id}" in words(chat)
     assert "earlier message" not in page(chat)[-1]
     chat.resize(50_000)
-    obey(chat, f"/revert {made.id}")
+    obey(chat, f"/undo {made.id}")
     assert page(chat)[: len(before)] == before
 
 

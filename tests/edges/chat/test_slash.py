@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def test_a_typo_is_answered_with_the_nearest_name(chat: Any) -> None:
 
 
 def listed(text: str) -> list[str]:
-    return [line.split()[0] for line in text.splitlines() if line.strip().startswith("/")]
+    return re.findall(r"(?<!\S)/[a-z-]+", text)
 
 
 def test_whatever_help_names_can_be_asked_about_and_typed(chat: Any) -> None:
@@ -79,7 +80,7 @@ def test_whatever_help_names_can_be_asked_about_and_typed(chat: Any) -> None:
 SHELL_ONLY = [name for name, entry in COMMANDS.items() if entry.is_shell_only]
 
 
-@pytest.mark.parametrize("name", [*SHELL_ONLY, "hook", "hook claude-code", "mcp", "token", "proxy"])
+@pytest.mark.parametrize("name", [*SHELL_ONLY, "token"])
 def test_a_command_of_the_shell_says_so_in_a_chat(chat: Any, name: str) -> None:
     for line in (f"/{name}", f"/help {name}", f"/{name} --help", f"/{name} x"):
         text = " ".join(told(chat, line).split())
@@ -90,8 +91,7 @@ def test_a_command_of_the_shell_says_so_in_a_chat(chat: Any, name: str) -> None:
 
 
 def test_help_lists_the_chats_own_commands(chat: Any) -> None:
-    text = told(chat, "/help")
-    assert all(f"/{name}" in text for name in OWN)
+    assert {f"/{name}" for name in OWN} <= {*listed(told(chat, "/help"))}
 
 
 def test_a_command_before_the_first_message_finds_its_conversation(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_no_command_misses_a_conversation_that_has_not_begun(tmp_path: Path, nam
 
 
 def test_an_error_says_what_to_do_in_words_of_the_chat(chat: Any) -> None:
-    text = told(chat, "/why 999")
+    text = told(chat, "/show 999 --why")
     assert "there is no message #999" in text and "refold " not in text
     assert "/memory list" in told(chat, "/memory forget")
 
@@ -158,7 +158,7 @@ def test_a_fork_takes_what_the_table_says(chat: Any) -> None:
     told(chat, "/resume talk")
     assert f"--at {seq} forks there" in told(chat, f"/fork {seq}")
     assert "there is no checkpoint 'nowhere'" in told(chat, "/fork f3 --at nowhere")
-    assert "does not take 'two'" in told(chat, "/fork one two")
+    assert "unexpected extra argument (two)" in told(chat, "/fork one two")
     assert chat.context.id == "talk"
 
 
@@ -170,12 +170,12 @@ def test_the_chats_own_commands_have_one_help_text(chat: Any, name: str) -> None
     assert name not in table() or OWN[name].summary == table()[name].summary
 
 
-def test_a_batch_to_revert_is_completed(chat: Any) -> None:
+def test_a_batch_to_undo_is_completed(chat: Any) -> None:
     chat.answer("count to 3")
     told(chat, "/compact --target 1900")
     [batch] = [one.id for one in chat.context.log.batches()]
     names = Names(Path("."), Session.holding(chat.context, chat.store), OWN)
-    assert words_for("/revert ", names) == [batch]
+    assert words_for("/undo ", names) == [batch]
 
 
 def test_help_of_what_is_not_there_names_only_what_a_chat_has(chat: Any) -> None:
@@ -226,10 +226,10 @@ def test_a_chat_begins_with_where_one_is(chat: Any, tmp_path: Path) -> None:
     [
         ("/und", ["/undo"]),
         ("/res", ["/restore", "/resume"]),
-        ("/artifacts s", ["show"]),
+        ("/artifact s", ["show"]),
         ("/context mess", ["messages"]),
         ("/compact --dry", ["--dry-run"]),
-        ("/why #", ["#5", "#6", "#8", "#9"]),
+        ("/pin #", ["#5", "#6", "#8", "#9"]),
         ("/resume t", ["talk"]),
         ("/model scr", ["scripted"]),
         ("/model openai:gpt-4o-m", ["openai:gpt-4o-mini"]),

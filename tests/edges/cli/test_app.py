@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 import refold
 from refold.edges.cli.options import parameters
-from refold.edges.commands import COMMANDS, GROUPS, load
+from refold.edges.commands import COMMANDS, DAILY, GROUPS, PREFIXES, load
 from refold.errors import OUTCOMES
 from tests.edges.cli.rooms import program, run
 
@@ -22,13 +23,13 @@ pytestmark = pytest.mark.usefixtures("alone")
 
 def test_refold_alone_prints_its_help() -> None:
     result = run()
-    names = {name.split()[0] for name in COMMANDS}
-    assert result.exit_code == 0 and all(f"\n  {name} " in result.stdout for name in names)
+    assert result.exit_code == 0 and all(f"\n  {name} " in result.stdout for name in DAILY)
+    words = set(re.findall(r"[a-z-]+", result.stdout))
+    assert all({*name.split()} <= words for name in COMMANDS)
 
 
 def test_every_command_has_help_that_fits_its_line_and_is_ascii() -> None:
-    groups = [run(*group.split(), "--help").stdout for group in GROUPS]
-    listing = run("--help").stdout + "".join(groups)
+    listing = run("--help").stdout + "".join(run("help", group).stdout for group in GROUPS)
     assert "...\n" not in listing.replace("[ARGS]...", "") and listing.isascii()
     for name, entry in COMMANDS.items():
         result = run(*name.split(), "--help")
@@ -72,13 +73,13 @@ def test_a_list_of_commands_loads_none_of_them() -> None:
         (("import", "nothing.json"), "not-found"),
         (("export", "fix-login", "x.pdf"), "invalid"),
         (("compact", "fix-login", "--strategy", "hid"), "invalid"),
-        (("show", "fix-login", "--handle", "what"), "invalid"),
-        (("show", "fix-login", "--seq", "999"), "not-found"),
-        (("show", "fix-login", "--seq", "0"), "invalid"),
+        (("show", "fix-login", "what"), "invalid"),
+        (("show", "fix-login", "999"), "not-found"),
+        (("show", "fix-login", "0"), "invalid"),
         (("show", "fix-login", "--lines", "1-2"), "invalid"),
-        (("show", "fix-login", "--seq", "5", "--lines", "x"), "invalid"),
+        (("show", "fix-login", "5", "--lines", "x"), "invalid"),
         (("list", "--nope"), "invalid"),
-        (("show", "fix-login", "--seq", "5", "--all"), "invalid"),
+        (("show", "fix-login", "5", "--all"), "invalid"),
         (("show",), "invalid"),
         (("lst",), "invalid"),
         (("list", "--store", "ftp://x"), "invalid"),
@@ -100,7 +101,7 @@ def test_an_error_is_one_line_and_its_exit_status_is_that_of_the_table(
     assert answer["error"]["code"] == code
 
 
-@pytest.mark.parametrize("words", [(), ("artifacts",)])
+@pytest.mark.parametrize("words", [(), ("artifact",)])
 def test_json_without_a_command_is_an_error_and_not_help(words: tuple[str, ...]) -> None:
     result = run(*words, "--json")
     error = json.loads(result.stdout)["error"]
@@ -175,7 +176,7 @@ AT_FAULT = [
     ({"REFOLD_STORE": f"sqlite:{NO_TEXT}.db"}, ("list",)),
     ({"REFOLD_WRITER_URL": NO_TEXT}, ("compact", "talk", "--writer")),
     ({}, ("search", "--tool", NO_TEXT, "fox")),
-    ({}, ("index", "--store", f"sqlite:{NO_TEXT}.db")),
+    ({}, ("search", "--reindex", "--store", f"sqlite:{NO_TEXT}.db")),
     ({}, (NO_TEXT,)),
     ({}, ("--json", "show", NO_TEXT)),
 ]
@@ -219,7 +220,7 @@ ON_ONE = [name for name in COMMANDS if load(name).on == "conversation"]
 @pytest.mark.parametrize("name", ON_ONE)
 def test_a_missing_id_is_told_with_the_ways_to_name_one(name: str) -> None:
     result = run(*name.split())
-    if name in GROUPS:
+    if name in PREFIXES:
         return
     text = f"no conversation is named (ID); refold {name} @1 is about the newest; refold list"
     assert result.exit_code == 2 and text in result.stderr
@@ -230,8 +231,8 @@ def test_a_missing_choice_is_told_in_one_line() -> None:
     assert error.count("\n") == 1 and "\\n" not in error and "bash, fish, zsh" in error
 
 
-def test_a_sweep_names_the_limits_it_takes() -> None:
-    assert "--older-than DAYS, --keep NUMBER" in run("sweep").stderr
+def test_delete_names_the_limits_it_takes() -> None:
+    assert "--older-than DAYS, --keep NUMBER" in run("delete").stderr
 
 
 def test_the_package_runs_as_a_program_too(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ READING = (
     ("show", "fix-login", "--json"),
 )
 WRITING = (
-    ("repair", "fix-login"),
+    ("verify", "fix-login", "--repair"),
     ("compact", "fix-login", "--dry-run"),
     ("search", "login", "--full-text"),
     ("doctor",),

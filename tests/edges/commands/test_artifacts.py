@@ -1,4 +1,4 @@
-"""`refold artifacts`: what is kept, what it holds, which lines match, and removing what is old."""
+"""`refold artifact`: what is kept, what it holds, which lines match, and removing what is old."""
 
 from __future__ import annotations
 
@@ -43,55 +43,53 @@ def an_hour_later(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_artifacts_alone_prints_its_help() -> None:
-    result = run("artifacts")
+    result = run("artifact")
     assert result.exit_code == 0 and all(
-        f"\n  {name} " in result.stdout for name in ("list", "show", "grep", "clean")
+        f"\n  {name} " in result.stdout for name in ("list", "show", "grep", "remove")
     )
-    for name in ("list", "show", "grep", "clean"):
-        result = run("artifacts", name, "--help")
+    for name in ("list", "show", "grep", "remove"):
+        result = run("artifact", name, "--help")
         assert result.exit_code == 0 and result.stdout.isascii()
-    assert run("artifacts", "nope").exit_code == 2
+    assert run("artifact", "nope").exit_code == 2
 
 
 def test_list_shows_outputs_by_task_query_and_tool(ids: list[str]) -> None:
     """T-07, T-15."""
-    assert [one["id"] for one in as_json("artifacts", "list", "work")["artifacts"]] == ids
+    assert [one["id"] for one in as_json("artifact", "list", "work")["artifacts"]] == ids
     assert [
-        one["id"] for one in as_json("artifacts", "list", "work", "--task", "t1")["artifacts"]
+        one["id"] for one in as_json("artifact", "list", "work", "--task", "t1")["artifacts"]
     ] == [ids[1]]
     assert (
         len(
-            as_json("artifacts", "list", "work", "--query", "what IS wrong?", "--tool", "run")[
+            as_json("artifact", "list", "work", "--query", "what IS wrong?", "--tool", "run")[
                 "artifacts"
             ]
         )
         == 3
     )
-    assert as_json("artifacts", "list", "work", "--tool", "other")["artifacts"] == []
-    newest = as_json("artifacts", "list", "@1")
+    assert as_json("artifact", "list", "work", "--tool", "other")["artifacts"] == []
+    newest = as_json("artifact", "list", "@1")
     assert newest["conversation"] == "work" and len(newest["artifacts"]) == 3
-    [best] = as_json("artifacts", "list", "work", "--match", "beta")["artifacts"]
+    [best] = as_json("artifact", "list", "work", "--match", "beta")["artifacts"]
     assert best["id"] == ids[1] and "beta in what the tool was asked" in best["why"]
-    shown = run("artifacts", "list", "work").stdout
+    shown = run("artifact", "list", "work").stdout
     assert all(id in shown for id in ids) and "run: alpha" in shown
-    assert "no such artifacts" in run("artifacts", "list", "work", "--task", "none").stdout
+    assert "no such artifacts" in run("artifact", "list", "work", "--task", "none").stdout
     assert (
         "beta in what the tool was asked"
-        in run("artifacts", "list", "work", "--match", "beta").stdout
+        in run("artifact", "list", "work", "--match", "beta").stdout
     )
 
 
 def test_show_gives_all_or_some_lines(ids: list[str]) -> None:
     """T-21."""
-    assert run("artifacts", "show", "work", ids[0]).stdout.startswith(
-        "alpha begins\nalpha line 0\n"
-    )
+    assert run("artifact", "show", "work", ids[0]).stdout.startswith("alpha begins\nalpha line 0\n")
     assert (
-        run("artifacts", "show", "work", ids[0], "--lines", "2-3").stdout
+        run("artifact", "show", "work", ids[0], "--lines", "2-3").stdout
         == "alpha line 0\nalpha line 1\n"
     )
     assert (
-        as_json("artifacts", "show", "work", f"artifact://{ids[0]}", "--lines", "101")["text"]
+        as_json("artifact", "show", "work", f"artifact://{ids[0]}", "--lines", "101")["text"]
         == "alpha line 99"
     )
 
@@ -107,16 +105,16 @@ def test_what_is_shown_is_what_was_kept(ids: list[str], text: str) -> None:
 
 def test_grep_finds_lines_in_one_or_all(ids: list[str]) -> None:
     """T-22."""
-    assert run("artifacts", "grep", "work", "line 99").stdout == "".join(
+    assert run("artifact", "grep", "work", "line 99").stdout == "".join(
         f"{id}:101: {name} line 99\n" for id, name in zip(reversed(ids), ("gamma", "beta", "alpha"))
     )
-    found = as_json("artifacts", "grep", "work", "^ALPHA l.*9{2}$", ids[0], "-e", "-i")
+    found = as_json("artifact", "grep", "work", "^ALPHA l.*9{2}$", ids[0], "-e", "-i")
     assert (
         found["lines"] == [{"artifact": ids[0], "line": 101, "text": "alpha line 99"}]
         and found["ended"] == ""
     )
-    assert "stopped at 3 lines" in run("artifacts", "grep", "work", "line", "--limit", "3").stdout
-    assert run("artifacts", "grep", "work", "nowhere").stdout == "0 lines found.\n"
+    assert "stopped at 3 lines" in run("artifact", "grep", "work", "line", "--limit", "3").stdout
+    assert run("artifact", "grep", "work", "nowhere").stdout == "0 lines found.\n"
 
 
 @pytest.mark.parametrize(
@@ -131,15 +129,16 @@ def test_grep_finds_lines_in_one_or_all(ids: list[str]) -> None:
         (("grep", "work", ""), 2, "say what to look for"),
         (("grep", "work", "(", "-e"), 2, "cannot be used"),
         (("grep", "work", "x", "--wait", "1000"), 2, "--wait"),
-        (("clean", "work"), 2, "say how old"),
-        (("clean", "work", "--older-than", "soon"), 2, "such as 10s"),
-        (("clean", "nobody", "--keep-count", "1"), 3, "refold list"),
+        (("remove", "work"), 2, "say what to remove"),
+        (("remove", "work", "--older-than", "soon"), 2, "such as 10s"),
+        (("remove", "work", "{id}", "--dry-run"), 2, "ARTIFACT excludes"),
+        (("remove", "nobody", "--keep-count", "1"), 3, "refold list"),
     ],
 )
 def test_bad_input_is_one_line_and_a_status(
     args: tuple[str, ...], status: int, says: str, ids: list[str]
 ) -> None:
-    result = run("artifacts", *(arg.replace("{id}", ids[0]) for arg in args))
+    result = run("artifact", *(arg.replace("{id}", ids[0]) for arg in args))
     assert result.exit_code == status and says in result.stderr and result.stderr.count("\n") == 1
 
 
@@ -147,7 +146,7 @@ def test_a_hostile_pattern_ends(ids: list[str], url: str) -> None:
     """T-22."""
     with refold.open("evil", store=url, window=24_000) as context:
         id = context.artifacts.put("a" * 5_000 + "!", name="evil").id
-    result = run("artifacts", "grep", "evil", "(a+)+$", id, "-e", "--wait", "0.5")
+    result = run("artifact", "grep", "evil", "(a+)+$", id, "-e", "--wait", "0.5")
     assert result.exit_code == 0 and "stopped after" in result.stdout
 
 
@@ -156,25 +155,25 @@ def test_clean_removes_what_no_page_names(
 ) -> None:
     """T-19."""
     assert (
-        as_json("artifacts", "clean", "work", "--keep-count", "0")["removed"] == []
+        as_json("artifact", "remove", "work", "--keep-count", "0")["removed"] == []
     )  # all are new
     aged(tmp_path)
     an_hour_later(monkeypatch)
-    would = run("artifacts", "clean", "--older-than", "30m", "--dry-run").stdout
+    would = run("artifact", "remove", "--older-than", "30m", "--dry-run").stdout
     assert "2 artifacts would be removed" in would and "the page of work names it" in would
-    assert len(as_json("artifacts", "list", "work")["artifacts"]) == 3
-    done = as_json("artifacts", "clean", "work", "--keep-bytes", "1 KB")
+    assert len(as_json("artifact", "list", "work")["artifacts"]) == 3
+    done = as_json("artifact", "remove", "work", "--keep-bytes", "1 KB")
     assert [one["id"] for one in done["removed"]] == ids[:2] and done["size_bytes"] > 2_000
-    listed = as_json("artifacts", "list", "work")["artifacts"]
+    listed = as_json("artifact", "list", "work")["artifacts"]
     assert [bool(one["cleaned_ms"]) for one in listed] == [True, True, False]
-    assert "[cleaned up 20" in run("artifacts", "list", "work").stdout
-    gone = run("artifacts", "show", "work", ids[0])
+    assert "[cleaned up 20" in run("artifact", "list", "work").stdout
+    gone = run("artifact", "show", "work", ids[0])
     assert (
         gone.exit_code == 3
         and "was cleaned up on 20" in gone.stderr
         and "run: alpha" in gone.stderr
     )
-    assert run("artifacts", "show", "work", ids[2]).exit_code == 0
+    assert run("artifact", "show", "work", ids[2]).exit_code == 0
 
 
 def test_hostile_names_and_contents_cannot_steer_the_terminal(url: str) -> None:
@@ -184,20 +183,20 @@ def test_hostile_names_and_contents_cannot_steer_the_terminal(url: str) -> None:
         ("grep", "hostile", "e"),
         ("list", "hostile", "--match", "red"),
     ):
-        shown = run("artifacts", *args).stdout
+        shown = run("artifact", *args).stdout
         assert shown and not any(sign in shown for sign in "\x1b\x9b\r\x08\u202e\x00\x7f")
-    id = as_json("artifacts", "list", "hostile")["artifacts"][-1]["id"]
-    shown = run("artifacts", "show", "hostile", id).stdout
+    id = as_json("artifact", "list", "hostile")["artifacts"][-1]["id"]
+    shown = run("artifact", "show", "hostile", id).stdout
     assert "\\x1b[31mred" in shown and "\x1b" not in shown and HOSTILE[-1] in shown
 
 
 def test_one_artifact_is_deleted_once(url: str) -> None:
     """M-20."""
-    [artifact] = as_json("artifacts", "list", "fix-login")["artifacts"]
-    assert run("artifacts", "delete", "fix-login", artifact["id"]).exit_code == 2
-    told = as_json("artifacts", "delete", "fix-login", artifact["id"], "--yes")
+    [artifact] = as_json("artifact", "list", "fix-login")["artifacts"]
+    assert run("artifact", "remove", "fix-login", artifact["id"]).exit_code == 2
+    told = as_json("artifact", "remove", "fix-login", artifact["id"], "--yes")
     assert told["removed"]["id"] == artifact["id"] and told["left"] == 0
-    again = run("artifacts", "delete", "fix-login", artifact["id"], "--yes")
+    again = run("artifact", "remove", "fix-login", artifact["id"], "--yes")
     assert again.exit_code == 3 and "removed already" in again.stderr
     assert run("verify").exit_code == 0
 

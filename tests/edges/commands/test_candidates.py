@@ -24,9 +24,9 @@ def chat(line: str, session: Session | None = None) -> set[str]:
 
 
 def test_names_of_commands_are_completed() -> None:
-    assert {"context", "compact", "cost"} <= chat("/co") and chat("/q") == {"quit"}
+    assert {"context", "compact", "condense"} <= chat("/co") and chat("/q") == {"quit"}
     assert chat("/context me") == {"messages"} and "restore" in chat("/context ")
-    assert "demo" not in chat("/de") and "demo" in {one.text for one in in_shell(["de"])}
+    assert "serve" not in chat("/se") and "serve" in {one.text for one in in_shell(["se"])}
     assert chat("no command") == set()
 
 
@@ -36,7 +36,7 @@ def test_options_and_choices_are_completed_once() -> None:
     assert chat("/context messages --role user --r") == set()
     assert "gist" in chat("/compact --strategy ") and "--help" in chat("/undo --")
     assert chat("/help cont") >= {"context", "context messages"}
-    assert chat("/model claude-sonnet-4-5") >= {"claude-sonnet-4-5"}
+    assert chat("/edit --model claude-sonnet-4-5") >= {"claude-sonnet-4-5"}
 
 
 def test_names_of_what_is_there_are_completed(url: str, tmp_path: Path) -> None:
@@ -50,10 +50,10 @@ def test_names_of_what_is_there_are_completed(url: str, tmp_path: Path) -> None:
     with Session(store_url=url, conversation="fix-login") as session:
         assert chat("/restore g", session) == {"good"}
         assert chat("/context show art", session) == {artifact}
-        assert folded and chat("/unfold ", session) == folded
+        assert folded and chat("/show ", session) == folded
         assert chat("/context add sr", session) == {"src/"}
         assert chat("/context add src/", session) == {"src/a.py"}
-        assert chat("/context add-folder src/", session) == set()
+        assert chat("/add --search x --folder sr", session) == {"src/"}
     assert [one.partition("\t")[0] for one in answer(["context", "stats", "fi"])] == ["fix-login"]
     assert [one.partition("\t")[0] for one in answer(["restore", "fix-login", "g"])] == ["good"]
 

@@ -1,4 +1,4 @@
-"""`refold clear`, `revert`, `fork` and `update`: each names its way back."""
+"""`refold clear`, `undo BATCH`, `fork` and `edit`: each names its way back."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def test_without_its_backup_nothing_is_cleared(url: str, tmp_path: Path, file: s
 def test_revert_takes_back_a_compaction_in_the_middle(url: str) -> None:
     before = as_json("show", "fix-login")["slots"]
     batch = as_json(*HIDE)["batch"]
-    assert printed("revert", "fix-login", batch) == (
+    assert printed("undo", "fix-login", batch) == (
         "Reverted the compaction BATCH: 4 -> 16 slots, N -> N tokens.\n"
         "Redo with: refold redo fix-login\n"
     )
     assert as_json("show", "fix-login")["slots"] == before
     assert as_json("redo", "fix-login")["batch"] == batch
     assert len(as_json("show", "fix-login")["slots"]) == 4
-    assert "there is no batch 'x' to revert" in refused("revert", "fix-login", "x")
+    assert "there is no batch 'x' to revert" in refused("undo", "fix-login", "x")
 
 
 def test_fork_starts_another_conversation_and_leaves_this_one(url: str) -> None:
@@ -80,8 +80,8 @@ def test_fork_starts_another_conversation_and_leaves_this_one(url: str) -> None:
     assert refused("fork", "fix-login", "../x")
 
 
-def test_update_sets_title_tags_and_model(url: str) -> None:
-    given = ("update", "fix-login", "--title", "Neu", "--tag", "a", "--tag", "b")
+def test_edit_sets_title_tags_and_model(url: str) -> None:
+    given = ("edit", "fix-login", "--title", "Neu", "--tag", "a", "--tag", "b")
     assert printed(*given) == (
         "Conversation: fix-login\nTitle: Neu\nTags: a, b\nModel: claude-sonnet-4-5\n"
     )
@@ -89,6 +89,5 @@ def test_update_sets_title_tags_and_model(url: str) -> None:
     head = as_json("show", "fix-login")["head"]
     run(*given)
     assert as_json("show", "fix-login")["head"] == head
-    assert refused("update", "fix-login") == (
-        "there is nothing to update; give --title, --tag, --name or --model"
-    )
+    assert printed("edit", "fix-login").startswith("Conversation: fix-login\nTitle: Neu\n")
+    assert as_json("show", "fix-login")["head"] == head

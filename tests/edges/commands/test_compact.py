@@ -33,14 +33,15 @@ def long(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("long")
-def test_a_writer_is_named_on_the_command_line_and_its_words_stand_on_the_page() -> None:
+def test_a_writer_is_named_on_the_command_line_and_its_words_stand_on_the_page(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Y-52, Y-53, Y-90"""
+    monkeypatch.setenv("REFOLD_WRITER_MODEL", "small")
     with serving(Play(chat(WORDS))) as server:
         named = (
             "--writer",
             server.url,
-            "--writer-model",
-            "small",
             "Focus",
             "on test results",
         )
@@ -89,10 +90,13 @@ def test_a_writer_of_the_settings_is_asked_only_if_the_command_line_says_so(
 
 
 @pytest.mark.usefixtures("long")
-def test_a_writer_that_fails_is_reported_and_the_page_is_compacted_all_the_same() -> None:
+def test_a_writer_that_fails_is_reported_and_the_page_is_compacted_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Y-49"""
+    monkeypatch.setenv("REFOLD_WRITER_MODEL", "x")
     with serving(Play({"error": "no such model"}, 404)) as server:
-        done = run(*COMPACT, "--writer", server.url, "--writer-model", "x")
+        done = run(*COMPACT, "--writer", server.url)
     assert done.exit_code == 0
     assert "Writer: 0 of 1 summary accepted" in done.stdout
     assert "coherence preserved" not in done.stdout
@@ -102,20 +106,21 @@ def test_a_writer_that_fails_is_reported_and_the_page_is_compacted_all_the_same(
 
 @pytest.mark.usefixtures("long")
 @pytest.mark.parametrize(
-    "given",
+    ("given", "environ"),
     [
-        ("--writer",),
-        ("--writer-model", "x"),
-        ("--writer", "ftp://x", "--writer-model", "x"),
-        ("--writer", "http://localhost"),
-        ("--writer", "http://localhost", "--writer-model", "x", "--writer-kind", "y"),
-        ("--writer", "http://me:secret@localhost", "--writer-model", "x"),
+        ("--writer", {}),
+        ("--writer=ftp://x", {"REFOLD_WRITER_MODEL": "x"}),
+        ("--writer=http://localhost", {}),
+        ("--writer=http://localhost", {"REFOLD_WRITER_MODEL": "x", "REFOLD_WRITER_KIND": "y"}),
+        ("--writer=http://me:secret@localhost", {"REFOLD_WRITER_MODEL": "x"}),
     ],
 )
 def test_a_writer_that_is_not_named_in_full_is_refused_before_anything_is_written(
-    given: tuple[str, ...],
+    given: str, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refused = run(*COMPACT, *given)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    refused = run(*COMPACT, given)
     assert refused.exit_code != 0
     assert "secret" not in refused.output
     assert "nothing to undo" in run("undo", "fix-login").stdout
@@ -223,7 +228,7 @@ def test_the_text_says_what_was_removed_saved_and_put_there(url: str) -> None:
     assert lines[6].startswith('Summary: "[Earlier steps #5-16') and len(lines[6]) <= 100
     assert lines[7].startswith("The target of 60 tokens was not reached: ")
     assert "tokens too many: " in lines[7]
-    assert lines[8] == "Batch BATCH; refold receipts fix-login lists all."
+    assert lines[8] == "Batch BATCH; refold history fix-login lists all."
     assert lines[9:] == ["Undo with: refold undo fix-login"]
 
 

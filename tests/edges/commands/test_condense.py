@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import refold
-from refold.edges.commands.compact import FEEDBACK_TEXT, CondenseArguments
-from refold.edges.commands.compact import run_condense as condense
+from refold.edges.commands.compact import FEEDBACK_TEXT, condensed
 from refold.edges.commands.session import Session
 from refold.errors import OUTCOMES, Invalid
 from refold.log.unfold import body_text
@@ -102,10 +101,10 @@ def test_any_page_keeps_its_first_pair_and_its_end(roles: list[str]) -> None:
         with Session.holding(context, store) as session:
             if not roles or roles[-1] != "assistant":
                 with pytest.raises(Invalid, match="no summary to accept"):
-                    condense(session, CondenseArguments(accept=True))
+                    condensed(session, "", accept=True)
                 assert [slot.seq for slot in context.view.slots] == before
                 return
-            done = condense(session, CondenseArguments(accept=True))
+            done = condensed(session, "", accept=True)
         after = {slot.seq for slot in context.view.slots if not slot.standin}
         assert before[-1] in after and done.summary == f"assistant says {len(roles) - 1}"
         if roles[:2] == ["user", "assistant"]:

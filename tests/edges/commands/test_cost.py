@@ -1,4 +1,4 @@
-"""`refold cost`: what was billed, and why the provider read again what it could have cached."""
+"""`refold stats --cost`: what was billed, and why the provider read again what it could have cached."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def bill(url: str, talk: Any) -> Any:
         made.call(cached=False)
         made.call(cached=True)
         talk(made)
-    return as_json("cost", "talk")
+    return as_json("stats", "--cost", "talk")
 
 
 def test_a_prefix_that_held_never_broke(url: str) -> None:
@@ -71,7 +71,7 @@ def test_a_prefix_that_held_never_broke(url: str) -> None:
     [one] = found["models"]
     assert one["calls"] == 3 and found["cost"] == pytest.approx(one["cost"])
     assert found["cost"] == pytest.approx(as_json("stats", "talk")["cost"])
-    assert "The cached prefix never broke." in run("cost", "talk").stdout
+    assert "The cached prefix never broke." in run("stats", "--cost", "talk").stdout
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_break_says_why_and_what_it_cost(url: str, change: Any, why: str) -> N
     assert broken["why"].startswith(why) and broken["tokens"] >= 1_024
     # Sonnet: 3.00 dollars for a million tokens, 0.30 from the cache.
     assert broken["cost"] == pytest.approx(broken["tokens"] * 2.7e-6)
-    text = run("cost", "talk").stdout
+    text = run("stats", "--cost", "talk").stdout
     assert "The cached prefix broke 1 time, which cost $0." in text and why in text
 
 
@@ -118,10 +118,10 @@ def test_a_pause_and_another_model_are_reasons(url: str) -> None:
 
 
 def test_where_nothing_was_billed_or_cached_it_says_so(url: str) -> None:
-    assert "No call used the provider's cache." in run("cost", "fix-login").stdout
+    assert "No call used the provider's cache." in run("stats", "--cost", "fix-login").stdout
     with refold.open("quiet", store=url) as context:
         context.append({"role": "user", "content": "hello"})
-    assert run("cost", "quiet").stdout == "No call was billed.\n"
+    assert run("stats", "--cost", "quiet").stdout == "No call was billed.\n"
 
 
 def test_tools_are_listed_in_every_shape_with_their_share(url: str) -> None:
@@ -131,14 +131,14 @@ def test_tools_are_listed_in_every_shape_with_their_share(url: str) -> None:
     ]
     with refold.open("tools", store=url, tools=tools) as context:
         context.append({"role": "user", "content": "hello"})
-    found = as_json("tools", "tools")
+    found = as_json("stats", "--tools", "tools")
     assert [(one["name"], one["description"][:5]) for one in found["tools"]] == [
         ("run", "Runs."),
         ("read", "Reads"),
     ]
     assert 0 < sum(one["tokens"] for one in found["tools"]) <= found["tokens"]
-    assert "in every request." in run("tools", "tools").stdout
-    assert run("tools", "fix-login").stdout == "The model gets no tools.\n"
+    assert "in every request." in run("stats", "--tools", "tools").stdout
+    assert run("stats", "--tools", "fix-login").stdout == "The model gets no tools.\n"
 
 
 def test_a_call_whose_report_names_no_model_was_made_with_the_conversations(url: str) -> None:
@@ -149,5 +149,5 @@ def test_a_call_whose_report_names_no_model_was_made_with_the_conversations(url:
         choice = {"index": 0, "message": said, "finish_reason": "stop"}
         usage = {"prompt_tokens": 10, "completion_tokens": 2}
         context.record({"object": "chat.completion", "choices": [choice], "usage": usage})
-    [bill] = as_json("cost", "plain")["models"]
+    [bill] = as_json("stats", "--cost", "plain")["models"]
     assert bill["model"] == "gpt-4o"

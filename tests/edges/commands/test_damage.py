@@ -105,10 +105,10 @@ def test_a_cleanup_goes_on_and_spares_what_the_damaged_one_names(store: str) -> 
     else:
         assert done.removed == () and reasons[ids["own"]].endswith("e is damaged and may name it")
     there.close()
-    told = run("artifacts", "clean", "--keep-count", "0", "--store", store)
+    told = run("artifact", "remove", "--keep-count", "0", "--store", store)
     assert told.exit_code == CORRUPT and "e is damaged: " in told.stdout
     assert list(
-        as_json("artifacts", "clean", "--keep-count", "0", "--store", store)["damaged"]
+        as_json("artifact", "remove", "--keep-count", "0", "--store", store)["damaged"]
     ) == ["e"]
 
 
@@ -118,7 +118,7 @@ def test_deleting_and_removing_mind_a_damaged_conversation(store: str) -> None:
     there = open_store(store)
     spoil(store, "e", there.conversation("e").head)
     there.close()
-    told = as_json("artifacts", "delete", "d", ids["shared"], "--yes", "--store", store)
+    told = as_json("artifact", "remove", "d", ids["shared"], "--yes", "--store", store)
     assert "its bytes stay" in told["removed"]["why"]
     told = as_json("delete", "d", "--yes", "--store", store)
     if store.startswith("sqlite:"):

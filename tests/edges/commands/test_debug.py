@@ -1,4 +1,4 @@
-"""`refold debug`: one JSON object of history, impact and ranges, without a word of what was said."""
+"""`refold stats --debug`: one JSON object of history, impact and ranges, without a word of what was said."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import refold
 from refold.core.model import Span
 from refold.edges.chat.scripted import Scripted
 from refold.edges.chat.slash import obey
-from refold.edges.commands.command import Arguments, builtins_of
-from refold.edges.commands.explain import run_debug as debug
+from refold.edges.commands.command import builtins_of
+from refold.edges.commands.debug import dump
 from refold.edges.commands.session import Session
 from refold.stores import open_store
 from refold.stores.protocol import Store
@@ -33,7 +33,7 @@ def filled(context: refold.Context, turns: int = 12) -> None:
 
 def dumped(context: refold.Context, store: Store) -> dict[str, Any]:
     with Session.holding(context, store) as session:
-        found: dict[str, Any] = json.loads(json.dumps(builtins_of(debug(session, Arguments()))))
+        found: dict[str, Any] = json.loads(json.dumps(builtins_of(dump(session))))
     return found
 
 
@@ -43,14 +43,14 @@ def test_a_dump_is_json_through_both_doors(tmp_path: Any) -> None:
     with refold.open("talk", store=url) as context:
         filled(context)
         context.compact("hide", preset="half")
-    plain = run("debug", "talk", "--store", url)
-    named = run("debug", "talk", "--json", "--store", url)
+    plain = run("stats", "--debug", "talk", "--store", url)
+    named = run("stats", "--debug", "talk", "--json", "--store", url)
     assert json.loads(plain.stdout).items() <= json.loads(named.stdout).items()
     assert plain.exit_code == 0 and json.loads(plain.stdout)["conversation"] == "talk"
     chat = chat_in(tmp_path, Scripted(0))
     chat.answer("count to 3")
     before = len(seen(chat))
-    obey(chat, "/debug")
+    obey(chat, "/stats --debug")
     assert json.loads(seen(chat)[before:])["history"] == []
 
 

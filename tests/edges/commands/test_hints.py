@@ -86,7 +86,7 @@ def test_every_command_and_option_that_a_hint_names_exists() -> None:
     [
         (("hide", "fix-login", "9999"), "refold show fix-login lists"),
         (("pin", "fix-login", "9999"), "refold show fix-login"),
-        (("artifacts", "show", "fix-login", "art-0000000000"), "refold artifacts list fix-login"),
+        (("artifact", "show", "fix-login", "art-0000000000"), "refold artifact list fix-login"),
         (("memory", "forget", "mem-123", "--yes"), "refold memory list has the ids"),
         (("memory", "inbox", "--accept", "mem-1"), "refold memory inbox lists what waits"),
     ],
@@ -100,7 +100,7 @@ def test_every_pin_in_the_way_is_named(url: str) -> None:
     seqs = [str(slot["seq"]) for slot in as_json("show", "fix-login")["slots"]]
     assert run("pin", "fix-login", seqs[1], seqs[6]).exit_code == 0
     error = run("hide", "fix-login", seqs[0], seqs[9]).stderr
-    found = re.search(r"unpin first: (refold unpin fix-login [\d ]+)", error)
+    found = re.search(r"unpin first: (refold pin fix-login [\d ]+ --off)", error)
     assert found
     assert run(*found[1].split()[1:]).exit_code == 0
     assert run("hide", "fix-login", seqs[0], seqs[9]).exit_code == 0
@@ -108,8 +108,8 @@ def test_every_pin_in_the_way_is_named(url: str) -> None:
 
 @given(name=st.text(max_size=20))
 def test_an_id_that_a_shell_would_read_otherwise_is_not_put_into_a_hint(name: str) -> None:
-    text = with_id("look with refold artifacts list ID, or refold show ID", name)
-    assert text.startswith("look with refold artifacts list ")
+    text = with_id("look with refold artifact list ID, or refold show ID", name)
+    assert text.startswith("look with refold artifact list ")
     assert not re.search(r"[^\w .,@-]", text)
 
 

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.edges.cli.lines import Line, parse
 from refold.edges.commands import COMMANDS, load
 from refold.edges.commands.command import parameters_of
-from refold.edges.commands.line import Line, as_lines, parse, split, table
+from refold.edges.commands.line import as_lines, split, table
 from refold.errors import Invalid, RefoldError
 from tests.edges.commands.test_commands import EXAMPLES
 
@@ -87,17 +88,20 @@ def test_an_option_may_stand_alone_where_it_has_a_value_of_its_own() -> None:
         ("/", "no command is named", "/help"),
         ("/compct", "there is no command /compct", "did you mean /compact?"),
         ("/qit", "there is no command /qit", "did you mean /quit?"),
-        ("/artifacts", "/artifacts needs one of: list, show", "/help artifacts"),
-        ("/artifacts lst", "there is no command /artifacts lst", "did you mean list?"),
+        ("/artifact", "/artifact needs one of: list, show", "/help artifact"),
+        ("/artifact lst", "there is no command /artifact lst", "did you mean list?"),
         ("/compact --dryrun", "/compact has no option --dryrun", "did you mean --dry-run?"),
-        ("/compact --target", "--target needs a value", "/help compact"),
-        ("/compact --target x", "--target 'x' is not a number", "/help compact"),
-        ("/compact --target -1", "--target '-1' is not at least 0", "/help compact"),
-        ("/artifacts grep x --limit 5000", "is not between 1 and 1,000", "/help artifacts grep"),
-        ("/show --role judge", "'judge' is not one of assistant, system, tool, user", "/help show"),
-        ("/why", "/why needs SEQ", "/help why"),
-        ("/why 1 2", "/why does not take '2'", "/help why"),
-        ("/compact --dry-run=yes", "--dry-run takes no value", "/help compact"),
+        ("/compact --target", "option '--target' requires an argument", "/help compact"),
+        ("/stats --window x", "'x' is not a valid integer", "/help stats"),
+        ("/stats --window -1", "-1 is not in the range", "/help stats"),
+        ("/artifact grep x --limit 50000", "50000 is not in the range", "/help artifact grep"),
+        ("/show --role judge", "'judge' is not one of 'assistant', 'system', 'tool', 'user'", ""),
+        ("/pin", "/pin needs SEQ", "/help pin"),
+        ("/show 1 2", "got unexpected extra argument (2)", "/help show"),
+        ("/compact --dry-run=yes", "'--dry-run' does not take a value", "/help compact"),
+        ("/cost", "/cost is now /stats --cost", "/help stats"),
+        ("/unfold #41", "/unfold is now /show HANDLE", "/help show"),
+        ("/context mesages", "there is no command /context mesages", "did you mean messages?"),
     ],
 )
 def test_what_is_not_understood_says_what_to_write(line: str, reason: str, hint: str) -> None:
@@ -121,12 +125,12 @@ def test_any_line_is_a_command_or_invalid(text: str, name: str) -> None:
         ("Nothing is lost: refold undo takes it back.", "Nothing is lost: /undo takes it back."),
         ("refold show fix-login --all --brief names", "/show --all --brief names"),
         ("refold list shows their ids", "/list shows their ids"),
-        ("refold page ID", "/page"),
+        ("refold history ID", "/history"),
         ("refold memory forget mem-1", "/memory forget mem-1"),
-        ("refold artifacts clean --help", "/artifacts clean --help"),
-        ("refold demo plays", "refold demo plays"),
+        ("refold artifact remove --help", "/artifact remove --help"),
+        ("refold serve listens", "refold serve listens"),
         ("upgrade refold", "upgrade refold"),
-        ("refold unfold ID #41 reads a message, refold undo", "/unfold #41 reads a message, /undo"),
+        ("refold show ID #41 reads a message, refold undo", "/show #41 reads a message, /undo"),
     ],
 )
 def test_a_hint_for_the_shell_is_said_for_the_chat(text: str, line: str) -> None:
@@ -134,4 +138,4 @@ def test_a_hint_for_the_shell_is_said_for_the_chat(text: str, line: str) -> None
 
 
 def test_what_is_for_the_shell_only_is_not_in_the_table() -> None:
-    assert "demo" in COMMANDS and "demo" not in table()
+    assert "serve" in COMMANDS and "serve" not in table()

@@ -49,10 +49,10 @@ def test_what_the_guide_shows_works_when_it_is_pasted(extra):
     for line in block.splitlines():
         name, *words = shlex.split(line, comments=True)
         assert name == "refold"
-        told[" ".join(words[:3])] = done(*words)
+        told[" ".join(words[:4])] = done(*words)
     assert "My manager is Helena" in told["memory search who is my boss?"]
-    assert "The database port is 6432" in told["memory inbox --scope"]
-    assert "Bring it back with: refold memory revert 3" in told["memory revert 2"]
+    assert "The database port is 6432" in told["memory inbox --scope agent.reviewer"]
+    assert "Bring it back with: refold memory log --revert 3" in told["memory log --revert 2"]
     assert entries("list", "--ended") == ["My manager is Helena"]
 
 
@@ -97,7 +97,7 @@ def named(monkeypatch: pytest.MonkeyPatch) -> None:
     done("memory", "add", "The port is 1")
     done("memory", "add", "We ship on Mondays")
     done("memory", "add", "Ida likes tea", "--scope", "user")
-    done("memory", "export", "user.jsonl", "--scope", "user")
+    done("export", "--memory", "user.jsonl", "--scope", "user")
 
 
 @pytest.fixture
@@ -116,8 +116,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("typed", ["mem-b", "mem-b0", "mem-b003"])
 def test_an_entry_is_named_by_how_its_id_begins(named, asked, typed):
-    assert "mem-b003 is version 2 now" in done("memory", "update", typed, "Ida likes coffee")
-    assert entries("history", typed) == ["Ida likes tea", "Ida likes coffee"]
+    assert "mem-b003 is version 2 now" in done("memory", "edit", typed, "Ida likes coffee")
+    assert entries("log", typed) == ["Ida likes tea", "Ida likes coffee"]
     assert run("memory", "forget", typed).exit_code == 2  # nobody is there to be asked
     assert entries("list", "--scope", "user") == ["Ida likes coffee"]
     done("memory", "forget", typed, "--yes")
@@ -126,7 +126,7 @@ def test_an_entry_is_named_by_how_its_id_begins(named, asked, typed):
 
 
 @pytest.mark.parametrize(
-    "words", [("update", "mem-aa0", "x"), ("forget", "mem-a", "--yes"), ("history", "mem-aa")]
+    "words", [("edit", "mem-aa0", "x"), ("forget", "mem-a", "--yes"), ("log", "mem-aa")]
 )
 def test_a_beginning_of_several_ids_is_refused_with_their_names(named, words):
     refused = run("memory", *words)
@@ -138,7 +138,7 @@ def test_a_beginning_of_several_ids_is_refused_with_their_names(named, words):
 @pytest.mark.parametrize("typed", ["m", "mem-", "mem-d", "aa01", "mem-aa011"])
 def test_what_begins_no_id_or_every_id_names_none(named, typed):
     reason = "every id begins with" if typed in ("m", "mem-") else "there is no entry"
-    for words in (("update", typed, "x"), ("forget", typed, "--yes"), ("history", typed)):
+    for words in (("edit", typed, "x"), ("forget", typed, "--yes"), ("log", typed)):
         refused = run("memory", *words)
         assert refused.exit_code != 0 and reason in refused.output
     assert len(entries("list")) == 3
@@ -165,7 +165,7 @@ def test_a_beginning_means_the_whole_id_or_the_only_one(ids, typed):
 def test_what_waits_or_was_rejected_is_named_and_forgotten_as_well(named, asked):
     Path("other").mkdir()
     there = ("--project", "other", "--scope", "agent.two")
-    done("memory", "import", "user.jsonl", *there)
+    done("import", "user.jsonl", *there)
     [waiting] = json.loads(done("memory", "inbox", *there, "--json"))["entries"]
     start = waiting["id"][:6]
     done("memory", "inbox", "--reject", start, *there)
@@ -175,7 +175,7 @@ def test_what_waits_or_was_rejected_is_named_and_forgotten_as_well(named, asked)
 
 
 def test_what_was_taken_back_is_forgotten_by_its_id_alone(named, asked):
-    done("memory", "revert", "1")
+    done("memory", "log", "--revert", "1")
     assert entries("list", "--scope", "project") == ["We ship on Mondays"]
     assert "Forgotten: " in done("memory", "forget", "mem-aa01", "--yes")
     assert asked == ["Forget mem-aa01 for good?"]
@@ -183,17 +183,17 @@ def test_what_was_taken_back_is_forgotten_by_its_id_alone(named, asked):
 
 def test_an_import_waits_and_a_file_that_is_none_changes_nothing():
     done("memory", "add", "The port is 1")
-    done("memory", "export", "out.jsonl")
-    assert run("memory", "export", "out.jsonl").exit_code != 0
+    done("export", "--memory", "out.jsonl")
+    assert run("export", "--memory", "out.jsonl").exit_code != 0
     os.mkfifo("pipe")
     Path("bad.jsonl").write_bytes(Path("out.jsonl").read_bytes() + b"{\x1b[2J\n")
     Path("folder").mkdir()
     for name in ("bad.jsonl", "nowhere.jsonl", "pipe", "folder", "/dev/zero"):
-        result = run("memory", "import", name, "--scope", "agent.x")
+        result = run("import", name, "--scope", "agent.x")
         assert result.exit_code != 0 and "\x1b" not in result.output, name
-    assert "bad.jsonl:3" in run("memory", "import", "bad.jsonl").output
+    assert "bad.jsonl:3" in run("import", "bad.jsonl").output
     assert entries("list", "--scope", "agent.x") == []
-    assert "1 new" in done("memory", "import", "out.jsonl", "--scope", "agent.x", "--accept")
+    assert "1 new" in done("import", "out.jsonl", "--scope", "agent.x", "--accept")
     assert entries("list", "--scope", "agent.x") == ["The port is 1"]
 
 
@@ -208,28 +208,28 @@ def test_adding_says_what_it_ended():
 def test_an_import_says_how_many_of_the_new_are_history():
     for content in ("The database port is 1", "The database port is 2", "The kettle is blue"):
         done("memory", "add", content)
-    done("memory", "export", "out.jsonl")
-    told = done("memory", "import", "out.jsonl", "--scope", "agent.x")
+    done("export", "--memory", "out.jsonl")
+    told = done("import", "out.jsonl", "--scope", "agent.x")
     assert "3 new (1 of these no longer true, kept as history)" in told
     assert "memory inbox --scope agent.x" in " ".join(told.split())
     assert len(entries("inbox", "--scope", "agent.x")) == 2
-    again = done("memory", "import", "out.jsonl", "--scope", "agent.y", "--accept")
+    again = done("import", "out.jsonl", "--scope", "agent.y", "--accept")
     assert "3 new (1 of these no longer true" in again and "inbox" not in again
     assert len(entries("list", "--scope", "agent.y")) == 2
-    assert "0 new (3 known)" in done("memory", "import", "out.jsonl")
+    assert "0 new (3 known)" in done("import", "out.jsonl")
 
 
 def test_what_is_imported_from_a_pipe_is_what_was_exported_to_one():
     done("memory", "add", "Zürich 東京 \x1b[31m")
-    lines = done("memory", "export", "-")
-    result = run("memory", "import", "-", "--scope", "user", "--accept", input=lines)
+    lines = done("export", "--memory", "-")
+    result = run("import", "-", "--scope", "user", "--accept", input=lines)
     assert result.exit_code == 0
     assert entries("list", "--scope", "user") == entries("list", "--scope", "project")
 
 
 def test_terminals_are_safe_from_what_is_remembered():
     done("memory", "add", "clear \x1b[2J the \u202e screen")
-    for words in (("list",), ("log",), ("search", "screen"), ("revert", "1")):
+    for words in (("list",), ("log",), ("search", "screen"), ("log", "--revert", "1")):
         told = done("memory", *words)
         assert "\x1b" not in told and "\u202e" not in told
 
@@ -263,8 +263,8 @@ def test_add_and_accept_name_what_is_true_beside_what_they_replace() -> None:
     out = done("memory", "add", "It is at the office", "--replaces", old)
     assert f"It is true as well as {now}: Omar has it" in out and "It ends" not in out
     assert f"--replaces {now}" in out
-    done("memory", "export", "m.jsonl")
-    done("memory", "import", "m.jsonl", "--scope", "agent.two")
+    done("export", "--memory", "m.jsonl")
+    done("import", "m.jsonl", "--scope", "agent.two")
     out = done("memory", "inbox", "--scope", "agent.two", "--accept", "all")
     assert "is true, and so is mem-" in out
 
@@ -283,7 +283,7 @@ def test_more_than_a_thousand_are_counted_and_listed() -> None:
     lines = [{"format": "refold-memory", "version": 1}]
     lines += [{"entry": f"e{n}", "content": f"Locker {n} is free"} for n in range(1_100)]
     Path("m.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    done("memory", "import", "m.jsonl")
+    done("import", "m.jsonl")
     assert "1,000 more are not shown; --limit 1100 shows all" in done("memory", "list")
     assert len(as_json("memory", "list", "--limit", "1100")["entries"]) == 1_100
 

@@ -1,4 +1,4 @@
-"""`refold page`, `refold page --html` and `refold show` say what the model gets where its provider compacted."""
+"""`refold show`, with `--page` and `--html` too, says what the model gets where its provider compacted."""
 
 from __future__ import annotations
 
@@ -24,15 +24,17 @@ def compacted(url: str, model: str) -> None:
     session.context.close()
 
 
-@pytest.mark.parametrize("command", ["page", "show"])
-def test_what_anthropic_wrote_is_shown_as_what_the_model_gets(url: str, command: str) -> None:
+@pytest.mark.parametrize("command", [("show", "--page"), ("show",)])
+def test_what_anthropic_wrote_is_shown_as_what_the_model_gets(
+    url: str, command: tuple[str, ...]
+) -> None:
     compacted(url, CLAUDE)
-    text = run(command, "work").stdout
+    text = run(*command, "work").stdout
     said = f"compacted by anthropic, {len(SUMMARY)} characters"
     assert said in text and SUMMARY in text
     gist = text.index("models of other providers, and searches, get:")
     assert text.index(said) < text.index(SUMMARY) < gist < text.rindex("Mend the login")
-    rows = as_json(command, "work")["parts" if command == "page" else "slots"]
+    rows = as_json(*command, "work")["parts" if "--page" in command else "slots"]
     [native] = [row["native"] for row in rows if "native" in row]
     assert native == {
         "provider": "anthropic", "model": CLAUDE, "sent": True, "text": SUMMARY, "sealed_chars": 0
@@ -41,7 +43,7 @@ def test_what_anthropic_wrote_is_shown_as_what_the_model_gets(url: str, command:
 
 def test_what_openai_sealed_is_said_to_be_sealed(url: str) -> None:
     compacted(url, GPT)
-    text = run("page", "work").stdout
+    text = run("show", "--page", "work").stdout
     assert re.search(r"compacted by openai, 48 characters and [0-9,]+ characters sealed", text)
 
 
@@ -49,13 +51,13 @@ def test_a_model_that_does_not_get_it_is_shown_with_the_text_that_it_gets(url: s
     compacted(url, CLAUDE)
     with refold.open("work", store=url) as context:
         context.update(model="gemini-3-pro")
-    text = run("page", "work").stdout
+    text = run("show", "--page", "work").stdout
     assert "anthropic compacted this (55 characters) for its own models" in text
     assert SUMMARY not in text and "the model of this conversation gets:" in text
 
 
 def browsed(url: str) -> str:
-    assert run("page", "work", "--html", "work.html").exit_code == 0
+    assert run("show", "work", "--html", "work.html").exit_code == 0
     return Path("work.html").read_text()
 
 

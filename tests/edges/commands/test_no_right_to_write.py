@@ -29,7 +29,7 @@ READING = (
     ("search", "port", "--in", "@1", "--full-text"),
     ("context", "fix-login"),
     ("context", "search", "fix-login", "port"),
-    ("page", "fix-login"),
+    ("show", "fix-login", "--page"),
     ("stats", "fix-login"),
     ("replay", "fix-login"),
     ("replay", "fix-login", "--html", "-elsewhere-"),
@@ -142,7 +142,7 @@ def test_what_only_reads_works_and_leaves_no_trace(kind: str, how: str, place: P
 @pytest.mark.parametrize("kind", ["sqlite", "files"])
 def test_what_writes_is_refused_in_words(kind: str, place: Path) -> None:
     url = made(place, kind)
-    for words in (("undo", "fix-login"), ("pin", "fix-login", "3"), ("index",)):
+    for words in (("undo", "fix-login"), ("pin", "fix-login", "3"), ("search", "--reindex")):
         done = as_a_reader(place, *words, "--store", url)
         assert done.returncode == 7, (words, done.stderr)
         assert "owner and" in done.stderr and "Traceback" not in done.stderr

@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.edges.cli.lines import parse
 from refold.edges.cli.options import parameters
 from refold.edges.commands import COMMANDS, load
 from refold.edges.commands.command import Parameter, parameters_of
-from refold.edges.commands.line import named_first, parse
+from refold.edges.commands.line import named_first
 from tests.edges.cli.rooms import as_json, run
 
 # Also values that are names of commands: an option takes them all the same.
-VALUES = st.sampled_from(["x", "list", "artifacts", "show", "memory", "12", "a b"])
+VALUES = st.sampled_from(["x", "list", "artifact", "show", "memory", "12", "a b"])
 
 
 def options_of(name: str) -> list[Parameter]:
@@ -42,13 +43,13 @@ def given_options(draw: st.DrawFn, name: str) -> list[list[str]]:
 
 
 def test_a_value_that_is_a_name_stays_a_value() -> None:
-    words = ["--project", "memory", "--store", "list", "memory", "reindex", "last"]
-    assert named_first(words, COMMANDS) == ["memory", "reindex", *words[:4], "last"]
+    words = ["--project", "memory", "--store", "list", "memory", "log", "last"]
+    assert named_first(words, COMMANDS) == ["memory", "log", *words[:4], "last"]
 
 
 def test_a_value_that_is_the_name_of_a_group_stays_with_its_option() -> None:
-    words = ["--limit", "memory", "context", "search", "last"]
-    assert named_first(words, COMMANDS) == ["context", "search", "--limit", "memory", "last"]
+    words = ["--limit", "memory", "memory", "search", "last"]
+    assert named_first(words, COMMANDS) == ["memory", "search", "--limit", "memory", "last"]
 
 
 @given(st.data())
@@ -71,16 +72,16 @@ def test_options_stand_wherever_one_likes(data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("--store", "{url}", "artifacts", "list", "fix-login"),
-        ("artifacts", "--store", "{url}", "list", "fix-login"),
-        ("artifacts", "--store={url}", "--json", "list", "fix-login"),
-        ("artifacts", "list", "--store", "{url}", "fix-login"),
-        ("--json", "--store", "{url}", "artifacts", "--no-color", "list", "fix-login"),
+        ("--store", "{url}", "artifact", "list", "fix-login"),
+        ("artifact", "--store", "{url}", "list", "fix-login"),
+        ("artifact", "--store={url}", "--json", "list", "fix-login"),
+        ("artifact", "list", "--store", "{url}", "fix-login"),
+        ("--json", "--store", "{url}", "artifact", "--no-color", "list", "fix-login"),
     ],
 )
 @pytest.mark.usefixtures("alone")
 def test_the_same_artifacts_are_listed(url: str, words: tuple[str, ...]) -> None:
-    known = as_json("artifacts", "list", "fix-login")
+    known = as_json("artifact", "list", "fix-login")
     got = run(*(word.format(url=url) for word in words), "--json")
     assert got.exit_code == 0, got.stderr
     assert json.loads(got.stdout) == known
@@ -102,7 +103,7 @@ def test_a_group_that_is_a_command_may_be_told_first_how_to_print(
     [
         (("--nope", "list"), "no command is named that takes --nope"),
         (("--store",), "no command is named that takes --store"),
-        (("artifacts", "--store", "x"), "no command is named that takes --store"),
+        (("artifact", "--store", "x"), "no command is named that takes --store"),
         (("--limit", "x", "undoo"), ""),
     ],
 )
@@ -114,7 +115,7 @@ def test_what_is_no_option_is_refused_as_ever(words: tuple[str, ...], message: s
 
 def test_a_line_of_a_chat_may_have_them_before_its_name_too() -> None:
     line = parse("/context --role user messages")
-    assert line.command.name == "context messages"
+    assert line.command.name == "show" and getattr(line.arguments, "list", None) is True
     assert getattr(line.arguments, "role", None) == "user"
     assert parse("/--json stats").json_output
 

@@ -1,4 +1,4 @@
-"""`refold page --html`: a file for a browser."""
+"""`refold show --html`: a file for a browser."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def test_the_command_writes_the_file_and_replaces_only_its_own(tmp_path: Path) -
     filled(store, 8).close()
     store.close()
     for _ in range(2):
-        done = run("page", "talk", "--html", "talk.html", "--store", url)
+        done = run("show", "talk", "--html", "talk.html", "--store", url)
         assert done.exit_code == 0 and "open it in a browser" in done.stdout
     file = Path("talk.html")
     assert MARK in file.read_text()[:100] and file.stat().st_mode & 0o077 == 0
     file.write_text("mine")
-    done = run("page", "talk", "--html", "talk.html", "--store", url)
+    done = run("show", "talk", "--html", "talk.html", "--store", url)
     assert done.exit_code == OUTCOMES["conflict"][1] and file.read_text() == "mine"
-    assert run("page", "talk", "1", "--html", "x.html", "--store", url).exit_code == 2
-    assert run("page", "talk", "--html", "none/x.html", "--store", url).exit_code != 0
+    assert run("show", "talk", "1", "--html", "x.html", "--store", url).exit_code == 2
+    assert run("show", "talk", "--html", "none/x.html", "--store", url).exit_code != 0

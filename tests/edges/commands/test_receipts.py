@@ -1,4 +1,4 @@
-"""`refold receipts`: every compaction of a conversation."""
+"""`refold history`: every compaction of a conversation."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ pytestmark = pytest.mark.usefixtures("alone")
 
 
 def test_a_conversation_that_was_never_compacted_says_so(url: str) -> None:
-    assert printed("receipts", "fix-login") == "fix-login was never compacted.\n"
-    assert as_json("receipts", "fix-login")["batches"] == []
+    assert printed("history", "fix-login") == "fix-login was never compacted.\n"
+    assert as_json("history", "fix-login")["batches"] == []
 
 
 def test_every_compaction_is_listed_with_its_state(url: str) -> None:
@@ -21,7 +21,7 @@ def test_every_compaction_is_listed_with_its_state(url: str) -> None:
     run("undo", "fix-login")
     run("compact", "fix-login", "--strategy", "gist", "--target", "60")
     run("clear", "fix-login", "--yes")
-    lines = printed("receipts", "fix-login").splitlines()
+    lines = printed("history", "fix-login").splitlines()
     assert lines[0].split() == ["BATCH", "KIND", "SEQ", "AT", "BY", "EDITS", "TOKENS", "STATE"]
     cells = [line.split() for line in lines[1:4]]
     assert [(row[0], row[1], row[4], row[-1]) for row in cells] == [
@@ -31,7 +31,7 @@ def test_every_compaction_is_listed_with_its_state(url: str) -> None:
     ]
     assert lines[4:] == [
         "1 compaction, 1 clear on the page, 1 undone.",
-        "Take one back with: refold revert fix-login BATCH",
+        "Take one back with: refold undo fix-login BATCH",
         "Undo with: refold undo fix-login",
     ]
 
@@ -41,7 +41,7 @@ def test_the_sizes_are_those_that_the_compaction_told(url: str) -> None:
         as_json("compact", "fix-login", "--strategy", name, "--target", target)
         for name, target in (("gist", "1200"), ("hide", "60"))
     ]
-    rows = as_json("receipts", "fix-login")["batches"]
+    rows = as_json("history", "fix-login")["batches"]
     told = [one for one in told if one["batch"]]
     assert [row["id"] for row in rows] == [one["batch"] for one in told]
     for row, one in zip(rows, told, strict=True):
@@ -54,17 +54,17 @@ def test_every_batch_that_is_live_can_be_reverted_and_no_other(url: str) -> None
         for target in (1200, 900, 60):
             context.compact("hide", target=target)
         context.undo()
-    for row in as_json("receipts", "fix-login")["batches"]:
-        assert (run("revert", "fix-login", row["id"]).exit_code == 0) is row["live"]
-    assert not any(row["live"] for row in as_json("receipts", "fix-login")["batches"])
+    for row in as_json("history", "fix-login")["batches"]:
+        assert (run("undo", "fix-login", row["id"]).exit_code == 0) is row["live"]
+    assert not any(row["live"] for row in as_json("history", "fix-login")["batches"])
 
 
 def test_a_batch_may_be_named_by_how_it_begins(url: str) -> None:
     run("compact", "fix-login", "--strategy", "hide", "--target", "900")
     run("clear", "fix-login", "--yes")
-    first, second = (one["id"] for one in as_json("receipts", "fix-login")["batches"])
-    assert as_json("revert", "fix-login", "")["error"]["code"] == "not-found"
+    first, second = (one["id"] for one in as_json("history", "fix-login")["batches"])
+    assert as_json("undo", "fix-login", "")["error"]["code"] == "not-found"
     size = next(n for n in range(1, 17) if first[:n] != second[:n])
     if size > 1:
-        assert "several batches" in run("revert", "fix-login", first[: size - 1]).stderr
-    assert as_json("revert", "fix-login", first[:size])["batch"] == first
+        assert "several batches" in run("undo", "fix-login", first[: size - 1]).stderr
+    assert as_json("undo", "fix-login", first[:size])["batch"] == first

@@ -75,7 +75,7 @@ def test_restore_names_files_changed_since(url: str) -> None:
 
 
 def test_restore_without_a_point_lists_the_points(url: str) -> None:
-    assert printed("restore", "fix-login") == printed("points", "fix-login")
+    assert printed("restore", "fix-login") == printed("history", "--points", "fix-login")
 
 
 def test_a_checkpoint_is_a_point_by_its_name(url: str) -> None:
@@ -90,7 +90,7 @@ def test_a_checkpoint_is_a_point_by_its_name(url: str) -> None:
 
 def test_points_are_listed_newest_first(url: str) -> None:
     run("checkpoint", "fix-login", "good")
-    assert printed("points", "fix-login", "--every", "5") == (
+    assert printed("history", "--points", "fix-login", "--every", "5") == (
         "SEQ  MESSAGES  POINT              AT\n"
         '#21        16  "good"             TIME\n'
         "#19        15  after 15 messages  TIME\n"
@@ -99,7 +99,10 @@ def test_points_are_listed_newest_first(url: str) -> None:
         "Go back with: refold restore fix-login POINT --dry-run"
         " (POINT is a name, or any seq from 1 to 22)\n"
     )
-    assert [point["seq"] for point in as_json("points", "fix-login")["points"]] == [21, 14]
+    assert [point["seq"] for point in as_json("history", "--points", "fix-login")["points"]] == [
+        21,
+        14,
+    ]
 
 
 def test_named_points_come_before_the_others(url: str) -> None:
@@ -108,14 +111,14 @@ def test_named_points_come_before_the_others(url: str) -> None:
     for _ in range(3):
         run("compact", "fix-login", "--strategy", "hide", "--target", "60")
         run("undo", "fix-login")
-    rows = printed("points", "fix-login").splitlines()
+    rows = printed("history", "--points", "fix-login").splitlines()
     assert '"good"' in rows[1]
     assert len(rows) > 4
 
 
 def test_diff_shows_what_differs_message_by_message(url: str) -> None:
-    [artifact] = as_json("artifacts", "list", "fix-login")["artifacts"]
-    assert printed("diff", "fix-login", "4", "#9") == (
+    [artifact] = as_json("artifact", "list", "fix-login")["artifacts"]
+    assert printed("history", "--diff", "fix-login", "4", "#9") == (
         "fix-login #4 -> #9: +4 -0 ~0 messages on the page\n"
         "  + #5 assistant: [call run t0]\\ncommand: cat login.py\n"
         "  + #6 tool: " + "def login():\\n" * 5 + "\n"
@@ -124,11 +127,11 @@ def test_diff_shows_what_differs_message_by_message(url: str) -> None:
         f"1 artifact: {artifact['id']}\n"
     )
     run("compact", "fix-login", "--strategy", "hide", "--target", "60")
-    since = as_json("diff", "fix-login", "20")
+    since = as_json("history", "--diff", "fix-login", "20")
     assert len(since["removed"]) == 13 and since["added"] == [] and len(since["batches"]) == 1
 
 
-@pytest.mark.parametrize("command", [("restore", "fix-login"), ("diff", "fix-login")])
+@pytest.mark.parametrize("command", [("restore", "fix-login"), ("history", "--diff", "fix-login")])
 def test_a_point_that_is_not_there_is_an_error_that_says_what_is(
     url: str, command: tuple[str, ...]
 ) -> None:
@@ -166,9 +169,9 @@ def test_any_text_is_a_point_of_the_log_or_an_error_of_ours(text: str, head: int
 def test_nothing_is_created_by_asking(tmp_path: Path) -> None:
     for command in (
         ("restore", "x", "1"),
-        ("points", "x"),
+        ("history", "--points", "x"),
         ("checkpoint", "x"),
-        ("diff", "x", "1"),
+        ("history", "--diff", "x", "1"),
     ):
         assert run(*command).exit_code == 3
     assert list(tmp_path.iterdir()) == []
@@ -271,7 +274,7 @@ def test_files_of_another_folder_are_left_alone_and_it_is_named(
         told = printed("restore", "files", start, *chosen, "--yes", "--store", url)
         assert f"  a.py is left alone: {named}" in told
         assert files() == {"a.py": "mine\n"}
-    told = printed("diff", "files", start, "--store", url)
+    told = printed("history", "--diff", "files", start, "--store", url)
     assert f"a.py cannot be compared: {named}" in told
     monkeypatch.chdir(kept_in)
     assert files() == before
@@ -280,14 +283,18 @@ def test_files_of_another_folder_are_left_alone_and_it_is_named(
 def test_a_diff_shows_how_files_differ_line_by_line(start: str) -> None:
     """M-85: between two points, by seq or name, and up to what is in the folder now."""
     run("checkpoint", "files", "now")
-    shown = printed("diff", "files", start, "now")
+    shown = printed("history", "--diff", "files", start, "now")
     assert "2 files of this folder: +2 -1 lines" in shown
     assert "\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-one\n+two\n" in shown
-    [changed] = [one for one in as_json("diff", "files", start)["changes"] if one["path"] == "a.py"]
+    [changed] = [
+        one
+        for one in as_json("history", "--diff", "files", start)["changes"]
+        if one["path"] == "a.py"
+    ]
     assert changed["change"] == "change"
     Path("a.py").unlink()
     Path("a.py").symlink_to("/etc/passwd")
-    assert "a.py cannot be compared" in printed("diff", "files", start)
+    assert "a.py cannot be compared" in printed("history", "--diff", "files", start)
 
 
 def test_a_time_goes_back_to_the_last_event_until_then(url: str) -> None:

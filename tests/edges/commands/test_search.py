@@ -1,4 +1,4 @@
-"""`refold search` and `refold index`: what they print, for people and programs, and what they
+"""`refold search` and its index: what they print, for people and programs, and what they
 never print."""
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ def test_bad_input_has_its_exit_status(url, args, status):
 
 
 def test_the_index_can_be_made_anew(url):
-    found = as_json("index", "--rebuild", "--full-text")
+    found = as_json("search", "--reindex", "--rebuild", "--full-text")
     assert found["rebuilt"] and found["events"] > 10 and Path(found["index"]).exists()
-    assert "0 events" in run("index", "--full-text").stdout
+    assert "0 events" in run("search", "--reindex", "--full-text").stdout
 
 
 def test_a_damaged_index_is_said_on_standard_error(url):
-    run("index", "--full-text")
+    run("search", "--reindex", "--full-text")
     Path(".refold/index.db").write_bytes(b"rubbish " * 1_000)
     done = run("search", "question", "--full-text")
     assert done.exit_code == 0 and "question" in done.stdout
@@ -92,5 +92,5 @@ def test_a_terminal_sees_marks_and_a_bar_and_is_not_steered(url):
         and "\u202e" not in shown
         and "\x9b" not in shown
     )
-    status, shown = on_terminal("index", "--rebuild", "--full-text", LANG="C.UTF-8")
+    status, shown = on_terminal("search", "--rebuild", "--full-text", LANG="C.UTF-8")
     assert status == 0 and "events taken into" in shown

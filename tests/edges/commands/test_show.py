@@ -35,8 +35,8 @@ def test_a_system_prompt_of_any_provider_is_shown_as_text_and_verified(
 ) -> None:
     with refold.open("told", store=url, system=system) as context:
         context.append({"role": "user", "content": "hi"})
-    for command in ("show", "page"):
-        text = run(command, "told").stdout
+    for words in (("show",), ("show", "--page")):
+        text = run(*words, "told").stdout
         assert "Be brief." in text and "Be kind." in text
         assert "parts" not in text and "{" not in text
     assert run("verify", "told").exit_code == 0
@@ -70,17 +70,12 @@ def test_show_gives_the_slots_of_one_role(url: str) -> None:
 
 def test_show_unfolds_a_handle_and_its_lines(url: str) -> None:
     [artifact] = [one.artifact for one in refold.open("fix-login", store=url).artifacts.list()]
-    assert (
-        run("show", "fix-login", "--handle", artifact.id).stdout == "def login():\n" * 1_000 + "\n"
-    )
-    assert (
-        run("show", "fix-login", "--handle", artifact.id, "--lines", "2-3").stdout
-        == "def login():\n" * 2
-    )
-    assert run("show", "fix-login", "--seq", "4").stdout == "question 0 about login.py\n"
-    assert as_json("show", "fix-login", "--handle", "#4")["text"] == "question 0 about login.py"
-    assert '"system":"Be brief"' in run("show", "fix-login", "--seq", "2").stdout
-    assert as_json("show", "fix-login", "--seq", "2")["event"]["kind"] == "meta"
+    assert run("show", "fix-login", artifact.id).stdout == "def login():\n" * 1_000 + "\n"
+    assert run("show", "fix-login", artifact.id, "--lines", "2-3").stdout == "def login():\n" * 2
+    assert run("show", "fix-login", "4").stdout == "question 0 about login.py\n"
+    assert as_json("show", "fix-login", "#4")["text"] == "question 0 about login.py"
+    assert '"system":"Be brief"' in run("show", "fix-login", "2").stdout
+    assert as_json("show", "fix-login", "2")["event"]["kind"] == "meta"
 
 
 def test_a_log_that_breaks_in_the_middle_is_still_one_object(
@@ -98,19 +93,21 @@ def test_a_log_that_breaks_in_the_middle_is_still_one_object(
     assert run("list").exit_code == 0
 
 
-def test_a_page_stops_at_every_full_screen_unless_all_is_wanted(url: str) -> None:
+def test_a_page_stops_at_every_full_screen_unless_it_is_to_be_plain(url: str) -> None:
     with refold.open("long", store=url) as context:
         context.append({"role": "user", "content": "\n".join(f"line {n}" for n in range(60))})
     screen = {"LINES": "20", "COLUMNS": "60"}
-    status, text = on_terminal("page", "long", typed="\nq\n", when="q ends:", **screen)
+    status, text = on_terminal("show", "--page", "long", typed="\nq\n", when="q ends:", **screen)
     assert status == 0 and "line 30" in text and "line 50" not in text
     assert text.count("q ends:") == 2
-    status, text = on_terminal("page", "long", typed="\n\n\n", when="q ends:", **screen)
+    status, text = on_terminal("show", "--page", "long", typed="\n\n\n", when="q ends:", **screen)
     assert status == 0 and all(f"line {n}\r" in text for n in range(60)), "nothing is left out"
-    status, text = on_terminal("page", "long", "--all", **screen)
+    status, text = on_terminal("show", "--page", "long", "--format", "plain", **screen)
     assert status == 0 and "line 59" in text and "q ends:" not in text
-    assert "q ends:" not in run("page", "long").stdout
-    assert "all" not in as_json("page", "long") and "whole" not in as_json("page", "long")
+    assert "q ends:" not in run("show", "--page", "long").stdout
+    assert "all" not in as_json("show", "--page", "long") and "whole" not in as_json(
+        "show", "--page", "long"
+    )
 
 
 def test_hide_says_what_went_where_a_summary_stood_for_it(url: str) -> None:

@@ -22,7 +22,7 @@ def say(store: str, text: str) -> None:
 def test_two_devices_sync_by_a_folder(tmp_path: Path) -> None:
     one, two = (f"hybrid:sqlite:{tmp_path}/{name}.db?far=files:{tmp_path}/team" for name in "ab")
     say(one, "from here")
-    status = json.loads(run("sync", "status", "--store", one, "--json").output)
+    status = json.loads(run("sync", "--status", "--store", one, "--json").output)
     assert status["conversations"][0]["pending"] == 2
     assert run("sync", "--store", one).exit_code == 0
     assert run("sync", "--store", two).exit_code == 0
@@ -51,7 +51,7 @@ def test_what_waits_or_is_blocked_is_in_the_exit_status(tmp_path: Path) -> None:
     assert blocked.exit_code == 4
     assert "refold login" in blocked.output
     assert "blocked  talk: 2 events to send" in blocked.output
-    status = run("sync", "status", "talk", "--store", store)
+    status = run("sync", "--status", "talk", "--store", store)
     assert status.exit_code == 0
     assert "blocked  talk: 2 events to send" in status.output
     there = f"hybrid:sqlite:{tmp_path}/a.db?far=files:{tmp_path}/team"
@@ -121,13 +121,13 @@ def test_status_of_named_conversations_syncs_nothing(tmp_path: Path) -> None:
     say(store, "hello")
     with refold.open("other", store=store, model="gpt-4o") as context:
         context.append({"role": "user", "content": "hello"})
-    status = run("sync", "status", "talk", "--store", store)
+    status = run("sync", "--status", "talk", "--store", store)
     assert status.exit_code == 0
     assert "talk: 2 events to send" in status.output
     assert "other" not in status.output
     assert not (tmp_path / "team").exists()
-    assert run("sync", "status", "nobody", "--store", store).exit_code == 3
-    assert "status" in run("sync", "status", "--help").output
+    assert run("sync", "--status", "nobody", "--store", store).exit_code == 3
+    assert "status" in run("sync", "--status", "--help").output
 
 
 def test_what_was_fetched_or_forked_is_not_to_be_sent(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_what_was_fetched_or_forked_is_not_to_be_sent(tmp_path: Path) -> None:
     say(two, "more there")
 
     def standing(store: str) -> dict[str, tuple[str, int]]:
-        rows = json.loads(run("sync", "status", "--store", store, "--json").output)
+        rows = json.loads(run("sync", "--status", "--store", store, "--json").output)
         return {
             row["conversation"]: (row["state"], row["pending"]) for row in rows["conversations"]
         }
@@ -149,7 +149,7 @@ def test_what_was_fetched_or_forked_is_not_to_be_sent(tmp_path: Path) -> None:
     assert standing(two) == {"talk": ("forked", 0), forked["fork"]: ("synced", 0)}
     assert run("sync", "--store", two).exit_code == 0
     assert standing(two) == {"talk": ("synced", 0), forked["fork"]: ("synced", 0)}
-    assert forked["fork"] in run("sync", "status", "talk", "--store", two).output
+    assert forked["fork"] in run("sync", "--status", "talk", "--store", two).output
 
 
 def test_erase_says_where_it_is_erased_and_where_not_yet(tmp_path: Path) -> None:
@@ -171,15 +171,15 @@ def test_erase_says_where_it_is_erased_and_where_not_yet(tmp_path: Path) -> None
         assert run("sync", "--store", one).exit_code == 0
         shown = run("erase", "talk", "--store", one).output
         assert shown.count("confirmed") == count
-        device = json.loads(run("sync", "status", "--store", store, "--json").output)["device"]
+        device = json.loads(run("sync", "--status", "--store", store, "--json").output)["device"]
         assert f"confirmed {device}: 1 event" in shown
-        assert device in run("sync", "status", "--store", store).output
+        assert device in run("sync", "--status", "--store", store).output
         names.append(device)
     assert len(set(names)) == 2
     # A folder that is renamed is the same one.
     (tmp_path / "c").rename(tmp_path / "d")
     four = two.replace("/b/", "/d/")
-    assert names[1] in run("sync", "status", "--store", four).output
+    assert names[1] in run("sync", "--status", "--store", four).output
 
 
 # --- keys ---
@@ -207,7 +207,7 @@ def test_a_key_is_made_listed_and_used(tmp_path: Path) -> None:
     assert run("sync", "--store", two).exit_code == 0
     assert "a word that nobody may read" in run("show", "talk", "--store", two).output
     assert b"nobody may read" not in team_bytes(tmp_path)
-    checked = run("sync", "verify", "--store", two)
+    checked = run("sync", "--verify", "--store", two)
     assert checked.exit_code == 0 and "as it was written" in checked.output
 
 
@@ -229,7 +229,7 @@ def test_a_key_is_said_for_a_store_that_names_none(tmp_path: Path) -> None:
     key = ("--key", f"{tmp_path}/acme.key", "--store")
     assert run("sync", *key, store).exit_code == 0
     assert b"nobody may read" not in team_bytes(tmp_path)
-    assert run("sync", "verify", *key, store).exit_code == 0
+    assert run("sync", "--verify", *key, store).exit_code == 0
     say(store, "password: hunter2-Tr0ub4dor&3 AKIAIOSFODNN7EXAMPLQ")
     held = run("sync", *key, f"{store}&redact=hold")
     assert held.exit_code == 4 and "held" in held.output
@@ -267,11 +267,11 @@ def test_what_lay_there_in_plain_text_is_encrypted_again(tmp_path: Path) -> None
     # A device that comes later does not take in what anybody could have written there.
     late = run("sync", "--store", encrypted(tmp_path, "b"))
     assert late.exit_code == 4 and "plain text" in late.output
-    readable = run("sync", "verify", "--store", one)
+    readable = run("sync", "--verify", "--store", one)
     assert readable.exit_code != 0 and "in plain text" in readable.output
     told = run("sync", "key", "apply", "--yes", "--store", one)
     assert told.exit_code == 0 and "in plain text" in told.output
-    assert run("sync", "verify", "--store", one).exit_code == 0
+    assert run("sync", "--verify", "--store", one).exit_code == 0
     for word in (b"of before", b"of today"):
         assert word not in team_bytes(tmp_path)
     assert run("sync", "--store", encrypted(tmp_path, "b")).exit_code == 0
@@ -303,7 +303,7 @@ def test_a_far_log_that_was_changed_is_named_by_its_event(tmp_path: Path) -> Non
     assert run("sync", "--store", one).exit_code == 0
     run("sync", "key", "new", f"{tmp_path}/other.key")
     other = one.replace("acme.key", "other.key")
-    wrong = run("sync", "verify", "--store", other)
+    wrong = run("sync", "--verify", "--store", other)
     assert wrong.exit_code != 0
     assert "does not have" in wrong.output and "other.key" in wrong.output
     assert "refold delete" not in wrong.output
@@ -316,11 +316,11 @@ def test_a_body_that_nobody_asked_to_erase_is_named(tmp_path: Path) -> None:
     say(one, "another")
     assert run("erase", "talk", "2", "--yes", "--store", one).exit_code == 0
     assert run("sync", "--store", one).exit_code == 0
-    assert run("sync", "verify", "--store", one).exit_code == 0
+    assert run("sync", "--verify", "--store", one).exit_code == 0
     there = refold.stores.open_store(f"files:{tmp_path}/team")
     there.erase("talk", 3)
     there.close()
-    found = run("sync", "verify", "--store", one)
+    found = run("sync", "--verify", "--store", one)
     assert found.exit_code != 0 and "talk #3" in found.output
     assert "no device asked for that" in found.output and "talk #2" not in found.output
 
@@ -338,9 +338,9 @@ def test_a_log_that_is_encrypted_is_not_opened_in_the_far_store_itself(tmp_path:
         context.artifacts.put("an output\n" * 500, name="output")
     listed = run("list", "--store", say_plain)
     assert listed.exit_code == 0 and "[encrypted]" in listed.output
-    assert run("artifacts", "clean", "--keep-count", "0", "--store", say_plain).exit_code == 0
+    assert run("artifact", "remove", "--keep-count", "0", "--store", say_plain).exit_code == 0
     assert run("delete", "plain", "--yes", "--store", say_plain).exit_code == 0
-    assert run("sync", "verify", "--store", one).exit_code == 0
+    assert run("sync", "--verify", "--store", one).exit_code == 0
     shown = run("show", "talk", "--store", f"files:{tmp_path}/team")
     assert shown.exit_code != 0 and "is encrypted" in shown.output
 
@@ -354,11 +354,11 @@ def test_what_could_not_be_fetched_is_in_the_status(tmp_path: Path) -> None:
     other = encrypted(tmp_path, "b").replace("acme.key", "other.key")
     assert run("sync", "--store", other).exit_code == 4
     for status in (
-        run("sync", "status", "--store", other),
-        run("sync", "status", "talk", "--store", other),
+        run("sync", "--status", "--store", other),
+        run("sync", "--status", "talk", "--store", other),
     ):
         assert "blocked  talk: " in status.output and "does not have" in status.output
-    assert run("sync", "status", "nobody", "--store", other).exit_code == 3
+    assert run("sync", "--status", "nobody", "--store", other).exit_code == 3
 
 
 @pytest.mark.parametrize("is_keyed", [False, True], ids=["plain", "encrypted"])
@@ -375,16 +375,16 @@ def test_a_log_that_is_damaged_there_is_sent_again_as_it_is_said(
     log = tmp_path / "team" / "conversations" / "talk" / "messages.jsonl"
     changed = log.read_bytes().replace(b"a word", b"b word")
     log.write_bytes(changed.replace(b'"counter":"1.', b'"counter":"2.'))
-    told = run("sync", "verify", "--store", one)
+    told = run("sync", "--verify", "--store", one)
     far = f"files:{tmp_path}/team"
     said = " ".join(told.output.split())
     assert told.exit_code == 5 and f"refold delete talk --store {far}, then refold sync" in said
     # A device that has it not is not told to delete it.
-    late = run("sync", "verify", "--store", one.replace("a.db", "b.db"))
+    late = run("sync", "--verify", "--store", one.replace("a.db", "b.db"))
     assert late.exit_code == 5 and "refold delete" not in late.output
     assert run("delete", "talk", "--yes", "--store", far).exit_code == 0
     assert run("sync", "--store", one).exit_code == 0
-    whole = run("sync", "verify", "--store", one)
+    whole = run("sync", "--verify", "--store", one)
     assert whole.exit_code == 0 and "delete" not in whole.output
     assert run("sync", "--store", one.replace("a.db", "b.db")).exit_code == 0
 
@@ -406,14 +406,14 @@ def test_an_artifact_that_is_not_whole_there_is_sent_again(
         else:
             file.chmod(0o600)
             file.write_bytes(b"something else")
-    told = run("sync", "verify", "--store", one)
+    told = run("sync", "--verify", "--store", one)
     said = " ".join(told.output.split())
     assert told.exit_code == 5
-    assert "1 artifact can be sent again from this device: refold sync verify --mend" in said
+    assert "1 artifact can be sent again from this device: refold sync --verify --repair" in said
     # A device that never had it can mend nothing, and says nothing of it.
-    late = run("sync", "verify", "--mend", "--store", one.replace("a.db", "b.db"))
+    late = run("sync", "--verify", "--repair", "--store", one.replace("a.db", "b.db"))
     assert late.exit_code == 5 and "sent again" not in late.output
-    mended = run("sync", "verify", "--mend", "--store", one)
+    mended = run("sync", "--verify", "--repair", "--store", one)
     assert mended.exit_code == 0, mended.output
     assert f"1 artifact sent again: {kept.id}" in mended.output
     assert run("sync", "--store", one.replace("a.db", "b.db")).exit_code == 0
@@ -429,9 +429,9 @@ def test_an_erasure_names_the_devices_that_have_not_confirmed_it(tmp_path: Path)
     say(one, "a word")
     for url in (one, two, one):
         assert run("sync", "--store", url).exit_code == 0
-    listed = json.loads(run("sync", "devices", "--store", one, "--json").output)["devices"]
+    listed = json.loads(run("sync", "--devices", "--store", one, "--json").output)["devices"]
     [other] = [device["name"] for device in listed if not device["is_here"]]
-    assert other in run("sync", "devices", "--store", one).output
+    assert other in run("sync", "--devices", "--store", one).output
     erased = run("erase", "talk", "2", "--yes", "--store", one)
     assert (
         f"not yet   {other}" in erased.output
@@ -444,6 +444,6 @@ def test_an_erasure_names_the_devices_that_have_not_confirmed_it(tmp_path: Path)
         assert run("sync", "--store", url).exit_code == 0
     confirmed = run("erase", "talk", "--store", one)
     assert f"confirmed {other}" in confirmed.output and "not yet" not in confirmed.output
-    assert run("sync", "forget", other, "--store", one).exit_code == 0
-    assert other not in run("sync", "devices", "--store", one).output
-    assert run("sync", "forget", other, "--store", one).exit_code == 3
+    assert run("sync", "--forget-device", other, "--store", one).exit_code == 0
+    assert other not in run("sync", "--devices", "--store", one).output
+    assert run("sync", "--forget-device", other, "--store", one).exit_code == 3

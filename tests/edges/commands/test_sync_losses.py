@@ -1,4 +1,4 @@
-"""`refold sync verify` names what the far store had and has no more, and what sends it again."""
+"""`refold sync --verify` names what the far store had and has no more, and what sends it again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
             with refold.open(id, store=url, model="gpt-4o") as context:
                 context.append({"role": "user", "content": text})
         assert run("sync", "--store", url).exit_code == 0
-    assert run("sync", "verify", "--store", url).exit_code == 0
+    assert run("sync", "--verify", "--store", url).exit_code == 0
     return url
 
 
@@ -49,17 +49,17 @@ def test_what_is_lost_there_is_named_and_sent_again(
 ) -> None:
     lose(tmp_path, what)
     events = f"{count} event{'s' if count > 1 else ''}"
-    told = run("sync", "verify", *names, "--store", store)
+    told = run("sync", "--verify", *names, "--store", store)
     said = " ".join(told.output.split())
     assert told.exit_code == 5 and f"talk, log: the far store has lost {events} that it had" in said
     assert "1 conversation can be sent again from this device: refold sync" in said
     assert "--new-far" not in said and "refold delete" not in said
-    status = run("sync", "status", "--store", store).output
+    status = run("sync", "--status", "--store", store).output
     assert f"pending  talk: {events} to send, the far store has lost {events}" in status
     assert "synced   other" in status
-    mended = run("sync", "verify", *names, "--mend", "--store", store)
+    mended = run("sync", "--verify", *names, "--repair", "--store", store)
     assert mended.exit_code == 0 and "talk sent again" in mended.output, mended.output
-    assert "synced   talk" in run("sync", "status", "--store", store).output
+    assert "synced   talk" in run("sync", "--status", "--store", store).output
     assert open_store(f"files:{tmp_path}/team").conversation("talk").head == 3
 
 
@@ -67,14 +67,14 @@ def test_a_far_store_that_lost_everything_is_filled_when_it_is_said(
     store: str, tmp_path: Path
 ) -> None:
     lose(tmp_path, "all")
-    for arguments in ((), ("--mend",)):
-        told = run("sync", "verify", *arguments, "--store", store)
+    for arguments in ((), ("--repair",)):
+        told = run("sync", "--verify", *arguments, "--store", store)
         said = " ".join(told.output.split())
         assert told.exit_code == 5 and "2 problems" in said
         assert "Is it mounted?" in said and "refold sync --new-far" in said
-    found = json.loads(run("sync", "verify", "--store", store, "--json").output)
+    found = json.loads(run("sync", "--verify", "--store", store, "--json").output)
     assert found["lost"] == {"other": 3, "talk": 3} and found["is_all_lost"]
-    assert "synced" not in run("sync", "status", "--store", store).output
+    assert "synced" not in run("sync", "--status", "--store", store).output
     assert run("sync", "--new-far", "--store", store).exit_code == 0
-    assert run("sync", "verify", "--store", store).exit_code == 0
-    assert run("sync", "verify", "nobody", "--store", store).exit_code == 3
+    assert run("sync", "--verify", "--store", store).exit_code == 0
+    assert run("sync", "--verify", "nobody", "--store", store).exit_code == 3

@@ -132,9 +132,9 @@ def test_login_keeps_a_token_that_the_server_accepts(running: Running) -> None:
     assert "may write until" in done.stdout
     assert logins.token_for(place, os.environ) == secret
     assert run("list", "--store", place).exit_code == 0
-    assert "is forgotten" in run("logout", place).stdout
+    assert "is forgotten" in run("login", place, "--forget").stdout
     assert run("list", "--store", place).exit_code == OUTCOMES["denied"][1]
-    assert as_json("logout", place)["was_known"] is False
+    assert as_json("login", place, "--forget")["was_known"] is False
 
 
 @pytest.mark.parametrize("typed", ["rft_wrong\n", "\n", "", "two words\n", "rft_ü\n"])

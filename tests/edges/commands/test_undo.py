@@ -47,8 +47,8 @@ def test_an_undo_that_does_not_fit_says_what_is_left_out_and_what_to_do(url: str
     text = run("undo", "full", "--yes").stdout
     found = re.search(r"All of it would be ([\d,]+) tokens, and ([\d,]+) fit: #\d+-\d+ left", text)
     assert found and int(found[1].replace(",", "")) > int(found[2].replace(",", ""))
-    assert "Nothing is lost" in text and "refold model full NAME" in text
-    assert "larger window: refold model full --window N" in text
+    assert "Nothing is lost" in text and "refold edit full --model NAME" in text
+    assert "larger window: refold edit full --window N" in text
 
 
 def test_messages_leave_the_page_for_an_undo_only_if_that_was_agreed(url: str) -> None:
@@ -59,7 +59,7 @@ def test_messages_leave_the_page_for_an_undo_only_if_that_was_agreed(url: str) -
     found = re.search(
         r"nothing was changed: all of it would be ([\d,]+) tokens, and ([\d,]+) fit: #[\d-]+ would "
         r"be left out, and the page would go from ([\d,]+) to ([\d,]+) tokens; "
-        r"for all of it: refold model full --window N, .*; --yes takes it back all the same",
+        r"for all of it: refold edit full --window N, .*; --yes takes it back all the same",
         refused.stderr,
     )
     assert found
@@ -87,7 +87,7 @@ def test_a_page_that_is_full_by_the_cap_is_not_helped_by_a_larger_window(
 
 def test_with_a_larger_window_all_of_it_comes_back(url: str) -> None:
     full("full")
-    assert "K/64K tokens" in run("model", "full", "--window", "64000").stdout
+    assert "K/64K tokens" in run("edit", "full", "--window", "64000").stdout
     done = as_json("undo", "full")
     assert done["undone"] and done["made_room"] == "" and done["left_out"] == ""
 
@@ -101,7 +101,11 @@ def test_an_undo_of_a_full_page_says_how_long_it_lasts(
     full("full", compact_ratio=0.5, warn_ratio=0.4, target_ratio=0.3)
     text = run("undo", "full").stdout
     assert "The page is full" in text and "waits until 1,600 tokens more have come" in text
-    assert "compact_ratio" in text and "auto = false" in text and "refold model full NAME" in text
+    assert (
+        "compact_ratio" in text
+        and "auto = false" in text
+        and "refold edit full --model NAME" in text
+    )
     told = as_json("redo", "full")
     assert told["pause_tokens"] == 0 and told["redone"]
 
@@ -177,7 +181,7 @@ def test_undo_says_that_the_oldest_had_to_leave(url: str) -> None:
 def test_what_was_hidden_by_hand_is_no_compaction(url: str) -> None:
     seq = as_json("show", "fix-login")["slots"][1]["seq"]
     run("hide", "fix-login", str(seq))
-    assert "1 hide on the page, 0 undone." in printed("receipts", "fix-login")
+    assert "1 hide on the page, 0 undone." in printed("history", "fix-login")
     assert as_json("context", "fix-login")["compactions"] == []
     assert "compaction" not in run("statusline", "fix-login").output
     assert printed("undo", "fix-login").startswith("Undone: the hide BATCH, ")

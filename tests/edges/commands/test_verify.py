@@ -40,11 +40,11 @@ def test_memories_are_read_too_here_and_far(scope: str, key: str, tmp_path: Path
     store = ("--store", f"hybrid:files:{tmp_path}/near?far=files:{far}{key.format(tmp_path)}")
     assert run("memory", "add", "the port is 4711", "--scope", scope, *store).exit_code == 0
     assert run("sync", *store).exit_code == 0
-    for command in (("verify",), ("sync", "verify")):
+    for command in (("verify",), ("sync", "--verify")):
         checked = run(*command, *store)
         assert checked.exit_code == 0
         assert "0 conversations, 1 memory log, 1 event" in checked.stdout
-    for command, folder in ((("verify",), tmp_path / "near"), (("sync", "verify"), far)):
+    for command, folder in ((("verify",), tmp_path / "near"), (("sync", "--verify"), far)):
         log = folder / "conversations" / f"memory.{scope}" / "messages.jsonl"
         kept = log.read_bytes()
         changed = kept.replace(b'"chain":"', b'"chain":"AAAA')

@@ -1,4 +1,4 @@
-"""`refold watch` follows what another process writes, and leaves it alone."""
+"""`refold show --follow` follows what another process writes, and leaves it alone."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import time
 import pytest
 
 import refold
+from refold.edges.commands.follow import follow
 from refold.edges.commands.session import Session
-from refold.edges.commands.watch import WATCH
 from refold.edges.displays.wrap import width
 from refold.stores import open_store, synced_of
 from tests.edges.cli.rooms import PROGRAM, as_json, on_terminal, run
@@ -30,8 +30,7 @@ with refold.open("fix-login", store=sys.argv[1]) as context:
 
 def test_what_another_process_writes_comes_as_updates(url: str) -> None:
     with Session(store_url=url, conversation="fix-login", read_only=True) as session:
-        arguments = WATCH.arguments(seconds=LONG_S, every=0.05, last=2)
-        updates = WATCH.run(session, arguments).updates
+        updates = follow(session, last=2, seconds=LONG_S).updates
         first = next(updates)
         assert len(first.events) == 2 and first.compactions == 0
         subprocess.run([sys.executable, "-c", WRITER, url], check=True, timeout=LONG_S)
@@ -52,12 +51,11 @@ def test_a_sync_is_shown_though_nothing_was_written(tmp_path) -> None:
         context.append({"role": "user", "content": "hello"})
     command = [
         *PROGRAM,
-        "watch",
+        "show",
         "talk",
+        "--follow",
         "--store",
         place,
-        "--every",
-        "0.05",
         "--seconds",
         str(LONG_S),
     ]
@@ -73,9 +71,11 @@ def test_a_sync_is_shown_though_nothing_was_written(tmp_path) -> None:
 
 
 def test_in_a_pipe_every_event_is_a_line_and_json_one_object(url: str) -> None:
-    lines = run("watch", "fix-login", "--seconds", "0", "--last", "3").stdout.splitlines()
+    lines = run(
+        "show", "--follow", "fix-login", "--seconds", "0", "--limit", "3"
+    ).stdout.splitlines()
     assert len(lines) == 4 and lines[-1].startswith("Context: ")
-    [update] = as_json("watch", "fix-login", "--seconds", "0")["updates"]
+    [update] = as_json("show", "--follow", "fix-login", "--seconds", "0")["updates"]
     assert update["head"] == 21 and len(update["events"]) == 12
     assert all(event["body"] for event in update["events"]), "the events as they are written"
 
@@ -91,7 +91,7 @@ def test_a_person_reads_no_raw_event(url: str) -> None:
         context.update(title="Another", tags=["one", "two"], system="Be kind", model="gpt-4o")
         context.append({"role": "assistant", "content": "done"})
         context.note("progress", {"step": 3})
-    text = run("watch", "fix-login", "--seconds", "0", "--last", "100").stdout
+    text = run("show", "--follow", "fix-login", "--seconds", "0", "--limit", "100").stdout
     assert not re.search(r"[{}]|\bbatch\b:", text)
     for told in (
         "pinned",
@@ -111,7 +111,7 @@ def test_a_person_reads_no_raw_event(url: str) -> None:
 
 @pytest.mark.parametrize("columns", ["30", "100"])
 def test_on_a_terminal_no_line_is_wider_than_it(url: str, columns: str) -> None:
-    status, text = on_terminal("watch", "fix-login", "--seconds", "0", COLUMNS=columns)
+    status, text = on_terminal("show", "fix-login", "--follow", "--seconds", "0", COLUMNS=columns)
     assert status == 0 and "░" in text and "Ctrl-C" in text
     lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).split("\r\n")
     assert max(map(width, lines)) < int(columns)
@@ -119,7 +119,7 @@ def test_on_a_terminal_no_line_is_wider_than_it(url: str, columns: str) -> None:
 
 def test_an_interrupt_ends_it_without_a_word(url: str) -> None:
     process = subprocess.Popen(
-        (*PROGRAM, "watch", "fix-login"),
+        (*PROGRAM, "show", "fix-login", "--follow"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
@@ -135,6 +135,6 @@ def test_an_interrupt_ends_it_without_a_word(url: str) -> None:
 
 
 def test_a_conversation_that_is_not_there_is_an_error(url: str) -> None:
-    found = json.loads(run("watch", "nope", "--json").stdout)
+    found = json.loads(run("show", "--follow", "nope", "--json").stdout)
     assert found["error"]["code"] == "not-found"
     assert refold.open("fix-login", store=url, read_only=True).view.head == 21

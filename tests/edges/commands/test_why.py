@@ -1,4 +1,4 @@
-"""`refold why`, `pin`, `unpin`, `unfold`: what was done to a message, and holding on to it."""
+"""`refold show --why`, `pin` and `show HANDLE`: what was done to a message, and holding on to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HIDE = ("compact", "fix-login", "--strategy", "hide", "--target", "60")
 
 def test_why_says_that_nothing_was_done(url: str) -> None:
     worth = r"Worth 0\.\d\d of 1: role 1\.00, (\w+ [01]\.\d\d, )*\w+ [01]\.\d\d\n"
-    text = printed("why", "fix-login", "#4")
+    text = printed("show", "--why", "fix-login", "#4")
     assert re.search(worth, text)
     assert re.sub(worth, "", text) == (
         "#4 user is on the page as it came.\n  question 0 about login.py\nNothing was done to it.\n"
@@ -25,24 +25,24 @@ def test_why_says_that_nothing_was_done(url: str) -> None:
 
 def test_why_says_what_a_message_is_worth(url: str) -> None:
     """G-91"""
-    told = as_json("why", "fix-login", "#4")["score"]
+    told = as_json("show", "--why", "fix-login", "#4")["score"]
     assert told["seq"] == 4 and 0 < told["score"] <= 1
     assert set(told["factors"]) == set(WEIGHTS)
     run(*HIDE)
-    assert as_json("why", "fix-login", "7")["score"] is None
+    assert as_json("show", "--why", "fix-login", "7")["score"] is None
 
 
 def test_why_names_the_compaction_its_reason_and_the_way_back(url: str) -> None:
     run(*HIDE)
-    assert printed("why", "fix-login", "7") == (
+    assert printed("show", "--why", "fix-login", "7") == (
         "#7 user is not on the page.\n"
         "  question 1 about login.py\n"
         "  #22 TIME hidden by hide\n"
         "      batch BATCH; oldest first\n"
-        "The original: refold unfold fix-login 7\n"
-        "Undo with: refold revert fix-login BATCH\n"
+        "The original: refold show fix-login 7\n"
+        "Undo with: refold undo fix-login BATCH\n"
     )
-    told = as_json("why", "fix-login", "7")
+    told = as_json("show", "--why", "fix-login", "7")
     assert told["shown"] == "hidden" and told["traces"][0]["handle"] == "#5-16"
 
 
@@ -50,30 +50,32 @@ def test_why_names_every_batch_that_holds_a_message_newest_first(url: str) -> No
     for target in ("60", "40"):
         run("compact", "fix-login", "--strategy", "hide", "--target", target)
         run("compact", "fix-login", "--strategy", "summarize", "--target", target)
-    told = as_json("why", "fix-login", "7")
+    told = as_json("show", "--why", "fix-login", "7")
     held = [trace["batch"] for trace in told["traces"] if trace["batch"] and trace["live"]]
     for batch in dict.fromkeys(reversed(held)):
-        assert f"refold revert fix-login {batch}" in run("why", "fix-login", "7").stdout
-        run("revert", "fix-login", batch)
-    assert as_json("why", "fix-login", "7")["shown"] == "whole"
+        assert f"refold undo fix-login {batch}" in run("show", "--why", "fix-login", "7").stdout
+        run("undo", "fix-login", batch)
+    assert as_json("show", "--why", "fix-login", "7")["shown"] == "whole"
 
 
 def test_why_says_what_no_longer_holds(url: str) -> None:
     run(*HIDE)
     run("undo", "fix-login")
-    text = printed("why", "fix-login", "7")
+    text = printed("show", "--why", "fix-login", "7")
     assert "hidden by hide (no longer holds)" in text and "reverted batch BATCH" in text
     assert text.startswith("#7 user is on the page as it came.\n")
 
 
-@pytest.mark.parametrize("command", ["why", "pin", "unpin"])
-def test_what_is_not_a_message_is_an_error_that_says_where_they_are(url: str, command: str) -> None:
+@pytest.mark.parametrize("command", [("show", "--why"), ("pin",), ("pin", "--off")])
+def test_what_is_not_a_message_is_an_error_that_says_where_they_are(
+    url: str, command: tuple[str, ...]
+) -> None:
     hint = "refold show fix-login --all --brief names each message by its seq"
     for seq in ("2", "#9", "0", "99", "9" * 15):
         reason = f"there is no message #{seq.removeprefix('#')}; {hint}"
-        assert refused(command, "fix-login", seq) == reason
+        assert refused(*command, "fix-login", seq) == reason
     for text in ("x", "#4-5", "", "9" * 16):
-        assert refused(command, "fix-login", text).endswith(
+        assert refused(*command, "fix-login", text).endswith(
             "is not the seq of an event; give it as 41 or #41"
         )
 
@@ -82,7 +84,7 @@ def test_a_pin_keeps_a_message_with_its_tool_pair_through_a_compaction(url: str)
     assert printed("pin", "fix-login", "7", "#12") == (
         "Pinned: #7, #12, #13 (with tool pairs).\n"
         "Pins of fix-login now: #7, #12, #13.\n"
-        "Undo with: refold unpin fix-login 7 12 13\n"
+        "Undo with: refold pin fix-login 7 12 13 --off\n"
     )
     run(*HIDE)
     slots = as_json("show", "fix-login")["slots"]
@@ -91,7 +93,7 @@ def test_a_pin_keeps_a_message_with_its_tool_pair_through_a_compaction(url: str)
 
 def test_unpin_lets_go_and_says_how_to_pin_again(url: str) -> None:
     run("pin", "fix-login", "7", "12")
-    assert printed("unpin", "fix-login", "#12") == (
+    assert printed("pin", "--off", "fix-login", "#12") == (
         "Unpinned: #12, #13 (with tool pairs).\n"
         "Pins of fix-login now: #7.\n"
         "Undo with: refold pin fix-login 12 13\n"
@@ -101,10 +103,8 @@ def test_unpin_lets_go_and_says_how_to_pin_again(url: str) -> None:
 def test_what_is_pinned_already_is_not_written_again(url: str) -> None:
     run("pin", "fix-login", "7")
     head = as_json("show", "fix-login")["head"]
-    assert printed("pin", "fix-login", "7") == (
-        "Nothing was changed: it already was so.\nPins of fix-login now: #7.\n"
-    )
-    run("unpin", "fix-login", "8")
+    assert printed("pin", "fix-login", "7") == ("Nothing changed.\nPins of fix-login now: #7.\n")
+    run("pin", "--off", "fix-login", "8")
     assert as_json("show", "fix-login")["head"] == head
 
 
@@ -114,17 +114,17 @@ def test_one_wrong_message_and_none_is_pinned(url: str) -> None:
 
 
 def test_unfold_gives_the_originals_or_some_lines_of_them(url: str) -> None:
-    assert printed("unfold", "fix-login", "#4-5") == (
+    assert printed("show", "fix-login", "#4-5") == (
         "#4 user:\nquestion 0 about login.py\n\n#5 assistant:\n"
         "[call run t0]\ncommand: cat login.py\n"
     )
-    assert printed("unfold", "fix-login", "6", "--lines", "2-3") == "def login():\ndef login():\n"
-    assert as_json("unfold", "fix-login", "4")["text"] == "question 0 about login.py"
-    assert "is not a handle" in refused("unfold", "fix-login", "nothing")
-    assert printed("unfold", "fix-login", "#4-5", "--level", "line") == (
+    assert printed("show", "fix-login", "6", "--lines", "2-3") == "def login():\ndef login():\n"
+    assert as_json("show", "fix-login", "4")["text"] == "question 0 about login.py"
+    assert "is not a handle" in refused("show", "fix-login", "nothing")
+    assert printed("show", "fix-login", "#4-5", "--level", "line") == (
         "#4 user: question 0 about login.py\n#5 assistant: [call run t0] command: cat login.py\n"
     )
-    assert "'page' is not one of" in refused("unfold", "fix-login", "4", "--level", "page")
+    assert "'page' is not one of" in refused("show", "fix-login", "4", "--level", "page")
 
 
 def test_unfold_gives_the_levels_of_a_summary(url: str) -> None:
@@ -132,6 +132,6 @@ def test_unfold_gives_the_levels_of_a_summary(url: str) -> None:
     [span] = [slot for slot in as_json("show", "fix-login")["slots"] if slot["last"] > slot["seq"]]
     handle = f"#{span['seq']}-{span['last']}"
     levels = ("line", "paragraph", "full")
-    texts = [as_json("unfold", "fix-login", handle, "--level", level)["text"] for level in levels]
+    texts = [as_json("show", "fix-login", handle, "--level", level)["text"] for level in levels]
     assert "\n" not in texts[0] and texts[1] == span["blocks"][0]["text"]
     assert "question 1 about login.py" in texts[2]

@@ -16,7 +16,6 @@ from rich.console import Console
 
 from refold.core.model import Usage
 from refold.edges.commands.command import builtins_of
-from refold.edges.commands.demo import WINDOW, DemoArguments, run
 from refold.edges.commands.session import Session
 from refold.edges.demo import script
 from refold.edges.demo.questions import Question
@@ -24,6 +23,7 @@ from refold.edges.demo.report import ASCII, Note, Symbols, clean
 from refold.edges.demo.screen import Lines, Live, Pace, event_lines, header, meter
 from refold.edges.demo.script import TOOLS, Workshop, scratch_folder
 from refold.edges.demo.sides import Bill, Messages, Scale, Summarized, Unit, fixed_part
+from refold.edges.demo.story import WINDOW, play
 from refold.errors import Invalid, RefoldError
 from refold.tokens.models import model_info
 
@@ -35,7 +35,7 @@ MODEL = model_info("claude-sonnet-5-5")
 
 
 def figures(window: int | None = None) -> dict[str, Any]:
-    report = run(Session(), DemoArguments(window=window, fast=True))
+    report = play(Session(), window=window, fast=True)
     assert report.outcome == "ok"
     found: dict[str, Any] = builtins_of(report)
     return found
@@ -60,7 +60,7 @@ def played(place: Path) -> dict[str, Any]:
         [
             sys.executable,
             "-c",
-            "from refold.edges.cli.app import outcome; raise SystemExit(outcome(['demo', '--json']))",
+            "from refold.edges.cli.app import outcome; raise SystemExit(outcome(['replay', '--demo', '--json']))",
         ],
         capture_output=True,
         text=True,
@@ -122,7 +122,7 @@ def test_another_window_keeps_the_promises_too():
 
 def test_a_window_that_is_too_small_is_an_error_and_nothing_stays(place):
     with pytest.raises(Invalid, match="1,000 tokens"):
-        run(Session(), DemoArguments(window=1_000))
+        play(Session(), window=1_000)
     assert list(place.iterdir()) == []
 
 
@@ -130,7 +130,7 @@ def test_in_a_pipe_it_prints_the_story_line_by_line_and_ends_with_the_table():
     command = [
         sys.executable,
         "-c",
-        "from refold.edges.cli.app import outcome; raise SystemExit(outcome(['demo']))",
+        "from refold.edges.cli.app import outcome; raise SystemExit(outcome(['replay', '--demo']))",
     ]
     ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "80"}
     done = subprocess.run(
@@ -153,7 +153,9 @@ def test_in_a_pipe_it_prints_the_story_line_by_line_and_ends_with_the_table():
 
 
 def test_a_reader_that_leaves_early_leaves_nothing_behind(place):
-    code = "import sys; from refold.edges.cli import main; sys.argv[1:] = ['demo']; main()"
+    code = (
+        "import sys; from refold.edges.cli import main; sys.argv[1:] = ['replay', '--demo']; main()"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", code],
         stdout=subprocess.PIPE,
@@ -294,7 +296,7 @@ def test_a_frame_fits_the_terminal(width, height):
 def test_the_page_that_the_model_reads_is_shown(monkeypatch, capsys):
     from refold.edges.cli.app import outcome
 
-    assert outcome(["demo", "--fast"]) == 0
+    assert outcome(["replay", "--demo"]) == 0
     shown = capsys.readouterr().out
     assert "the page: " in shown and "for summaries are $" in " ".join(shown.split())
     assert "a script stands for the model" in " ".join(shown.split())

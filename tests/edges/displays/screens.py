@@ -17,10 +17,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import refold
+from refold.edges.cli.lines import parse
 from refold.edges.cli.screen import Screen
-from refold.edges.commands.line import parse
+from refold.edges.commands.follow import follow
 from refold.edges.commands.session import Session
-from refold.edges.commands.watch import WATCH
 from refold.edges.statusline import conversation_line
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "terminal.md"
@@ -140,8 +140,7 @@ def shown(url: str, line: str, *, colors: bool = True, columns: int = COLUMNS) -
 def watched(url: str) -> str:
     screen = Picture()
     with Session(store_url=url, conversation="fix-login", screen=screen) as session:
-        arguments = WATCH.arguments(seconds=0.0, last=6)
-        WATCH.show(WATCH.run(session, arguments), screen)
+        follow(session, last=6, seconds=0.0).show(screen)
     return screen.plain
 
 
@@ -157,13 +156,13 @@ def screens() -> dict[str, str]:
             "narrow": lambda: shown(url, "/context", columns=40),
             "plain": lambda: shown(url, "/context", colors=False),
             "status": lambda: shown(url, "/context status", colors=False),
-            "box": lambda: shown(url, "/context status --box", colors=False),
-            "cost": lambda: shown(url, "/cost", colors=False),
+            "box": lambda: shown(url, "/context status --format box", colors=False),
+            "cost": lambda: shown(url, "/stats --cost", colors=False),
             "statusline": lambda: conversation_line("fix-login", url, short=False, color=False),
             "watch": lambda: watched(url),
             "plan": lambda: shown(url, "/compact --dry-run"),
             "compact": lambda: shown(url, "/compact"),
-            "page": lambda: shown(url, "/page"),
+            "page": lambda: shown(url, "/show --page --format plain"),
         }
         texts = {name: make() for name, make in made.items()}
     texts["page"] = _beginning(texts["page"], 30)

@@ -140,14 +140,14 @@ def test_content_cannot_steer_a_picture(tmp_path: object, columns: str) -> None:
     hostile(store)
     for command in (
         ("context", "hostile"),
-        ("page", "hostile", "--all"),
-        ("watch", "hostile", "--seconds", "0"),
-        ("tools", "hostile"),
-        ("cost", "hostile"),
+        ("show", "hostile", "--page", "--format", "plain"),
+        ("show", "hostile", "--follow", "--seconds", "0"),
+        ("stats", "hostile", "--tools"),
+        ("stats", "hostile", "--cost"),
     ):
         status, text = on_terminal(*command, "--store", store, COLUMNS=columns)
         assert status == 0
-        if command[0] == "watch":
+        if "--follow" in command:
             # Its own screen, entered and left once.
             begin, end = "\x1b[?1049h\x1b[H\x1b[J", "\x1b[?1049l"
             assert text.startswith(begin) and text.count(end) == 1
@@ -192,7 +192,7 @@ def test_without_colors_the_picture_is_drawn_in_letters(
 def test_on_a_terminal_with_colors_it_is_a_picture(url: str) -> None:
     status, text = on_terminal("context", "fix-login", COLUMNS="40")
     assert status == 0 and "█" in text and "\x1b[" in text and "Largest" in text
-    status, text = on_terminal("context", "fix-login", "--plain")
+    status, text = on_terminal("context", "fix-login", "--format", "plain")
     assert "Context Summary" in text
 
 
@@ -218,7 +218,7 @@ def test_an_overview_of_nothing_is_no_error(url: str) -> None:
     with refold.open("empty", store=url) as context:
         context.checkpoint("begun")
     assert "Messages: 0" in run("context", "empty").stdout
-    assert run("context", "status", "empty", "--box").exit_code == 0
+    assert run("context", "status", "empty", "--format", "box").exit_code == 0
     assert on_terminal("context", "empty")[0] == 0
 
 

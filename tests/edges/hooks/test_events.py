@@ -36,7 +36,7 @@ def test_a_large_output_becomes_a_stub_in_the_shape_of_its_tool(project):
     assert {**updated, "stdout": ""} == {**given["tool_response"], "stdout": ""}
     assert len(updated["stdout"]) < 2_200
     assert "Large output of Bash: pytest -q" in updated["stdout"]
-    assert f"artifacts show claude-code-{SESSION} art-" in updated["stdout"]
+    assert f"artifact show claude-code-{SESSION} art-" in updated["stdout"]
 
 
 # --- what Claude Code cut ---
@@ -116,7 +116,7 @@ LEFT: dict[str, dict[str, Any]] = {
     "a file": {"tool": "Read", "response": {"file": {"content": LARGE}}},
     "a sub-agent": {"tool": "Task", "response": {"content": [{"type": "text", "text": LARGE}]}},
     "refold's own tool": {"tool": "mcp__refold__unfold", "response": LARGE},
-    "refold in a shell": {"tool": "Bash", "response": {"stdout": LARGE}, "command": "refold unfold x"},
+    "refold in a shell": {"tool": "Bash", "response": {"stdout": LARGE}, "command": "refold show x"},
     "refold by its path": {"tool": "Bash", "response": {"stdout": LARGE}, "command": "cd a && /x/refold show @1"},
     "a picture": {"tool": "mcp__a__b", "response": [{"type": "image", "source": {"data": LARGE}}]},
     "many small ones": {"tool": "Glob", "response": {"filenames": LARGE.split()}},

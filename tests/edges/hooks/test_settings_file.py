@@ -106,7 +106,7 @@ def test_what_is_not_what_claude_code_takes_is_told_and_left(hooks, project):
     with pytest.raises(Invalid, match="hooks"):
         installed({"hooks": hooks})
     before = path.read_bytes()
-    assert run("hook", "claude-code", "install", "--yes").exit_code == 2
+    assert run("install", "claude-code", "--hooks", "--yes").exit_code == 2
     assert path.read_bytes() == before
 
 
@@ -115,7 +115,7 @@ def test_a_file_that_cannot_be_read_is_left_as_it_is(text, project):
     path = state.place_of("local")
     path.parent.mkdir()
     path.write_text(text)
-    done = run("hook", "claude-code", "install", "--yes")
+    done = run("install", "claude-code", "--hooks", "--yes")
     assert done.exit_code == 2
     assert "fix the file first" in done.stderr
     assert path.read_text() == text
@@ -129,21 +129,21 @@ def test_installing_and_uninstalling_gives_the_same_bytes(project):
     path.parent.mkdir()
     path.write_text(json.dumps(FOREIGN, indent="\t") + "\n")
     before = path.read_bytes()
-    assert run("hook", "claude-code", "install", "--yes").exit_code == 0
+    assert run("install", "claude-code", "--hooks", "--yes").exit_code == 0
     assert json.loads(path.read_bytes())[STATUS_LINE]["command"] == "mine"
-    assert run("hook", "claude-code", "uninstall", "--yes").exit_code == 0
+    assert run("install", "claude-code", "--hooks", "--remove", "--yes").exit_code == 0
     assert path.read_bytes() == before
 
 
 def test_a_file_that_install_made_goes_with_uninstall(project):
     path = state.place_of("local")
-    assert run("hook", "claude-code", "install", "--yes").exit_code == 0
-    assert run("hook", "claude-code", "uninstall", "--yes").exit_code == 0
+    assert run("install", "claude-code", "--hooks", "--yes").exit_code == 0
+    assert run("install", "claude-code", "--hooks", "--remove", "--yes").exit_code == 0
     assert not path.exists()
 
 
 def test_the_change_is_shown_and_without_anybody_to_ask_it_is_not_made(project):
-    done = run("hook", "claude-code", "install")
+    done = run("install", "claude-code", "--hooks")
     assert done.exit_code == 2
     assert "--yes" in done.stderr
     assert '+            "type": "command",' in done.stdout
@@ -151,10 +151,12 @@ def test_the_change_is_shown_and_without_anybody_to_ask_it_is_not_made(project):
 
 
 def test_done_twice_it_says_so(project):
-    run("hook", "claude-code", "install", "--yes")
-    assert "has the hooks already" in run("hook", "claude-code", "install", "--yes").stdout
-    run("hook", "claude-code", "uninstall", "--yes")
-    assert "no hooks of refold" in run("hook", "claude-code", "uninstall", "--yes").stdout
+    run("install", "claude-code", "--hooks", "--yes")
+    assert "has the hooks already" in run("install", "claude-code", "--hooks", "--yes").stdout
+    run("install", "claude-code", "--hooks", "--remove", "--yes")
+    assert (
+        "no hooks of refold" in run("install", "claude-code", "--hooks", "--remove", "--yes").stdout
+    )
 
 
 def test_each_scope_is_a_file_of_its_own(project, monkeypatch):
@@ -163,13 +165,13 @@ def test_each_scope_is_a_file_of_its_own(project, monkeypatch):
     assert state.place_of("user") == Path.home() / ".claude" / "settings.json"
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(project / "config"))
     assert state.place_of("user") == project / "config" / "settings.json"
-    done = run("hook", "claude-code", "install", "--yes", "--scope", "user")
-    assert "uninstall --scope user" in done.stdout
+    done = run("install", "claude-code", "--hooks", "--yes", "--scope", "user")
+    assert "--remove --scope user" in done.stdout
     assert (project / "config" / "settings.json").exists()
 
 
 def test_store_and_size_are_in_the_command(project):
-    run("hook", "claude-code", "install", "--yes", "--above", "5000", "--store", "sqlite:a b.db")
+    run("install", "claude-code", "--hooks", "--yes", "--above", "5000", "--store", "sqlite:a b.db")
     text = state.place_of("local").read_text()
     assert "event --above 5000 --store 'sqlite:a b.db'" in text
 
@@ -181,7 +183,7 @@ def test_a_link_stays_a_link_and_its_mode_stays(project):
     real.write_text("{}")
     real.chmod(0o600)
     path.symlink_to(real)
-    run("hook", "claude-code", "install", "--yes")
+    run("install", "claude-code", "--hooks", "--yes")
     assert path.is_symlink()
     assert "hook claude-code event" in real.read_text()
     assert real.stat().st_mode & 0o777 == 0o600

@@ -131,28 +131,28 @@ def test_what_is_written_in_another_way_is_told_and_left(text, tmp_path):
 @pytest.mark.parametrize("host", HOSTS)
 def test_installing_twice_and_uninstalling(host):
     path = place_of(host, "user" if host == "codex" else "project")
-    assert run("mcp", "install", host, "--yes", "--store", "sqlite:a.db").exit_code == 0
+    assert run("install", host, "--yes", "--store", "sqlite:a.db").exit_code == 0
     made = path.read_bytes()
     assert b"sqlite:a.db" in made
     is_shared = host != "codex"
     assert (b'"refold"' in made.replace(b'"refold":', b"")) == is_shared
-    again = run("mcp", "install", host, "--yes", "--store", "sqlite:a.db")
+    again = run("install", host, "--yes", "--store", "sqlite:a.db")
     assert "has the server already" in again.stdout
     assert path.read_bytes() == made
-    assert run("mcp", "uninstall", host, "--yes").exit_code == 0
+    assert run("install", host, "--remove", "--yes").exit_code == 0
     assert not path.exists()
-    assert "has no server" in run("mcp", "uninstall", host, "--yes").stdout
+    assert "has no server" in run("install", host, "--remove", "--yes").stdout
     assert not Path("a.db").exists()
 
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_file_that_somebody_else_put_something_into_stays(host):
     path = place_of(host, "user" if host == "codex" else "project")
-    run("mcp", "install", host, "--yes")
+    run("install", host, "--yes")
     own = "model = 'o4'\n" if path.suffix == ".toml" else '{"theirs": 1,'
     text = path.read_text()
     path.write_text(own + (text if path.suffix == ".toml" else text[1:]))
-    assert run("mcp", "uninstall", host, "--yes").exit_code == 0
+    assert run("install", host, "--remove", "--yes").exit_code == 0
     left = path.read_text()
     assert "refold" not in left
     assert "o4" in left or json.loads(left) == {"theirs": 1}
@@ -162,8 +162,8 @@ def test_a_file_that_somebody_else_put_something_into_stays(host):
 def test_an_empty_file_in_words_of_somebody_else_stays(text):
     path = place_of("claude-code", "project")
     path.write_text(text)
-    run("mcp", "install", "claude-code", "--yes")
-    run("mcp", "uninstall", "claude-code", "--yes")
+    run("install", "claude-code", "--yes")
+    run("install", "claude-code", "--remove", "--yes")
     assert json.loads(path.read_text()) == {}
 
 
@@ -171,21 +171,21 @@ def test_a_link_to_a_file_of_ours_stays_a_link(tmp_path):
     path = place_of("claude-code", "project")
     real = tmp_path / "dotfile.json"
     path.symlink_to(real)
-    run("mcp", "install", "claude-code", "--yes")
-    run("mcp", "uninstall", "claude-code", "--yes")
+    run("install", "claude-code", "--yes")
+    run("install", "claude-code", "--remove", "--yes")
     assert path.is_symlink()
     assert json.loads(real.read_text()) == {}
 
 
 def test_without_anybody_to_ask_nothing_is_changed():
-    done = run("mcp", "install", "cursor")
+    done = run("install", "cursor")
     assert done.exit_code == 2
     assert "--yes" in done.stderr
     assert not place_of("cursor", "project").exists()
 
 
 def test_codex_has_no_file_of_a_project():
-    done = run("mcp", "install", "codex", "--scope", "project", "--yes")
+    done = run("install", "codex", "--scope", "project", "--yes")
     assert done.exit_code == 2
     assert "--scope user" in done.stderr
 
@@ -194,5 +194,5 @@ def test_codex_has_no_file_of_a_project():
 def test_a_file_that_cannot_be_read_is_left_as_it_is(text):
     path = place_of("claude-code", "project")
     path.write_text(text)
-    assert run("mcp", "install", "claude-code", "--yes").exit_code == 2
+    assert run("install", "claude-code", "--yes").exit_code == 2
     assert path.read_text() == text

@@ -1,4 +1,4 @@
-"""What `refold proxy report` adds up, and what it leaves out."""
+"""What `refold proxy --report` adds up, and what it leaves out."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def page_of(folder: Path, said: list[dict[str, Any]], title: str, window: int = 
             if message["role"] == "tool":
                 context.request()
         context.pin(context.view.slots[-3].seq)
-    called(folder, "page", "talk", "--store", "sqlite:talk.db", "--html", "talk.html")
+    called(folder, "show", "talk", "--store", "sqlite:talk.db", "--html", "talk.html")
     return folder / "talk.html"
 
 

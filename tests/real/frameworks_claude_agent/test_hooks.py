@@ -43,7 +43,7 @@ class Room:
             "CLAUDE_CONFIG_DIR": str(self.home),
             "XDG_STATE_HOME": str(self.state),
         }
-        done = self.refold("hook", "claude-code", "install", "--yes")
+        done = self.refold("install", "claude-code", "--hooks", "--yes")
         assert done.returncode == 0, done.stderr
 
     def refold(self, *args: str) -> subprocess.CompletedProcess[str]:
@@ -134,7 +134,7 @@ def test_a_large_output_reaches_the_model_as_a_stub_and_the_log_whole(room):
     with room.waited_for(done.session_id, 4) as context:
         assert str(context.artifacts.value(handle)).strip() == OUTPUT
         assert [hit.seq for hit in context.search("Count")]
-    shown = room.refold("artifacts", "show", f"claude-code-{done.session_id}", handle)
+    shown = room.refold("artifact", "show", f"claude-code-{done.session_id}", handle)
     assert shown.stdout.strip() == OUTPUT
     assert room.errors == ""
 

@@ -88,7 +88,7 @@ def test_claude_code_notices_nothing_of_tools_that_are_answered_inside(tmp_path:
     assert upstream.refusals == []
     calls = [one for one in upstream.requests if one.body.get("tools")]
     assert all("refold_search" in str(one.body["tools"]) for one in calls)
-    assert told_by(store, "proxy", "report")["total"]["calls"] == len(calls)
+    assert told_by(store, "proxy", "--report")["total"]["calls"] == len(calls)
 
 
 @pytest.mark.parametrize("options", [(), ("--fold", "--window", "50000"), ("--fold",)])
@@ -110,7 +110,7 @@ def test_claude_code_works_behind_the_proxy(options: tuple[str, ...], tmp_path: 
     assert upstream.refusals == []
     calls = [one for one in upstream.requests if one.body.get("tools")]
     assert len(calls) == STEPS + 1
-    total = told_by(store, "proxy", "report")["total"]
+    total = told_by(store, "proxy", "--report")["total"]
     assert total["calls"] == STEPS + 1
     if "--window" in options:
         assert total["folded"] > 0 and total["sent"] < 0.7 * total["input"]

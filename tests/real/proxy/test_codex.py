@@ -64,7 +64,7 @@ def test_codex_works_behind_the_proxy(options: tuple[str, ...], tmp_path: Path) 
     assert done.returncode == 0 and "All done." in done.stdout, done.stderr
     assert upstream.refusals == []
     assert len(upstream.requests) == STEPS + 1
-    total = told_by(store, "proxy", "report")["total"]
+    total = told_by(store, "proxy", "--report")["total"]
     assert total["calls"] == STEPS
     if options:
         assert total["folded"] > 0 and total["sent"] < 0.8 * total["input"]

@@ -51,7 +51,7 @@ def test_what_the_model_asks_of_us_is_answered_inside(
         agent = Agent(f"{proxy.url}/anthropic", upstream, streams=streams, model=name)
         work(agent, model)
         assert "failed" not in proxy.log()
-        report = proxy.refold("proxy", "report")["total"]
+        report = proxy.refold("proxy", "--report")["total"]
         assert proxy.refold("verify")["ok"]
     assert upstream.refusals == []
     assert "refold_unfold" in model.looked_up

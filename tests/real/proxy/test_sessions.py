@@ -57,7 +57,7 @@ def test_a_long_tool_loop_is_folded_and_nothing_is_refused(
     ):
         agent = Agent(f"{proxy.url}/anthropic", upstream, streams=streams, model=model)
         play(agent, tool_loop(60))
-        report = proxy.refold("proxy", "report")["total"]
+        report = proxy.refold("proxy", "--report")["total"]
     assert upstream.refusals == []
     assert sum(len(one.raw) for one in upstream.requests) < 0.6 * agent.sent_bytes
     assert report["folded"] > 10 and report["saved"] > 0 and report["saved_cost"] > 0
@@ -73,7 +73,7 @@ def test_the_provider_compacts_a_long_tool_loop_and_its_thinking_goes_on(
         upstream.script.choose = summarized
         agent = Agent(f"{proxy.url}/anthropic", upstream, streams=streams)
         play(agent, tool_loop(60))
-        report = proxy.refold("proxy", "report")["total"]
+        report = proxy.refold("proxy", "--report")["total"]
     assert upstream.refusals == []
     asked = [one for one in upstream.requests if "compaction" in one.body]
     assert len(asked) >= 2 and report["calls"] == 61 + len(asked)
@@ -115,7 +115,7 @@ def test_observing_sends_the_bytes_that_came(tmp_path: Path) -> None:
     with serving() as upstream, proxied(tmp_path, upstream.url) as proxy:
         agent = Agent(f"{proxy.url}/anthropic", upstream)
         play(agent, tool_loop(20))
-        report = proxy.refold("proxy", "report")["total"]
+        report = proxy.refold("proxy", "--report")["total"]
     assert sum(len(one.raw) for one in upstream.requests) == agent.sent_bytes
     assert report["folded"] == 0 and report["calls"] == 21
 

@@ -14,36 +14,23 @@ from tests.real.terminal.screens import QUESTION, Terminal, chat
 
 # What commands are given that need something; those that are not here are typed alone.
 GIVEN = {
-    "context show": "{artifact}",
-    "context add": "README.md",
-    "context add-folder": "src",
-    "context add-search": "value_3_7",
-    "context export": "context.json",
-    "context search": "numbers",
-    "context summarize": "",
-    "unfold": "#{seq}",
-    "update": "--title Measured",
-    "revert": "{batch}",
+    "show": "#{seq}",
+    "search": "numbers",
     "restore": "{seq} --dry-run",
-    "diff": "{seq}",
-    "why": "{seq}",
     "pin": "{seq}",
-    "unpin": "{seq}",
     "hide": "{seq} --help",
-    "export": "out.md",
+    "add": "README.md",
+    "edit": "--title Measured",
+    "export": "context.json",
     "import": "context.json --id second",
-    "copy": "--to files:copied",
     "delete": "second --yes",
-    "sweep": "--keep 50",
-    "artifacts show": "{artifact}",
-    "artifacts grep": "value",
-    "artifacts delete": "{artifact} --help",
+    "artifact show": "{artifact}",
+    "artifact grep": "value",
+    "artifact remove": "{artifact} --help",
     "memory add": "The port is 7000",
     "memory search": "port",
-    "memory update": "--help",
+    "memory edit": "--help",
     "memory forget": "--help",
-    "memory history": "--help",
-    "search": "numbers",
     "scan": "--all",
     "chat": "--help",
 }
@@ -203,9 +190,9 @@ def test_files_are_written_after_a_question_and_put_back(folder: Path) -> None:
 def test_lines_can_be_completed_recalled_and_have_several_lines(folder: Path) -> None:
     with chat(folder) as terminal:
         terminal.say("count to 3")
-        terminal.type("/unf")
+        terminal.type("/sta")
         terminal.key("Tab")
-        terminal.wait("> /unfold")
+        terminal.wait("> /stats")
         terminal.key("C-u")
         terminal.type("read @READ")
         terminal.key("Tab")

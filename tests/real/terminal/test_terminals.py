@@ -47,7 +47,7 @@ def test_without_colors_the_picture_stays(folder: Path) -> None:
 def test_watch_on_a_second_terminal_follows_in_words(folder: Path) -> None:
     with chat(folder) as terminal:
         terminal.say("read src/part_03.py")
-        program = (*CHAT[:-1], "watch", "@1")
+        program = (*CHAT[:-1], "show", "@1", "--follow")
         with Terminal(folder, *program, columns=80, rows=30) as watching:
             screen = watching.wait("-> read_file src/part_03.py")
             assert "Window " in screen and " user " in screen

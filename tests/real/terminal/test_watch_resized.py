@@ -1,4 +1,4 @@
-"""`refold watch` on a terminal that changes its size: one picture stands there, whole, whatever the
+"""`refold show --follow` on a terminal that changes its size: one picture stands there, whole, whatever the
 size is and was."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def is_whole(screen: str, columns: int, rows: int, head: int) -> bool:
 @pytest.mark.parametrize("has_words", [False, True])
 def test_one_picture_stands_there_at_every_size(folder: Path, has_words: bool) -> None:
     store = f"sqlite:{folder / 'talk.db'}"
-    program = (*CHAT[:-1], "watch", "talk", "--store", store, "--every", "0.05")
+    program = (*CHAT[:-1], "show", "talk", "--follow", "--store", store)
     with refold.open("talk", store=store, window=24_000) as context:
         for n in range(20):
             said(context, n)

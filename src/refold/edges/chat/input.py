@@ -1,13 +1,10 @@
-"""What a person types, line by line: on a plain terminal, or from a pipe.
+"""Requests as a person types them, on a plain terminal or in a pipe, with the files they mention.
 
-A line that ends with a backslash goes on in the next one; text between two lines of three quotes
-is one request. Neighbours: `prompt` is the same with history and completion, `loop` reads.
-
-`@file`, or `@"file with spaces"`, in a request: the file's text goes along with it.
-
-The text of the request comes first, then each file between marks that do not occur in it. A large
-file is kept whole as an artifact, and only its beginning goes along. What is no file stays a word.
-Neighbours: `workspace` says what may be read, `loop` sends the message.
+A backslash at the end of a line continues it; text between two lines of three quotes is one
+request. `@file` or `@"file with spaces"` attaches a file: its text follows the request, between
+marks that do not occur in it; of a large file only the beginning, and the whole is stored as an
+artifact. Neighbours: `prompt` adds history and completion, `tools.Workspace` decides what may be
+read, `loop` sends the message.
 """
 
 from __future__ import annotations
@@ -15,21 +12,26 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from typing import Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from refold.display import fenced
-from refold.edges.chat.tools import Workspace
-from refold.engine.context import Context
 from refold.errors import Denied, NotFound, RefoldError, sentence
+
+if TYPE_CHECKING:
+    from refold.edges.chat.tools import Workspace
+    from refold.engine.context import Context
 
 QUOTES = '"""'
 PROMPT, MORE = "> ", ". "
 LINES_MAX = 10_000
+MENTION = re.compile(r'(?<![\w@])@(?:"([^"\n]+)"|((?:\\ |[^\s@"])(?:\\ |[^\s@])*))')
+FILES_MAX = 20
+CHARS_MAX, EXCERPT_CHARS = 40_000, 4_000
 
 
 class Lines(Protocol):
-    """Where requests come from. `can_ask` says whether somebody sits there, `shows_status`
-    whether the numbers stand beside the line."""
+    """A source of requests. `can_ask` if a person is there, `shows_status` if the status is shown
+    beside the line."""
 
     can_ask: bool
     shows_status: bool
@@ -39,7 +41,7 @@ class Lines(Protocol):
         ...
 
     def ask(self, question: str) -> str:
-        """The answer to a question; empty where there is none."""
+        """The answer to a question; empty without one."""
         ...
 
 
@@ -71,12 +73,18 @@ class PlainLines:
 
 
 def joined(next_line: Callable[[bool], str | None]) -> str | None:
-    """One request of as many lines as it has."""
+    """One request, which may have several lines; None at the end of the input."""
     line = next_line(True)
     if line is None:
         return None
     if line.strip() == QUOTES:
-        return _until_quotes(next_line)
+        quoted: list[str] = []
+        while len(quoted) < LINES_MAX:
+            line = next_line(False)
+            if line is None or line.strip() == QUOTES:
+                break
+            quoted.append(line)
+        return "\n".join(quoted)
     lines = [line]
     while lines[-1].endswith("\\") and len(lines) < LINES_MAX:
         lines[-1] = lines[-1][:-1]
@@ -84,45 +92,29 @@ def joined(next_line: Callable[[bool], str | None]) -> str | None:
     return "\n".join(lines)
 
 
-def _until_quotes(next_line: Callable[[bool], str | None]) -> str:
-    lines: list[str] = []
-    while len(lines) < LINES_MAX:
-        line = next_line(False)
-        if line is None or line.strip() == QUOTES:
-            break
-        lines.append(line)
-    return "\n".join(lines)
-
-
-MENTION = re.compile(r'(?<![\w@])@(?:"([^"\n]+)"|((?:\\ |[^\s@"])(?:\\ |[^\s@])*))')
-CHARS_MAX, SHOWN_CHARS = 40_000, 4_000
-FILES_MAX = 20
-
-
 def mentioned(text: str) -> list[str]:
     """The paths that a request mentions, each once."""
-    found = (quoted or _unescaped(plain) for quoted, plain in MENTION.findall(text))
-    return list(dict.fromkeys(path for path in found if path))[:FILES_MAX]
-
-
-def _unescaped(path: str) -> str:
-    """A path without the backslashes before its spaces, and what ends the sentence after it."""
-    return path.replace("\\ ", " ").rstrip(".,;:!?)]}\"'")
+    # A plain path has backslashes before its spaces, and may be followed by the end of a sentence.
+    paths = (
+        quoted or plain.replace("\\ ", " ").rstrip(".,;:!?)]}\"'")
+        for quoted, plain in MENTION.findall(text)
+    )
+    return list(dict.fromkeys(path for path in paths if path))[:FILES_MAX]
 
 
 def mention(path: str) -> str:
-    """How a request mentions a path, so that `mentioned` reads it: as it is, else in quotes."""
+    """The mention of a path that `mentioned` can read, in quotes only if needed."""
     plain = "@" + path.replace(" ", "\\ ")
     return plain if mentioned(plain) == [path] else in_quotes(path)
 
 
 def in_quotes(path: str) -> str:
-    """The same between quotes; those of a folder stay open, for what is in it."""
+    """The mention of a path in quotes; a folder's stay open, for the name of a file in it."""
     return f'@"{path}' if path.endswith("/") else f'@"{path}"'
 
 
 def with_files(text: str, workspace: Workspace, context: Context) -> tuple[str, list[str]]:
-    """The request with the files that it mentions, and why others were not read."""
+    """The request with the mentioned files, and the reasons for unread ones."""
     parts, missing = [text], list[str]()
     for path in mentioned(text):
         try:
@@ -130,12 +122,18 @@ def with_files(text: str, workspace: Workspace, context: Context) -> tuple[str, 
         except (RefoldError, OSError) as error:
             missing.append(f"@{path} {_reason(error, path, workspace)}")
             continue
-        parts.append(_shown(path, content, context))
+        named = f' path="{path}"'
+        if len(content) <= CHARS_MAX:
+            parts.append(fenced(content, "file", named))
+        else:
+            artifact = context.artifacts.put(content, name=path, type="file")
+            whole = f"[{path} is kept whole as {artifact.id}: refold_unfold shows more of it.]"
+            parts.append(f"{fenced(content[:EXCERPT_CHARS], 'file', named)}\n{whole}")
     return "\n\n".join(parts), missing
 
 
 def _reason(error: RefoldError | OSError, path: str, workspace: Workspace) -> str:
-    """Why what is mentioned was not read."""
+    """Why a mentioned path was not read."""
     if isinstance(error, NotFound):
         return "is not a file here"
     if isinstance(error, Denied):
@@ -143,12 +141,3 @@ def _reason(error: RefoldError | OSError, path: str, workspace: Workspace) -> st
     if os.path.isdir(workspace.root / path):
         return "is a folder, and only files can be taken along"
     return f"was not read ({sentence(error)})"
-
-
-def _shown(path: str, content: str, context: Context) -> str:
-    named = f' path="{path}"'
-    if len(content) <= CHARS_MAX:
-        return fenced(content, "file", named)
-    kept = context.artifacts.put(content, name=path, type="file")
-    whole = f"[{path} is kept whole as {kept.id}: refold_unfold shows more of it.]"
-    return f"{fenced(content[:SHOWN_CHARS], 'file', named)}\n{whole}"

@@ -1,9 +1,9 @@
 """The agent loop: a request of the person, replies and tools until the model is done, and again.
 
-This is all that an agent needs of refold: `append` the request, send `request()`, hand the chunks
-through `stream` (which records the reply), `append_result` what tools gave. What the page holds,
-when it is compacted and what is kept is the context's business; the loop only shows it. An error
-ends a turn, never the chat; what was said so far is in the log. Neighbours: see the package.
+This is all that an agent needs of refold: `append` the request, send `request()`, pass the chunks
+through `stream` (which records the reply), `append_result` the results of tools. The context
+decides what is on the page and when to compact it; the loop only shows that. An error ends a turn,
+never the chat, and everything so far is in the log. Neighbours: see the package.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import Any, Protocol
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.checked import quoted
@@ -29,7 +28,8 @@ from refold.edges.chat.output import Shown, status_text
 from refold.edges.chat.scripted import SPEC as SCRIPTED
 from refold.edges.chat.scripted import WINDOW as SCRIPTED_WINDOW
 from refold.edges.chat.scripted import Scripted
-from refold.edges.chat.tools import Interrupts, Offered, Tools, Workspace
+from refold.edges.chat.terminal import Options
+from refold.edges.chat.tools import Interrupts, Tools, Workspace
 from refold.edges.displays.phrases import chosen
 from refold.edges.endpoints.chat import pieces
 from refold.edges.endpoints.client import Refused
@@ -56,17 +56,6 @@ SYSTEM = (
 )
 
 
-class Options(Struct, frozen=True, kw_only=True):
-    """What a chat was started with."""
-
-    yes: bool = False
-    offered: Offered = "all"
-    cost_max: float | None = None
-    window: int | None = None
-    reply_tokens_max: int | None = None
-    writes_summaries: bool = False
-
-
 class Endpoint(Protocol):
     """A model that replies in chunks."""
 
@@ -80,7 +69,7 @@ class Endpoint(Protocol):
 def endpoint_for(
     spec: str, environ: Mapping[str, str], *, reply_tokens_max: int | None = None
 ) -> Endpoint:
-    """The model that a text names. Invalid if it names none."""
+    """The named model; Invalid if there is no such model."""
     if spec == SCRIPTED:
         return Scripted()
     from refold.edges.endpoints.chat import ChatEndpoint
@@ -89,7 +78,7 @@ def endpoint_for(
 
 
 class Chat:
-    """One chat: a conversation, a model, and what it may do. `replies` are those of this run."""
+    """One chat: a conversation, a model and its tools. `replies` are those of this run."""
 
     def __init__(
         self,
@@ -107,7 +96,7 @@ class Chat:
         self.endpoint, self.shown, self.lines = endpoint, shown, lines
         self.interrupts = Interrupts()
         self.replies: list[str] = []
-        self.failure = ""  # the code of the error that ended the newest turn, or a command after it
+        self.failure = ""  # code of the error that ended the newest turn, or a command after it
         self.is_quiet_about_notices = False
         self._config, self._agreed = config, set[str]()
         self.context = self._opened(id)
@@ -132,22 +121,22 @@ class Chat:
         return context
 
     def _remember(self, id: str) -> None:
-        """Whatever conversation is open goes on with its model the next time."""
+        """Keeps the model of the open conversation for the next chat."""
         terminal.remember(self.store.url, id, self.endpoint.model.spec, os.environ)
 
     def _window(self, id: str) -> int | None:
-        """The window to work in: as the user says, else as the log or the table knows it of the
-        model. None knows one of the scripted agent's before its first conversation."""
+        """The user's window; None for the one that the log or the table of models has. Neither has
+        one for the scripted agent before its first conversation."""
         if self.options.window or self.endpoint.model.spec != SCRIPTED:
             return self.options.window
         try:
-            known = meta_of(self.store, self.store.conversation(id)).windows or {}
+            windows = meta_of(self.store, self.store.conversation(id)).windows or {}
         except NotFound:
-            known = {}
-        return None if SCRIPTED in known else SCRIPTED_WINDOW
+            windows = {}
+        return None if SCRIPTED in windows else SCRIPTED_WINDOW
 
     def _writer(self) -> Writer | None:
-        """The model of the chat as the writer of summaries, if the user wants that."""
+        """The chat's model as the writer of summaries, if the user wants that."""
         model = self.endpoint.model
         if not self.options.writes_summaries or not model.url:
             return None
@@ -156,15 +145,15 @@ class Chat:
         return endpoint(model.url, model.name, kind=model.kind, key_env=model.key_env)
 
     def go_to(self, id: str) -> None:
-        """Goes on with another conversation."""
+        """Switches to another conversation."""
         self.context.close()
         self.context = self._opened(id)
 
     def use(self, endpoint: Endpoint) -> None:
-        """Goes on with another model; limits follow at once."""
+        """Switches to another model; limits follow at once."""
         self.endpoint = endpoint
         if self.options.writes_summaries:
-            # The writer is the model of the chat, and belongs to the context from its opening.
+            # The writer is the chat's model, and a context gets its writer when it is opened.
             self.go_to(self.context.id)
             return
         self.context.update(model=endpoint.model.name, window=self._window(self.context.id))
@@ -172,7 +161,7 @@ class Chat:
         self._remember(self.context.id)
 
     def resize(self, window: int) -> None:
-        """Goes on in another window."""
+        """Switches to another window."""
         self.options = replace(self.options, window=window)
         self.context.update(window=window)
         self.context.flush()
@@ -200,14 +189,14 @@ class Chat:
                 self.answer(text)
 
     def _status(self) -> str:
-        """The numbers of the conversation, in one line. Another process may have removed it."""
+        """The status line. Another process may have removed the conversation."""
         try:
             return status_text(self.context.stats(), self.shown.screen.columns)
         except RefoldError as error:
             return error.message
 
     def answer(self, text: str) -> None:
-        """Answers one request, with as many replies and tools as that takes."""
+        """Answers one request, with as many replies and tools as it takes."""
         self.failure = ""
         with self.interrupts:
             try:
@@ -226,7 +215,7 @@ class Chat:
 
     def _append(self, text: str) -> None:
         if not self.context.view.title:
-            # Where it began stays, wherever it goes on.
+            # The folder of the beginning stays, even if the chat continues elsewhere.
             metadata = {FOLDER: str(self.workspace.root), **self.context.view.metadata}
             self.context.update(title=cut(one_line(text), TITLE_CHARS), metadata=metadata)
         content, missing = with_files(text, self.workspace, self.context)
@@ -246,7 +235,7 @@ class Chat:
     # --- one reply ---
 
     def _reply(self) -> list[ToolCall]:
-        """One reply of the model, shown as it comes and recorded; gives the calls in it."""
+        """Shows and records one reply of the model; returns its tool calls."""
         for tries_left in reversed(range(TRIES_MAX)):
             chunks: list[dict[str, Any]] = []
             try:
@@ -255,15 +244,22 @@ class Chat:
             except Unavailable as error:
                 if chunks or not tries_left or error.retry_after_s is None:
                     raise
-                self._wait(error)
+                wait_s = error.retry_after_s
+                self.shown.aside(("yellow", f"{error.message}; trying again in {wait_s:.0f} s"))
+                with self.interrupts.waiting():
+                    time.sleep(wait_s)
             except Invalid as error:
-                # A page that the provider finds too long is made shorter, once.
-                if chunks or not self.context.recover(error):
-                    raise _explained(error) from error
+                # The context shortens a page that the provider refuses as too long, once.
+                if not chunks and self.context.recover(error):
+                    continue
+                if isinstance(error, Refused) and "tools" in error.body:
+                    hint = "some models take no tools: refold chat --no-tools"
+                    raise Invalid(error.message, hint=hint) from error
+                raise
         raise AssertionError("the last try returns or raises")
 
     def _stream(self, chunks: list[dict[str, Any]]) -> None:
-        """Sends the page and shows the reply; what came is in `chunks`, however it ends."""
+        """Sends the page and shows the reply, which is in `chunks` even after an error."""
         self._check_cost()
         request = self.context.request(**self.endpoint.call)
         waited_for = self.interrupts.each(self.endpoint.stream(request))
@@ -273,18 +269,13 @@ class Chat:
                 for piece in pieces(chunk):
                     self.shown.piece(piece)
         self.shown.end()
-        self.replies.append("".join(_words(chunks)))
+        texts = (one.text for chunk in chunks for one in pieces(chunk) if one.kind == "text")
+        self.replies.append("".join(texts))
         if not chunks:
             self.shown.aside(("yellow", "The model said nothing."))
 
-    def _wait(self, error: Unavailable) -> None:
-        wait_s = error.retry_after_s or 0.0
-        self.shown.aside(("yellow", f"{error.message}; trying again in {wait_s:.0f} s"))
-        with self.interrupts.waiting():
-            time.sleep(wait_s)
-
     def _check_cost(self) -> None:
-        """Refuses a call over the limit of the conversation."""
+        """Denied if the conversation has reached its cost limit."""
         limit = self.options.cost_max
         if limit is None or not self.endpoint.model.url:
             return
@@ -300,20 +291,19 @@ class Chat:
     # --- tools ---
 
     def _use(self, call: ToolCall) -> None:
-        """Runs one call, and gives the model what it gave."""
-        arguments = call.arguments
+        """Runs one tool call and records its result for the model."""
         self.shown.call(call)
         if not call.is_complete:
             self.context.append_result(call.id, "The call was cut off.", is_error=True)
             return
-        used = self.tools.call(call.name, arguments)
+        used = self.tools.call(call.name, call.arguments)
         self.context.append_result(call.id, used.text, name=call.name, is_error=used.is_error)
         self.shown.result(used)
         if self.interrupts.asked:
             raise KeyboardInterrupt
 
     def _close_calls(self) -> None:
-        """Calls that were not run get an answer: the model is to know what happened."""
+        """Answers the calls that were not run, so that the model knows what happened."""
         for id in unanswered(self.context.view.slots):
             self.context.append_result(id, STOPPED, is_error=True)
 
@@ -333,17 +323,3 @@ class Chat:
 
     def close(self) -> None:
         self.context.close()
-
-
-def _explained(error: Invalid) -> Invalid:
-    """A refusal, with what to do about it where that is known."""
-    if isinstance(error, Refused) and "tools" in error.body:
-        return Invalid(error.message, hint="some models take no tools: refold chat --no-tools")
-    return error
-
-
-def _words(chunks: list[dict[str, Any]]) -> Iterator[str]:
-    for chunk in chunks:
-        for piece in pieces(chunk):
-            if piece.kind == "text":
-                yield piece.text

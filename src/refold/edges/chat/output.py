@@ -1,10 +1,9 @@
-"""What a chat prints: replies as they stream, what tools do, warnings and compactions as they
-happen.
+"""The output of a chat: streamed replies, tool calls, warnings and compactions as they happen.
 
-On a terminal everything stands below each other; in a pipe the replies are the output, and the
-rest goes to standard error. Everything passes the screen, so no text of a model or a tool can
-steer the terminal, also where an escape sequence comes in pieces. Neighbours: `edges.cli.screen`
-prints, `loop` says what happened.
+On a terminal everything is printed in order; in a pipe the replies are the output, and the rest
+goes to standard error. Everything passes the screen, so no text of a model or a tool can steer the
+terminal, even if an escape sequence arrives in pieces. Neighbours: `edges.cli.screen` prints,
+`loop` reports events.
 """
 
 from __future__ import annotations
@@ -38,17 +37,17 @@ _JOINED = "\ufe0e\ufe0f"
 
 
 class Shown:
-    """Prints for one chat."""
+    """The printer of one chat."""
 
     def __init__(self, screen: Screen) -> None:
         self.screen = screen
-        self._last = ""  # the end of the reply that is being printed
+        self._last = ""  # last character of the reply being printed
         self._is_open = False
         self._flow, self._style = Flow(), ""
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing is printed, because one JSON object is wanted at the end."""
+        """Whether nothing is printed: the caller wants one JSON object at the end."""
         return self.screen.json_output
 
     # --- a reply ---
@@ -66,14 +65,11 @@ class Shown:
             self.end()
             self._style = style
         if text:
-            self._print(self._flowing(text))
             self._last, self._is_open = text[-1], text[-1] != "\n"
-
-    def _flowing(self, text: str) -> str:
-        """What of a reply can be printed now: on a terminal, whole words."""
-        if not self.screen.is_terminal:
-            return text
-        return self._flow.feed(self.screen.escaped(text), self.screen.columns)
+            if self.screen.is_terminal:
+                # Only whole words are printed: the next line may be needed for the rest.
+                text = self._flow.feed(self.screen.escaped(text), self.screen.columns)
+            self._print(text)
 
     def _print(self, text: str) -> None:
         if text:
@@ -102,7 +98,7 @@ class Shown:
         self.screen.out.flush()
 
     def error(self, error: RefoldError) -> None:
-        """Says what went wrong, and what to do next, also where nothing else is printed."""
+        """Prints an error with its hint, even in a quiet chat."""
         text = redacted(str(error))
         if self.is_quiet:
             self.screen.note(text)
@@ -110,12 +106,12 @@ class Shown:
             self.aside(("red", text))
 
     def call(self, call: ToolCall) -> None:
-        """Says which tool is used, and on what."""
+        """Prints the name and the arguments of a tool call."""
         text = cut(one_line(argument_text(call)), ARGUMENT_CHARS)
         self.aside(("cyan", f"* {call.name}"), f" {text}")
 
     def result(self, used: Used) -> None:
-        """Shows the beginning of what a tool gave."""
+        """Prints the beginning of a tool's result."""
         lines = used.text.splitlines()
         room = max(20, self.screen.columns - len(INDENT))
         safe = map(self.screen.escaped, lines[:RESULT_LINES])
@@ -127,27 +123,26 @@ class Shown:
             self.aside(("dim", f"{INDENT}... {left}"))
 
     def details(self, text: str) -> None:
-        """Shows what a tool is about to do: a difference, or a command."""
+        """Prints what a tool is about to do: a difference, or a command."""
         self.end()
         if self.screen.is_terminal and not self.is_quiet:
             show_diff(text, self.screen)
             self.screen.out.flush()
 
     def notice(self, notice: Notice) -> None:
-        """Says what the context has to say."""
         style = STYLES.get(notice.name, "dim")
         for line in notice_lines(notice):
             self.aside((style, line))
 
     def status(self, text: str) -> None:
-        """The numbers, on a terminal."""
+        """Prints the status line, on a terminal."""
         if self.screen.is_terminal:
             self.aside(("dim", text))
 
 
 def status_text(stats: Stats, columns: int = 80) -> str:
-    """`9,120 / 24,000 tokens (38.0%) | $0.0123 | 41 messages | 2 summaries | chat-…`; on a narrow
-    screen, as many of these as fit whole."""
+    """`9,120 / 24,000 tokens (38.0%) | $0.0123 | 41 messages | 2 summaries | chat-…`; a narrow
+    screen leaves out the last parts."""
     parts = [f"{stats.current:,} / {stats.window:,} tokens ({stats.percent:.1f}%)"]
     if stats.cost:
         parts.append(dollars(stats.cost))
@@ -161,13 +156,13 @@ def status_text(stats: Stats, columns: int = 80) -> str:
 
 
 def notice_lines(notice: Notice) -> list[str]:
-    """A notice in the words of a person; none for what nobody need read."""
+    """The lines of a notice; none for an unimportant one."""
     sizes = f"{notice.before:,} -> {notice.after:,} tokens"
     match notice.name:
         case "context-warning" | "context-critical" | "auto-compacting" | "compaction-failed":
             return told(notice)
         case "compaction-complete":
-            return [*told(notice), f"{sizes}; /undo takes it back, /receipts says more"]
+            return [*told(notice), f"{sizes}; /undo takes it back, /history says more"]
         case "overflow-recovered":
             return [f"The provider refused the page as too long; it was shortened: {sizes}"]
         case "unknown-model":

@@ -1,16 +1,10 @@
-"""What a person types on a terminal that can move its cursor: several lines, history, completion,
-and the numbers of the context below the line. Needs the extra `chat` (prompt_toolkit).
+"""The prompt of a full terminal: several lines, history, completion, and the status below the line.
+Needs the extra `chat` (prompt_toolkit).
 
-Enter sends; Alt-Enter, or a backslash at the end of a line, begins another. Completion runs in a
-thread of its own and history is read in another, so no key waits for the disk. Neighbours: `lines`
-is the same for plain terminals, `completion` finds the words.
-
-What can stand where the cursor is: slash commands with what they take, handles, conversations,
-paths.
-
-Commands are completed as in a shell (`edges.commands.candidates`). All of it is asked when a
-person wants it, in a thread of its own: a key never waits for the log or the disk. Whatever goes
-wrong gives no word. Neighbour: `prompt` offers the words.
+Enter sends; Alt-Enter, or a backslash at the end of a line, begins another. Commands are completed
+as in a shell, and so are handles, conversations and paths. Completion and history run in threads of
+their own, so no key waits for the log or the disk; an error there gives no candidates. Neighbours:
+`input` serves plain terminals, `edges.commands.candidates` completes commands.
 """
 
 from __future__ import annotations
@@ -34,10 +28,13 @@ from refold.edges.workspace import NEVER
 from refold.errors import RefoldError
 
 HISTORY_BYTES_MAX = 1_000_000
+ENTRIES_MAX = 500
+# The last word; a space after a backslash belongs to it, and so does one inside open quotes.
+_LAST = re.compile(r'(?<![\w@])@"[^"\n]*\Z|(?:\\ |[^ ])*\Z')
 
 
 class PromptLines:
-    """Lines of a terminal, by prompt_toolkit."""
+    """Lines of a terminal, read with prompt_toolkit."""
 
     can_ask = True
     shows_status = True
@@ -51,7 +48,7 @@ class PromptLines:
         self._ahead: list[str | None] = []
         self._session: Any = PromptSession(
             history=_history(history),
-            # It asks for the completer at every key, and needs no class of its own.
+            # Any object with `get_completions` will do.
             completer=DynamicCompleter(lambda: self),
             complete_in_thread=True,
             complete_while_typing=False,
@@ -66,12 +63,12 @@ class PromptLines:
         return self._prompted(bottom_toolbar=status)
 
     def read_ahead(self, module: str) -> None:
-        """Reads the first line while a module is loaded, once the prompt stands there."""
+        """Reads the first line while a module is loaded, which begins after the prompt appears."""
         loading = Thread(target=import_module, args=(module,), daemon=True)
         try:
             self._ahead = [self._prompted(pre_run=loading.start)]
         except KeyboardInterrupt:
-            # As at any prompt: the line is gone, the next is asked for.
+            # As at any prompt: the line is dropped, and the next one read.
             self._ahead = []
         loading.join()
 
@@ -92,7 +89,7 @@ class PromptLines:
         return answer.strip()
 
     def get_completions(self, document: Any, event: Any) -> Iterator[Any]:
-        """What the word before the cursor could become; it may have spaces in it."""
+        """Candidates for the word before the cursor, which may contain spaces."""
         from prompt_toolkit.completion import Completion
 
         line = document.text_before_cursor.rpartition("\n")[2]
@@ -102,7 +99,7 @@ class PromptLines:
 
 
 def _keys() -> Any:
-    """Enter sends, the others begin a new line."""
+    """Enter sends, Alt-Enter begins a new line."""
     from prompt_toolkit.key_binding import KeyBindings
 
     keys = KeyBindings()
@@ -121,39 +118,31 @@ def _keys() -> Any:
         event.current_buffer.insert_text("\n")
 
     keys.add("enter")(send)
-    # Enter that was typed while a reply came in arrives as Ctrl-J.
+    # Enter typed during a reply arrives as Ctrl-J.
     keys.add("c-j")(send)
     keys.add("escape", "enter")(begin_line)
     return keys
 
 
 def _history(file: Path) -> Any:
-    """The lines of earlier chats, for their owner alone; in memory where they cannot be kept."""
+    """The lines of earlier chats, readable for their owner alone; in memory if the disk fails."""
     from prompt_toolkit.history import FileHistory, InMemoryHistory, ThreadedHistory
 
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600))
         if file.stat().st_size > HISTORY_BYTES_MAX:
-            file.write_bytes(b"\n# " + _newest_half(file.read_bytes()))
+            content = file.read_bytes()
+            # The newest half, from the beginning of an entry.
+            file.write_bytes(b"\n# " + content[len(content) // 2 :].partition(b"\n# ")[2])
     except OSError:
         return InMemoryHistory()
     return ThreadedHistory(FileHistory(str(file)))
 
 
-def _newest_half(content: bytes) -> bytes:
-    """The second half of a history, from the beginning of an entry on."""
-    return content[len(content) // 2 :].partition(b"\n# ")[2]
-
-
-ENTRIES_MAX = 500
-# The last word; a space after a backslash is part of it, or one between quotes that are still open.
-_LAST = re.compile(r'(?<![\w@])@"[^"\n]*\Z|(?:\\ |[^ ])*\Z')
-
-
 class Names(Struct, frozen=True):
-    """What a line can name: the folder's files but for those of the store, what the session
-    knows, and commands that only the chat has."""
+    """Sources of completion: the folder's files without the store's, the session, and the commands
+    that only a chat has."""
 
     root: Path
     session: Session | None = None
@@ -162,13 +151,13 @@ class Names(Struct, frozen=True):
 
 
 def last_word(text: str) -> str:
-    """The word that is being typed."""
+    """The word being typed."""
     found = _LAST.search(text)
     return found[0] if found else ""
 
 
 def words_for(text: str, names: Names) -> list[str]:
-    """The words that the last, unfinished word of a text could become."""
+    """Candidates for the last, unfinished word of a text."""
     last = last_word(text)
     if text.startswith("/"):
         found = _command_words(text, last, names)
@@ -187,21 +176,16 @@ def _command_words(text: str, last: str, names: Names) -> Iterable[str]:
     if " " not in text:
         return [f"/{name}" for name in candidates]
     try:
-        return _handles(names.session) if last.startswith("#") else candidates
+        if last.startswith("#") and names.session is not None:
+            with names.session.context() as context:
+                return [f"#{slot.seq}" for slot in context.view.slots[-ENTRIES_MAX:]]
     except (RefoldError, OSError):
         return candidates
-
-
-def _handles(session: Session | None) -> list[str]:
-    """The newest messages on the page."""
-    if session is None:
-        return []
-    with session.context() as context:
-        return [f"#{slot.seq}" for slot in context.view.slots[-ENTRIES_MAX:]]
+    return candidates
 
 
 def paths(text: str, root: Path, without: Container[str] = ()) -> list[str]:
-    """The files and folders of the folder that begin with a text; folders end with a slash."""
+    """The paths in the folder that begin with a text; folders end with a slash."""
     folder, _, name = text.rpartition("/")
     if os.path.isabs(text) or ".." in folder.split("/"):
         return []

@@ -1,9 +1,9 @@
 """An agent without a model: it follows the words of the request, and really uses the tools on the
 folder, so that every command of a chat can be tried without a key.
 
-It reads nothing but the request it is given, as a model would, and answers in the chunks of Chat
-Completions. What it understands stands in `HELP`, and it says so itself. Nothing is sent anywhere.
-Neighbour: `loop` treats it like an endpoint.
+Like a model, it sees nothing but the request, and answers in the chunks of Chat Completions. It
+explains what it understands (`HELP`). Nothing is sent anywhere. Neighbour: `loop` treats it like an
+endpoint.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -34,11 +34,28 @@ HELP = (
 )
 
 
+_ABOUT_A_SUMMARY = re.compile(r"condense\b|this is what I say about the summary", re.I)
+# How refold's own texts for hidden, cleared and summarized messages begin.
+_NOTICE = re.compile(
+    r"\[(?:\d+ earlier messages? (?:is|are) hidden|this earlier copy was removed|"
+    r"(?:Summary of|Background on) .*not a (?:new )?request|cleared\b|erased\])",
+    re.S,
+)
+_FILES = re.compile(r"<(file-[0-9a-f]+)[^>]*>.*?</\1>", re.S)
+
+
 class Call(Struct, frozen=True):
-    """A tool, and what it is given."""
+    """A tool and its arguments."""
 
     name: str
     arguments: dict[str, Any]
+
+
+class Step(Struct, frozen=True):
+    """A call made for the request, and its result."""
+
+    call: Call
+    result: str
 
 
 class Scripted:
@@ -52,9 +69,9 @@ class Scripted:
 
     def stream(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """The chunks of the reply to a request."""
-        asked, steps = _turn(request["messages"])
-        calls, text = _reply(asked, steps, request["messages"])
-        for word in re.findall(r"\s*\S+", text):
+        text, steps = _turn(request["messages"])
+        calls, words = _reply(text, steps, request["messages"])
+        for word in re.findall(r"\s*\S+", words):
             time.sleep(self._word_s)
             yield _chunk({"content": word})
         for index, one in enumerate(calls):
@@ -70,18 +87,8 @@ def _chunk(delta: dict[str, Any], finished: str | None = None) -> dict[str, Any]
     return {"object": "chat.completion.chunk", "model": SPEC, "choices": [choice]}
 
 
-# --- what was asked ---
-
-
-class Step(Struct, frozen=True):
-    """A call that was made for the request, and what it gave."""
-
-    call: Call
-    result: str
-
-
 def _turn(messages: list[dict[str, Any]]) -> tuple[str, list[Step]]:
-    """The newest request of the user, and the steps since that the page still shows."""
+    """The user's newest request, and the steps since then that the page still shows."""
     steps: list[Step] = []
     results: dict[str, str] = {}
     for message in reversed(messages):
@@ -98,93 +105,56 @@ def _turn(messages: list[dict[str, Any]]) -> tuple[str, list[Step]]:
 
 
 def _text(content: Any) -> str:
-    """The text of a message: of one in parts, that of the last."""
+    """The text of a message; of several text blocks, the last."""
     if isinstance(content, str):
         return content
-    texts = [part["text"] for part in objects_in(content) if isinstance(part.get("text"), str)]
+    texts = [block["text"] for block in objects_in(content) if isinstance(block.get("text"), str)]
     return texts[-1] if texts else ""
 
 
-def _reply(asked: str, steps: list[Step], messages: list[dict[str, Any]]) -> tuple[list[Call], str]:
-    """The tools that come next, and the words before them; words alone end the turn."""
-    for text in _requests(asked):
-        if _ABOUT_A_SUMMARY.match(text):
+def _reply(text: str, steps: list[Step], messages: list[dict[str, Any]]) -> tuple[list[Call], str]:
+    """The next tools, and the words before them; words alone end the turn."""
+    for request in _requests(text):
+        if _ABOUT_A_SUMMARY.match(request):
             return [], _summary(messages)
-        for pattern, plan in _PLANS:
-            found = re.match(pattern, text, re.I | re.S)
-            if found is not None:
-                return plan(found, steps)
+        if match := re.match(r"count to (\d{1,5})", request, re.I):
+            return [], " ".join(str(n) for n in range(1, min(int(match[1]), 10_000) + 1))
+        if re.match(r"read (all|everything)\b", request, re.I):
+            return _read_all(steps)
+        for plan in _PLANS:
+            match = re.match(plan.pattern, request, re.I | re.S)
+            if match is not None:
+                return _once(plan, match, steps)
     return [], HELP
 
 
-def _requests(asked: str) -> Iterator[str]:
-    """What may be meant: the whole text; or a paragraph of it, the last first, where the page
-    joined the request with others and with summaries, which say that they are none. Files that
-    go along are left out."""
-    asked = _FILES.sub("", asked).strip()
-    paragraphs = asked.split("\n\n")
-    if not any(map(_is_summary, paragraphs)):
-        yield asked
-    yield from (one.strip() for one in reversed(paragraphs) if not _is_summary(one))
-
-
-def _is_summary(paragraph: str) -> bool:
-    return _NOTICE.match(paragraph) is not None
+def _requests(text: str) -> Iterator[str]:
+    """Possible requests: the whole text; or a paragraph, the last first, because the page may have
+    joined the request with others and with summaries. Attached files are left out."""
+    text = _FILES.sub("", text).strip()
+    paragraphs = text.split("\n\n")
+    requests = [one for one in paragraphs if not _NOTICE.match(one)]
+    if requests == paragraphs:
+        yield text
+    yield from (one.strip() for one in reversed(requests))
 
 
 def _summary(messages: list[dict[str, Any]]) -> str:
-    """What was asked for, in the user's words."""
-    said = [_text(one.get("content")) for one in messages if one["role"] == "user"]
-    requests = [next(_requests(text), "") for text in said]
-    asked = [text for text in requests if text and not _ABOUT_A_SUMMARY.match(text)]
-    told = "; ".join(cut(one_line(text), REQUEST_CHARS) for text in asked[-REQUESTS_MAX:])
-    return f"So far you asked for: {told}."
+    """The requests so far, in the user's words."""
+    texts = [_text(one.get("content")) for one in messages if one["role"] == "user"]
+    requests = [next(_requests(text), "") for text in texts]
+    listed = [text for text in requests if text and not _ABOUT_A_SUMMARY.match(text)]
+    words = "; ".join(cut(one_line(text), REQUEST_CHARS) for text in listed[-REQUESTS_MAX:])
+    return f"So far you asked for: {words}."
 
 
-def _once(call: Call, steps: list[Step], said: str) -> tuple[list[Call], str]:
-    """One tool, then what it gave."""
-    if not steps:
-        return [call], said
-    return [], _quoted(steps[-1].result)
-
-
-def _quoted(result: str) -> str:
-    """A result in a few words."""
-    lines = [line for line in result.splitlines() if line.strip()]
-    begins = cut(one_line(" ".join(lines[:4])), QUOTED_CHARS)
-    return f"The tool gave {number(len(lines), 'line')}. It begins: {begins}"
-
-
-# --- what it understands ---
-
-_Found = re.Match[str]
-_ABOUT_A_SUMMARY = re.compile(r"condense\b|this is what I say about the summary", re.I)
-# How the texts begin that refold writes in the place of messages.
-_NOTICE = re.compile(
-    r"\[(?:\d+ earlier messages? (?:is|are) hidden|this earlier copy was removed|"
-    r"(?:Summary of|Background on) .*not a (?:new )?request|cleared\b|erased\])",
-    re.S,
-)
-_FILES = re.compile(r"<(file-[0-9a-f]+)[^>]*>.*?</\1>", re.S)
-
-
-def _list(found: _Found, steps: list[Step]) -> tuple[list[Call], str]:
-    call = Call("list_files", {"path": found["folder"] or "."})
-    return _once(call, steps, "I look at the files.")
-
-
-def _read(found: _Found, steps: list[Step]) -> tuple[list[Call], str]:
-    path = found["file"]
-    return _once(Call("read_file", {"path": path}), steps, f"I read {path}.")
-
-
-def _read_all(found: _Found, steps: list[Step]) -> tuple[list[Call], str]:
-    """Lists the files, then reads one after the other, also where a compaction took the list or
-    some of them off the page: the last one that was read says where it is."""
-    listed = [step.result for step in steps if step.call.name == "list_files"]
-    if not listed:
+def _read_all(steps: list[Step]) -> tuple[list[Call], str]:
+    """Lists the files, then reads one after the other. A compaction may hide some of the steps:
+    the last file that was read marks the position."""
+    lists = [step.result for step in steps if step.call.name == "list_files"]
+    if not lists:
         return [Call("list_files", {"path": "."})], "I list the files, then I read them."
-    rows = listed[-1].splitlines()
+    rows = lists[-1].splitlines()
     files = [row.partition("  ")[0] for row in rows if "  " in row][:FILES_MAX]
     read = [step.call.arguments["path"] for step in steps if step.call.name == "read_file"]
     done = files.index(read[-1]) + 1 if read and read[-1] in files else 0
@@ -193,56 +163,80 @@ def _read_all(found: _Found, steps: list[Step]) -> tuple[list[Call], str]:
     return [], f"I have read {number(len(files), 'file')}."
 
 
-def _find(found: _Found, steps: list[Step]) -> tuple[list[Call], str]:
-    text = found["text"].strip().strip("\"'")
-    return _once(Call("grep", {"pattern": text}), steps, f"I look for {text}.")
+class Plan(NamedTuple):
+    """A request that one tool answers: its pattern, the tool with its arguments, and the words
+    before the call, in which an argument may occur."""
+
+    pattern: str
+    tool: str
+    arguments: Callable[[re.Match[str]], dict[str, Any]]
+    words: str
 
 
-def _write(found: _Found, steps: list[Step]) -> tuple[list[Call], str]:
-    arguments = {"path": found["file"], "content": found["text"].strip() + "\n"}
-    return _once(Call("write_file", arguments), steps, f"I write {found['file']}.")
-
-
-def _run(found: _Found, steps: list[Step]) -> tuple[list[Call], str]:
-    command = found["command"].strip().strip("`")
-    return _once(Call("run_command", {"command": command}), steps, "I run it.")
-
-
-def _remember(found: _Found, steps: list[Step]) -> tuple[list[Call], str]:
-    call = Call("remember", {"content": found["fact"].strip()})
-    return _once(call, steps, "I remember that.")
-
-
-def _recall(found: _Found, steps: list[Step]) -> tuple[list[Call], str]:
-    # What stands below the request are memories that the page shows with it.
-    words = found["words"].partition("\n\n")[0].strip()
-    return _once(Call("recall", {"query": words}), steps, "I try to recall it.")
-
-
-def _search(found: _Found, steps: list[Step]) -> tuple[list[Call], str]:
-    call = Call("refold_search", {"query": found["words"].strip(" ?")})
-    return _once(call, steps, "I look into the past of this conversation.")
-
-
-def _unfold(found: _Found, steps: list[Step]) -> tuple[list[Call], str]:
-    call = Call("refold_unfold", {"handle": found["handle"]})
-    return _once(call, steps, "I unfold it.")
-
-
-def _count(found: _Found, steps: list[Step]) -> tuple[list[Call], str]:
-    return [], " ".join(str(n) for n in range(1, min(int(found["number"]), 10_000) + 1))
+def _once(plan: Plan, match: re.Match[str], steps: list[Step]) -> tuple[list[Call], str]:
+    """The call of a plan, then its result in a few words."""
+    if not steps:
+        arguments = plan.arguments(match)
+        return [Call(plan.tool, arguments)], plan.words.format(**arguments)
+    lines = [line for line in steps[-1].result.splitlines() if line.strip()]
+    begins = cut(one_line(" ".join(lines[:4])), QUOTED_CHARS)
+    return [], f"The tool gave {number(len(lines), 'line')}. It begins: {begins}"
 
 
 _PLANS = (
-    (r"count to (?P<number>\d{1,5})", _count),
-    (r"read (all|everything)\b", _read_all),
-    (r"(list|ls|what is here)\b\s*(?P<folder>\S*)", _list),
-    (r"(write|create) @?(?P<file>[^\s:]+):\s*(?P<text>.*)", _write),
-    (r"(read|show|open|explain) @?(?P<file>\S+)", _read),
-    (r"(find|grep|search( for)?) (?P<text>\S[^\n]*)", _find),
-    (r"(run|\$) (?P<command>\S[^\n]*)", _run),
-    (r"remember (that )?(?P<fact>\S.*)", _remember),
-    (r"recall (?P<words>\S.*)", _recall),
-    (r"what (was|did) .*?\babout (?P<words>\S.*)", _search),
-    (r"unfold (?P<handle>\S+)", _unfold),
+    Plan(
+        r"(list|ls|what is here)\b\s*(?P<folder>\S*)",
+        "list_files",
+        lambda match: {"path": match["folder"] or "."},
+        "I look at the files.",
+    ),
+    Plan(
+        r"(write|create) @?(?P<file>[^\s:]+):\s*(?P<text>.*)",
+        "write_file",
+        lambda match: {"path": match["file"], "content": match["text"].strip() + "\n"},
+        "I write {path}.",
+    ),
+    Plan(
+        r"(read|show|open|explain) @?(?P<file>\S+)",
+        "read_file",
+        lambda match: {"path": match["file"]},
+        "I read {path}.",
+    ),
+    Plan(
+        r"(find|grep|search( for)?) (?P<text>\S[^\n]*)",
+        "grep",
+        lambda match: {"pattern": match["text"].strip().strip("\"'")},
+        "I look for {pattern}.",
+    ),
+    Plan(
+        r"(run|\$) (?P<command>\S[^\n]*)",
+        "run_command",
+        lambda match: {"command": match["command"].strip().strip("`")},
+        "I run it.",
+    ),
+    Plan(
+        r"remember (that )?(?P<fact>\S.*)",
+        "remember",
+        lambda match: {"content": match["fact"].strip()},
+        "I remember that.",
+    ),
+    Plan(
+        r"recall (?P<words>\S.*)",
+        "recall",
+        # The page may show memories below the request.
+        lambda match: {"query": match["words"].partition("\n\n")[0].strip()},
+        "I try to recall it.",
+    ),
+    Plan(
+        r"what (was|did) .*?\babout (?P<words>\S.*)",
+        "refold_search",
+        lambda match: {"query": match["words"].strip(" ?")},
+        "I look into the past of this conversation.",
+    ),
+    Plan(
+        r"unfold (?P<handle>\S+)",
+        "refold_unfold",
+        lambda match: {"handle": match["handle"]},
+        "I unfold it.",
+    ),
 )

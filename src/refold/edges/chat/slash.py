@@ -1,16 +1,10 @@
-"""`/name args` in a chat: the commands of the table on the open conversation, and the few that only
-a chat can have, because they change what it works on.
+"""`/name args` in a chat: commands of the table on the open conversation, and a few that only a
+chat has, because they change what it works on.
 
-The table is read as it is, so a new command appears here by itself, with its help and its
-suggestions for a typo. Neighbours: `edges.commands.line` parses, `edges.commands` has the table,
-`loop` calls `obey`.
-
-`/condense`: the model of the chat writes a summary, and the person accepts it or says what is
-wrong with it.
-
-Both are ordinary messages of the log. What is said about a summary goes to the model, which writes
-another; nothing leaves the page before one is accepted. Neighbours: `edges.commands.condense` says
-what then leaves it, `slash` calls `is_agreed`.
+The table is used as it is, so a new command appears here automatically, with its help and
+suggestions for typos. `/condense` lets the chat's model write a summary; what the person says about
+it goes back to the model, and nothing leaves the page before one is accepted. Neighbours:
+`edges.cli.lines` parses, `edges.commands` has the table, `loop` calls `obey`.
 """
 
 from __future__ import annotations
@@ -22,77 +16,98 @@ from typing import Annotated, Any
 
 from click.exceptions import Abort
 from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
 from refold.checked import quoted
 from refold.conversations.listing import id_of, meta_of, newest, title_of
 from refold.core.model import View
 from refold.edges.chat.loop import Chat, endpoint_for
 from refold.edges.chat.terminal import new_id
+from refold.edges.cli.lines import Line, arguments_of, parse
 from refold.edges.cli.screen import Screen
-from refold.edges.commands import COMMANDS, compact, restore, shell
-from refold.edges.commands.command import Arguments, Document, parameters_of
+from refold.edges.commands import ALIASES, COMMANDS, load, shell
+from refold.edges.commands.command import (
+    POINT_HELP,
+    TEXT,
+    Arguments,
+    Document,
+    Window,
+    parameters_of,
+    signature_arguments,
+)
 from refold.edges.commands.compact import FEEDBACK_TEXT, summary_of
-from refold.edges.commands.line import HELP_OPTIONS, Line, arguments_of, as_lines, parse, split
+from refold.edges.commands.line import HELP_OPTIONS, as_lines, split
+from refold.edges.commands.restore import fork
 from refold.edges.commands.session import Session
-from refold.edges.commands.stats import WINDOW
-from refold.engine.context import Context
 from refold.errors import Conflict, Invalid, NotFound, RefoldError
 from refold.log.trace import is_taken, open_id_checked
 from refold.log.unfold import body_text
 
 LISTED_MAX = 20
-MODEL = Meta(
-    description="openai:NAME, anthropic:NAME, ollama:NAME, URL#NAME, ... or scripted.",
-    extra={"positional": True, "completes": "chat-model"},
+ROUNDS_MAX = 10
+ASKED = "Condense this conversation."
+REQUEST = (
+    f"{ASKED} Write a summary that can stand for all of it: what I asked for, what was done and "
+    "decided, which files, names and values matter, and what is still to do. Call no tool. Once I "
+    "accept it, only my first request, its answer, this request and your summary stay before you."
 )
-ID = Meta(
-    description="The conversation, by its id, or as @1 for the newest.",
-    extra={"positional": True, "metavar": "ID", "completes": "conversation"},
-)
-NEW = Meta(
-    description="Its id; by default one is made from the time.",
-    extra={"positional": True, "metavar": "ID"},
-)
-
-
-class ModelArguments(Arguments, frozen=True, kw_only=True):
-    model: Annotated[str, MODEL] = ""
-    window: Annotated[int, WINDOW] | None = None
-
-
-class ResumeArguments(Arguments, frozen=True, kw_only=True):
-    conversation: Annotated[str, ID] = ""
-
-
-class NewArguments(Arguments, frozen=True, kw_only=True):
-    conversation: Annotated[str, NEW] = ""
+QUESTION = "Accept this summary? [y]es, [n]o, or say what is wrong with it:"
+NewId = Annotated[
+    str,
+    Meta(
+        description="Its id; by default one is made from the time.",
+        extra={"positional": True, "metavar": "ID"},
+    ),
+]
 
 
 class OwnCommand(Struct, frozen=True, kw_only=True):
-    """A command of the chat itself, or one of the table that does more in a chat: it takes and
-    explains what the table says. `run` says whether the chat goes on."""
+    """A command of the chat itself, or one that does more in a chat than in a shell. `run` returns
+    False to end the chat."""
 
     name: str
     summary: str
     arguments: type[Arguments]
-    run: Callable[[Chat, Any], bool]
+    run: Callable[[Chat, Any], bool | None]
     details: str = ""
     on: str = "nothing"
+
+
+OWN: dict[str, OwnCommand] = {}
+Function = Callable[..., bool | None]
+
+
+def own(name: str, summary: str, details: str = "") -> Callable[[Function], Function]:
+    """Declares a function to be the chat's own command `name`, as `command` does for the table."""
+
+    def declare(function: Function) -> Function:
+        OWN[name] = OwnCommand(
+            name=name,
+            summary=summary,
+            details=details,
+            arguments=signature_arguments(function),
+            run=lambda chat, arguments: function(chat, **asdict(arguments)),
+        )
+        return function
+
+    return declare
 
 
 def obey(chat: Chat, line: str) -> bool:
     """Carries out one line; False if it ends the chat."""
     words = split(line[1:])
-    own = OWN.get(words[0]) if words else None
-    chat.is_quiet_about_notices = own is None
+    command = OWN.get(words[0]) if words else None
+    topic = command if {*HELP_OPTIONS} & {*words[1:]} else None
+    if words[:1] == ["help"]:
+        topic = OWN.get(" ".join(words[1:]).removeprefix("/"))
+    chat.is_quiet_about_notices = command is None
     try:
-        asked = _asked_about(words)
-        if asked is not None:
-            shell.show_help(shell.explained(asked), _screen(chat))
-        elif own is None:
+        if topic is not None:
+            shell.explained(topic).show(_screen(chat))
+        elif command is None:
             _run(chat, parse(line, also=OWN))
         else:
-            return own.run(chat, arguments_of(own, words[1:]))
+            return command.run(chat, arguments_of(command, words[1:])) is not False
     except RefoldError as error:
         chat.failure = error.code
         chat.shown.error(_in_chat_words(error, chat))
@@ -104,7 +119,7 @@ def obey(chat: Chat, line: str) -> bool:
 
 
 def _in_chat_words(error: RefoldError, chat: Chat) -> RefoldError:
-    """An error with what to do next as a line of the chat, not of a shell."""
+    """An error whose hint is a line of the chat, not of a shell."""
     id = chat.context.id
     if isinstance(error, NotFound) and not chat.context.view.head and repr(id) in error.message:
         return NotFound("there is nothing in this conversation yet", hint="ask something first")
@@ -112,17 +127,10 @@ def _in_chat_words(error: RefoldError, chat: Chat) -> RefoldError:
     return error
 
 
-def _asked_about(words: list[str]) -> OwnCommand | None:
-    """The chat's own command that a line asks about: `/help fork`, or `/fork --help`."""
-    if words[:1] == ["help"]:
-        return OWN.get(" ".join(words[1:]).removeprefix("/"))
-    return OWN.get(words[0]) if {*HELP_OPTIONS} & {*words[1:]} else None
-
-
 def _screen(chat: Chat, *, json_output: bool = False) -> Screen:
-    """Where a command shows its result."""
+    """The screen for the result of a command."""
     shown = chat.shown.screen
-    # Where one JSON object is wanted at the end, nothing may stand before it.
+    # In a quiet chat, the one JSON object at the end must be the only output.
     out = io.StringIO() if chat.shown.is_quiet else shown.out
     return Screen(json_output=json_output, no_color=shown.no_color, out=out, is_shell=False)
 
@@ -130,8 +138,8 @@ def _screen(chat: Chat, *, json_output: bool = False) -> Screen:
 def _run(chat: Chat, line: Line) -> None:
     """Runs a command of the table and shows its result."""
     screen = _screen(chat, json_output=line.json_output)
-    if line.command.on == "conversation":
-        # A conversation is in the store from its first message on; a command may come before it.
+    if line.command.on in ("conversation", "either"):
+        # A conversation is stored from its first message on; a command may come before that.
         chat.context.flush()
     has_writer = chat.options.writes_summaries
     with Session.holding(chat.context, chat.store, screen=screen, has_writer=has_writer) as session:
@@ -144,147 +152,135 @@ def _run(chat: Chat, line: Line) -> None:
             line.command.show(result, screen)
     is_list = line.command.name == "help" and not getattr(line.arguments, "command", "")
     if is_list and not line.json_output:
-        _show_own(screen)
+        screen.line()
+        screen.line("Only in a chat:")
+        for one in OWN.values():
+            if one.name not in COMMANDS:
+                places = (taken.shown for taken in parameters_of(one) if not taken.option)
+                usage = " ".join([f"/{one.name}", *places])
+                screen.line(f"  {usage:<24} {one.summary}", hang=27)
     screen.out.flush()
-    _leave_deleted(chat)
+    try:
+        if chat.context.view.head:
+            chat.store.conversation(chat.context.id)
+    except NotFound:
+        # The command has deleted the open conversation.
+        new(chat)
 
 
-def _leave_deleted(chat: Chat) -> None:
-    """Goes on in a new conversation, if a command removed the open one for good."""
-    if chat.context.view.head and chat.store.head(chat.context.id) is None:
-        _new(chat, NewArguments())
+@own(
+    "model",
+    "Show the model, or continue with another.",
+    "Without a MODEL and a window, nothing is changed. The limits follow at once.",
+)
+def model(
+    chat: Chat,
+    *,
+    model: Annotated[
+        str,
+        Meta(
+            description="openai:NAME, anthropic:NAME, ollama:NAME, URL#NAME, ... or scripted.",
+            extra={"positional": True, "completes": "chat-model"},
+        ),
+    ] = "",
+    window: Window | None = None,
+) -> None:
+    if window is not None:
+        chat.resize(window)
+    if model:
+        reply_max = chat.options.reply_tokens_max
+        chat.use(endpoint_for(model, os.environ, reply_tokens_max=reply_max))
+    size = chat.context.budget.window
+    chat.shown.aside(f"{chat.endpoint.model.spec}, with a window of {size:,} tokens")
 
 
-def _show_own(screen: Screen) -> None:
-    screen.line()
-    screen.line("Only in a chat:")
-    for own in OWN.values():
-        if own.name in COMMANDS:
-            continue
-        taken = (one.shown for one in parameters_of(own))
-        usage = " ".join([f"/{own.name}", *taken])
-        screen.line(f"  {usage:<24} {own.summary}", hang=27)
+@own("fork", COMMANDS["fork"].summary, "No event is copied. The chat continues in the new one.")
+def fork_and_continue(
+    chat: Chat,
+    *,
+    new: NewId = "",
+    at: Annotated[
+        str,
+        Meta(
+            description=f"{POINT_HELP} By default, the end.",
+            extra={"metavar": "POINT", "completes": "point"},
+        ),
+    ] = "",
+) -> None:
+    with Session.holding(chat.context, chat.store) as session:
+        forked = fork(session, new=new, at=at)
+    chat.go_to(forked.conversation)
+    origin = f"a fork of {forked.parent} at #{forked.parent_seq}"
+    chat.shown.aside(f"This is {forked.conversation}, {origin}; /resume {forked.parent} goes back")
 
 
-# --- the chat's own ---
-
-
-def _model(chat: Chat, given: ModelArguments) -> bool:
-    spec = given.model
-    if given.window is not None:
-        chat.resize(given.window)
-    if spec:
-        most = chat.options.reply_tokens_max
-        chat.use(endpoint_for(spec, os.environ, reply_tokens_max=most))
-    window = chat.context.budget.window
-    chat.shown.aside(f"{chat.endpoint.model.spec}, with a window of {window:,} tokens")
-    return True
-
-
-def _resume(chat: Chat, given: ResumeArguments) -> bool:
-    if not given.conversation:
-        _list(chat)
-        return True
-    id = id_of(chat.store, given.conversation)
-    chat.store.conversation(id)
-    chat.go_to(id)
-    chat.shown.aside(f"This is {id}: {title_of(chat.store, id, chat.context.view.title)}")
-    return True
-
-
-def _list(chat: Chat) -> None:
-    """The newest conversations, as /resume takes them."""
-    found = newest(chat.store)[:LISTED_MAX]
-    for place, about in enumerate(found, start=1):
-        title = title_of(chat.store, about.id, meta_of(chat.store, about).title or "")
-        chat.shown.aside(("bold", f"@{place} {about.id}"), f"  {title}")
-    chat.shown.aside(
-        ("dim", "Go there with: /resume @1, or /resume ID") if found else "There is none yet."
-    )
-
-
-def _condense(chat: Chat, given: compact.CondenseArguments) -> bool:
-    is_wished = given.accept or is_agreed(chat, given.feedback.strip())
-    if is_wished or not (chat.failure or chat.lines.can_ask):
+@own(
+    "condense",
+    ALIASES["condense"].summary,
+    "The model writes a summary; with FEEDBACK, one that follows it. You accept it, or say what is "
+    "wrong. Nothing is lost: /undo takes it back.",
+)
+def condense(
+    chat: Chat,
+    *,
+    feedback: Annotated[
+        str, Meta(description="What is wrong with the summary, for the model.", extra=TEXT)
+    ] = "",
+    accept: Annotated[bool, Meta(description="Accept the newest message as the summary.")] = False,
+) -> None:
+    is_accepted = accept or is_agreed(chat, feedback.strip())
+    if is_accepted or not (chat.failure or chat.lines.can_ask):
         # The receipt says what the notices would say.
         chat.is_quiet_about_notices = True
-        accepted = compact.CondenseArguments(accept=is_wished)
-        _run(chat, Line(compact.CONDENSE, accepted))
-    return True
+        compact = load("compact")
+        _run(chat, Line(compact, compact.arguments(condense=True, accept=is_accepted)))
 
 
-def _fork(chat: Chat, given: restore.ForkArguments) -> bool:
-    with Session.holding(chat.context, chat.store) as session:
-        forked = restore.run_fork(session, given)
-    chat.go_to(forked.conversation)
-    where = f"a fork of {forked.parent} at #{forked.parent_seq}"
-    chat.shown.aside(f"This is {forked.conversation}, {where}; /resume {forked.parent} goes back")
-    return True
+@own("resume", "List the conversations, or continue another.")
+def resume(
+    chat: Chat,
+    *,
+    conversation: Annotated[
+        str,
+        Meta(
+            description="The conversation, by its id, or as @1 for the newest.",
+            extra={"positional": True, "metavar": "ID", "completes": "conversation"},
+        ),
+    ] = "",
+) -> None:
+    if conversation:
+        id = id_of(chat.store, conversation)
+        chat.store.conversation(id)
+        chat.go_to(id)
+        chat.shown.aside(f"This is {id}: {title_of(chat.store, id, chat.context.view.title)}")
+        return
+    listed = newest(chat.store)[:LISTED_MAX]
+    for rank, about in enumerate(listed, start=1):
+        title = title_of(chat.store, about.id, meta_of(chat.store, about).title or "")
+        chat.shown.aside(("bold", f"@{rank} {about.id}"), f"  {title}")
+    way = ("dim", "Go there with: /resume @1, or /resume ID")
+    chat.shown.aside(way if listed else "There is none yet.")
 
 
-def _new(chat: Chat, given: NewArguments) -> bool:
-    id = open_id_checked(given.conversation or new_id(chat.store))
+@own("new", "Start a new conversation.")
+def new(chat: Chat, *, conversation: NewId = "") -> None:
+    id = open_id_checked(conversation or new_id(chat.store))
     if is_taken(chat.store, id):
         reason = f"the conversation {quoted(id, 80)} exists already"
         raise Conflict(reason, hint=f"/resume {id} continues it; or choose another id")
     chat.go_to(id)
     chat.shown.aside(f"This is {chat.context.id}, a new conversation")
-    return True
 
 
-def _exit(chat: Chat, _: Arguments) -> bool:
+@own("quit", "Leave.")
+@own("exit", "Leave. So does Ctrl-D.")
+def leave(chat: Chat) -> bool:
     return False
 
 
-_OWN = (
-    OwnCommand(
-        name="model",
-        summary=COMMANDS["model"].summary,
-        details="Without a MODEL and a window, nothing is changed. The limits follow at once.",
-        arguments=ModelArguments,
-        run=_model,
-    ),
-    OwnCommand(
-        name="fork",
-        summary=COMMANDS["fork"].summary,
-        details=f"{restore.FORK.details} The chat continues in the new one.",
-        arguments=restore.ForkArguments,
-        run=_fork,
-    ),
-    OwnCommand(
-        name="condense",
-        summary=COMMANDS["condense"].summary,
-        details="The model writes a summary; with FEEDBACK, one that follows it. You accept it, or "
-        "say what is wrong. Nothing is lost: /undo takes it back.",
-        arguments=compact.CondenseArguments,
-        run=_condense,
-    ),
-    OwnCommand(
-        name="resume",
-        summary="List the conversations, or continue another.",
-        arguments=ResumeArguments,
-        run=_resume,
-    ),
-    OwnCommand(name="new", summary="Start a new conversation.", arguments=NewArguments, run=_new),
-    OwnCommand(name="exit", summary="Leave. So does Ctrl-D.", arguments=Arguments, run=_exit),
-    OwnCommand(name="quit", summary="Leave.", arguments=Arguments, run=_exit),
-)
-OWN = {own.name: own for own in _OWN}
-
-
-ROUNDS_MAX = 10
-ASKED = "Condense this conversation."
-REQUEST = (
-    f"{ASKED} Write a summary that can stand for all of it: what I asked for, what was done and "
-    "decided, which files, names and values matter, and what is still to do. Call no tool. Once I "
-    "accept it, only my first request, its answer, this request and your summary stay before you."
-)
-QUESTION = "Accept this summary? [y]es, [n]o, or say what is wrong with it:"
-
-
 def is_agreed(chat: Chat, wish: str) -> bool:
-    """Lets the model write a summary, with the person's wish, and again with whatever the person
-    says about it; gives whether one was accepted."""
+    """Lets the model write a summary that follows the person's wish, and again after each comment
+    of the person; returns whether one was accepted."""
     text, head = _request(chat.context.view, wish), chat.context.view.head
     for _ in range(ROUNDS_MAX):
         chat.answer(text)
@@ -296,12 +292,19 @@ def is_agreed(chat: Chat, wish: str) -> bool:
         if answer.lower() in ("", "n", "no"):
             break
         text = FEEDBACK_TEXT + answer
-    chat.shown.aside(_left(chat.context, head))
+    # The request for a summary is a request like any other: it may have needed room.
+    batches = [one.id for one in chat.context.log.batches() if one.seq > head and one.live]
+    if batches:
+        back = ", then ".join(f"/undo {id}" for id in reversed(batches))
+        reason = "No summary was accepted. To make room, older messages left the page"
+        chat.shown.aside(f"{reason}; back with: {back}")
+    else:
+        chat.shown.aside("Nothing left the page.")
     return False
 
 
 def _answer(chat: Chat) -> str:
-    """What the person says about the summary. A command is none: it would go to the model."""
+    """The person's answer about the summary. A command is refused: it would go to the model."""
     for _ in range(ROUNDS_MAX):
         answer = chat.lines.ask(QUESTION).strip()
         if not answer.startswith("/"):
@@ -310,29 +313,14 @@ def _answer(chat: Chat) -> str:
     return ""
 
 
-def _left(context: Context, head: int) -> str:
-    """What left the page although nothing was accepted: the request for a summary is a request
-    like any other, and may have needed room."""
-    made = [one.id for one in context.log.batches() if one.seq > head and one.live]
-    if not made:
-        return "Nothing left the page."
-    back = ", then ".join(f"/revert {id}" for id in reversed(made))
-    return f"No summary was accepted. To make room, older messages left the page; back with: {back}"
-
-
 def _request(view: View, wish: str) -> str:
-    """What the model is asked: for a summary, or for a better one where it has just written one."""
+    """The request for a summary, or for a better one if the newest request asked for one."""
     if not view.slots:
         raise Invalid("there is nothing to condense yet", hint="ask something first")
     if not wish:
         return REQUEST
-    if _is_about_a_summary(view):
+    requests = [slot.message for slot in view.slots if slot.message.role == "user"]
+    newest_text = body_text(requests[-1]) if requests else ""
+    if newest_text.startswith((ASKED, FEEDBACK_TEXT)):
         return FEEDBACK_TEXT + wish
     return f"{REQUEST}\n\nAbove all: {wish}"
-
-
-def _is_about_a_summary(view: View) -> bool:
-    """Whether the newest request asks for a summary."""
-    requests = [slot.message for slot in view.slots if slot.message.role == "user"]
-    newest = body_text(requests[-1]) if requests else ""
-    return newest.startswith((ASKED, FEEDBACK_TEXT))

@@ -1,16 +1,10 @@
-"""Whose lines a chat reads, decided before anything large is loaded: the first prompt stands at
-once, and the engine is loaded while the first line is typed.
+"""A chat from its first prompt to its end, and what it knows before the engine is loaded.
 
-Neighbours: `lines` and `prompt` read, `start` opens the conversation.
-
-Which model a conversation was held with, so that `--continue` goes on with it; and what a user
-need not be told again.
-
-It is remembered in the user's own data folder and not in the log: a store may be part of a project
-that somebody else wrote, and a project never chooses where a conversation goes. Losing it costs a
-`--model`. Neighbours: `settings.trust` has the folder, `loop` asks.
-
-What a new conversation is called: by the time it began.
+The first prompt appears at once, and the engine is loaded while the first line is typed: so nothing
+large is imported here at the top. The model of a conversation is remembered in the user's own data
+folder and not in the log: a store may belong to a project that somebody else wrote, and a project
+never chooses where a conversation is sent. Neighbours: `start` opens the conversation, `loop` runs
+it, `input` and `prompt` read lines.
 """
 
 from __future__ import annotations
@@ -24,7 +18,9 @@ from contextlib import suppress
 from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Literal
+
+from msgspec import Struct
 
 from refold.display import one_line
 from refold.edges.chat.input import Lines, PlainLines
@@ -34,18 +30,72 @@ from refold.settings.sources import data_folder
 from refold.stores.protocol import Store
 
 if TYPE_CHECKING:
-    from refold.edges.commands.chat import ChatArguments
+    from refold.edges.commands.chat import ChatEnded
     from refold.edges.commands.command import Screen
+    from refold.edges.commands.session import Session
 
 MODEL_ENV = "REFOLD_CHAT_MODEL"
 ENGINE = "refold.edges.chat.start"
+SPEC_BYTES_MAX = 1_000
+TRIES_MAX = 1_000
+
+Offered = Literal["all", "reading", "none"]
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """What a chat was started with; `folders` are those that tools may use besides this one."""
+
+    model: str = ""
+    continues: bool = False
+    resume: str = ""
+    yes: bool = False
+    offered: Offered = "all"
+    cost_max: float | None = None
+    window: int | None = None
+    reply_tokens_max: int | None = None
+    folders: tuple[str, ...] = ()
+    writes_summaries: bool = False
+
+
+def talk(session: Session, options: Options) -> ChatEnded:
+    """Runs a chat to its end. Without a watcher, it reads the given input and returns the
+    replies."""
+    from refold.edges.cli.screen import Screen
+    from refold.edges.commands.chat import ChatEnded
+
+    screen = session.screen if isinstance(session.screen, Screen) else Screen(json_output=True)
+    lines = lines_for(screen, session.stdin)
+    is_greeted = read_ahead(screen, lines, options)
+    from refold.edges.chat.output import Shown
+    from refold.edges.chat.slash import obey
+    from refold.edges.chat.start import greet, started
+
+    chat = started(session, options, Shown(screen), lines)
+    try:
+        if lines.can_ask and not is_greeted:
+            greet(chat)
+        chat.run(obey)
+        stats = chat.context.stats()
+    finally:
+        chat.close()
+    return ChatEnded(
+        conversation=chat.context.id,
+        model=chat.endpoint.model.spec,
+        replies=tuple(chat.replies),
+        messages=stats.messages,
+        tokens=stats.current,
+        window=stats.window,
+        cost=stats.cost,
+        # A person at a terminal has seen the error; a script learns it from the exit status.
+        failure="" if lines.can_ask else chat.failure,
+    )
 
 
 def lines_for(screen: Screen, stdin: BinaryIO | None) -> Lines:
-    """Lines with history and completion, where the terminal and the installation have them; the
-    given input, where nobody sits there."""
+    """Lines with history and completion, if the terminal and the installation have them; the given
+    input, if there is no terminal."""
     if screen.json_output or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        # What is no text is shown as such, and never ends the chat.
+        # Bytes that are not text are shown as such, and never end the chat.
         text = io.TextIOWrapper(stdin or io.BytesIO(), encoding="utf-8", errors="replace")
         return PlainLines(text, is_terminal=False)
     plain = PlainLines(sys.stdin, is_terminal=True)
@@ -57,21 +107,20 @@ def lines_for(screen: Screen, stdin: BinaryIO | None) -> Lines:
         return plain
     from refold.edges.chat.prompt import PromptLines
 
-    return PromptLines(Path.cwd(), history_file(os.environ))
+    return PromptLines(Path.cwd(), data_folder(os.environ) / "refold" / "chat" / "history")
 
 
 def greeting(model: str, folder: Path) -> str:
-    """With whom one talks, about what, and where more is said."""
     return f"{one_line(model)} in {one_line(str(folder))}; /help lists the commands"
 
 
-def read_ahead(screen: Screen, lines: Lines, given: ChatArguments) -> bool:
-    """Greets and reads the first line while the engine is loaded, if it is clear with whom one
-    talks: a new conversation, with a model that is named. Says whether it did."""
+def read_ahead(screen: Screen, lines: Lines, options: Options) -> bool:
+    """Greets and reads the first line while the engine is loaded, for a new conversation with a
+    named model; returns whether it did."""
     from refold.edges.chat.prompt import PromptLines
 
-    is_new = not (given.resume or given.continue_)
-    model = given.model or os.environ.get(MODEL_ENV, "")
+    model = options.model or os.environ.get(MODEL_ENV, "")
+    is_new = not (options.resume or options.continues)
     if not (is_new and model and isinstance(lines, PromptLines)):
         return False
     screen.line(("dim", greeting(model, Path.cwd())))
@@ -79,56 +128,45 @@ def read_ahead(screen: Screen, lines: Lines, given: ChatArguments) -> bool:
     return True
 
 
-SPEC_BYTES_MAX = 1_000
-
-
 def remember(store_url: str, conversation: str, spec: str, environ: Mapping[str, str]) -> None:
-    """Keeps the model of a conversation."""
-    # Without a data folder it is asked for again the next time.
+    """Keeps the model of a conversation, so that the next chat can continue with it."""
+    # Without a data folder, the next chat needs --model again.
     with suppress(OSError, RefoldError):
-        place = _place(store_url, conversation, environ)
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = _model_file(store_url, conversation, environ)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        with open(os.open(place, flags, 0o600), "wb") as file:
+        with open(os.open(path, flags, 0o600), "wb") as file:
             file.write(spec.encode())
 
 
 def spec_of(store_url: str, conversation: str, environ: Mapping[str, str]) -> str:
-    """The model that a conversation was held with last; empty if that is not known."""
+    """The last model of a conversation; empty if unknown."""
     try:
-        kept = _place(store_url, conversation, environ).read_bytes()
+        kept = _model_file(store_url, conversation, environ).read_bytes()
         return kept[:SPEC_BYTES_MAX].decode()
     except (OSError, RefoldError, UnicodeDecodeError):
         return ""
 
 
-def history_file(environ: Mapping[str, str]) -> Path:
-    """Where the lines are kept that the user typed."""
-    return data_folder(environ) / "refold" / "chat" / "history"
+def _model_file(store_url: str, conversation: str, environ: Mapping[str, str]) -> Path:
+    digest = hashlib.sha256(f"{store_url}\n{conversation}".encode()).hexdigest()
+    return data_folder(environ) / "refold" / "chat" / digest[:32]
 
 
 def was_told(environ: Mapping[str, str]) -> bool:
-    """Whether the user was told before what a chat could have; from now on, they were."""
+    """Whether the user has seen the hint about the chat's packages before; marks it as seen."""
     with suppress(OSError, RefoldError):
-        place = data_folder(environ) / "refold" / "chat" / "told"
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = data_folder(environ) / "refold" / "chat" / "told"
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            place.touch(mode=0o600, exist_ok=False)
+            path.touch(mode=0o600, exist_ok=False)
         except FileExistsError:
             return True
     return False
 
 
-def _place(store_url: str, conversation: str, environ: Mapping[str, str]) -> Path:
-    digest = hashlib.sha256(f"{store_url}\n{conversation}".encode()).hexdigest()
-    return data_folder(environ) / "refold" / "chat" / digest[:32]
-
-
-TRIES_MAX = 1_000
-
-
 def new_id(store: Store) -> str:
-    """An id that no conversation of the store has."""
+    """An unused id, made from the time."""
     stem = f"chat-{datetime.now():%Y%m%d-%H%M%S}"
     for number in range(1, TRIES_MAX):
         id = stem if number == 1 else f"{stem}-{number}"

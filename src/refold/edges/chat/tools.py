@@ -1,32 +1,11 @@
-"""The tools of a chat: what the model may read, and, once the person agrees, write and run.
+"""The tools of a chat: files of the folder, shell commands, and the past of the conversation.
 
-A tool gives a text, also where it fails: a model can act on "there is no file a.py". What changes
-something is shown first and asked for, unless `--yes` was given; `--read-only` does not offer it,
-`--no-tools` offers none.
-Before each write the file is kept, so that a restore can put it back. The tools that look into the
-past and the memory are those of `context.toolbox`. Neighbours: `workspace` has the paths,
-`process` runs commands, `loop` calls.
-
-The folder that a chat works in: which paths its tools may touch, and what they find there.
-
-A path that a model writes is data. It is looked up inside the folder or one that the user allowed,
-and nowhere else. What belongs to the store is neither read, listed, found nor written, `.git` is
-never written to. Lists leave out what a version control would not keep. Every read, list and search
-is bounded. Neighbours: `tools` offers this to the model, `system.inside` reaches the disk,
-`edges.workspace.guarded` knows what is the store's.
-
-A command that the model wants to run: in a process group of its own, with a time-out, its output
-bounded.
-
-It runs in the folder, without input, and without the keys of providers in its environment: what it
-prints becomes part of the conversation. When its time is over, or the person stops it, the whole
-group is killed. Neighbour: `tools` asks the person before it calls this.
-
-Ctrl-C while the agent works: it stops what is waited for, never a write to the log.
-
-Only inside `waiting` does the signal raise KeyboardInterrupt; anywhere else it is remembered, and
-the next `waiting` raises it. So a reply that is stopped is still recorded as far as it came.
-Neighbour: `loop` waits for models, tools and answers in here.
+A path from a model is data: it is resolved inside the folder or an allowed one, and never inside
+the store. A change is shown to the person and asked about first, unless `--yes` was given, and the
+old content of a file is stored before each write, so that a restore can bring it back. A failing
+tool returns a text: a model can act on "there is no file a.py". Everything is bounded, and Ctrl-C
+stops a wait but never a write to the log. Neighbours: `loop` calls the tools, `context.toolbox` has
+those of the past and the memory, `system.inside` reaches the disk.
 """
 
 from __future__ import annotations
@@ -43,7 +22,7 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Annotated, Any, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -52,6 +31,7 @@ from refold import decoding
 from refold.artifacts.grep import grepped
 from refold.checked import quoted
 from refold.display import number
+from refold.edges.chat.terminal import Offered
 from refold.edges.workspace import Found, refuse_guarded, walk
 from refold.engine.context import Context
 from refold.errors import Denied, Invalid, NotFound, RefoldError
@@ -63,10 +43,77 @@ WAIT_S, WAIT_S_MAX = 120, 1_800
 OUTPUT_BYTES_MAX = 4 * 1024 * 1024
 POLL_S = 0.02
 STOPPED = "stopped by the user"
+READ_BYTES_MAX = 2 * 1024 * 1024
+ENTRIES_MAX, DEPTH_MAX = 1_000, 8
+SEARCHED_MAX, SEARCHED_BYTES_MAX, GREP_S = 5_000, 1024 * 1024, 10.0
+PROBE_BYTES = 8_000
+HISTORY = ".git"
+MEMORY_TOOLS = ("remember", "recall", "forget")
+REFUSED = "The user did not allow this. Do not try it again unless the user asks for it."
+DIFF_LINES_MAX = 400
+LINES_MAX = 2_000
+
+FilePath = Annotated[str, Meta(description="A path inside the folder.")]
+T = TypeVar("T")
+_END = object()
+
+
+class Interrupts:
+    """Handles Ctrl-C in a `with` block around the work. The signal raises KeyboardInterrupt only
+    inside `waiting`; elsewhere it is kept, and the next `waiting` raises it. So a stopped reply is
+    still recorded as far as it came."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._is_waiting = False
+        self._before: Any = None
+
+    def __enter__(self) -> Interrupts:
+        self.asked = False
+        # Only the main thread gets signals, and only it may set a handler.
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._take)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+            self._before = None
+
+    def _take(self, number: int, frame: FrameType | None) -> None:
+        self.asked = True
+        if self._is_waiting:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """A block that Ctrl-C may interrupt at any point."""
+        self._is_waiting = True
+        try:
+            if self.asked:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._is_waiting = False
+
+    def each(self, values: Iterable[T]) -> Iterator[T]:
+        """The values; waiting for each may be interrupted."""
+        iterator = iter(values)
+        while True:
+            with self.waiting():
+                value = next(iterator, _END)
+            if value is _END:
+                return
+            yield value  # type: ignore[misc]
 
 
 class Ran(Struct, frozen=True, kw_only=True):
-    """What a command printed, and how it ended."""
+    """The output of a command, and how it ended."""
 
     output: str
     status: int
@@ -74,14 +121,13 @@ class Ran(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """For the model: the output, then how it ended."""
         how = self.ended or f"exit status {self.status}"
         return f"{self.output}\n[{how}]" if self.output else f"[no output, {how}]"
 
 
 def run(command: str, folder: Path, *, wait_s: float, interrupts: Interrupts) -> Ran:
-    """Runs a command line of the shell. One that the person stopped is ended, and what it printed
-    until then is its output; `interrupts` knows that the rest is to stop as well."""
+    """Runs a shell command in a process group of its own, without input and without the keys of
+    providers. The whole group is killed when its time is over or the person stops it."""
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             ["/bin/sh", "-c", command],
@@ -98,17 +144,21 @@ def run(command: str, folder: Path, *, wait_s: float, interrupts: Interrupts) ->
         except KeyboardInterrupt:
             ended = STOPPED
         finally:
-            _kill(process)
-        return Ran(output=_text(output.fileno()), status=process.returncode, ended=ended)
+            # The whole group: the command may have left processes behind.
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        text = os.pread(output.fileno(), OUTPUT_BYTES_MAX, 0).decode("utf-8", "replace")
+        return Ran(output=text.rstrip("\n"), status=process.returncode, ended=ended)
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a command: without the keys of providers."""
+    """The environment without the keys of providers."""
     return {name: value for name, value in environ.items() if name not in KEY_DOMAINS}
 
 
 def _waited(process: subprocess.Popen[bytes], wait_s: float, output: int) -> str:
-    """Waits for the end; says why it did not wait longer."""
+    """Waits for the end; returns why it stopped waiting, empty at the end."""
     deadline = time.monotonic() + wait_s
     while process.poll() is None:
         if time.monotonic() > deadline:
@@ -120,30 +170,130 @@ def _waited(process: subprocess.Popen[bytes], wait_s: float, output: int) -> str
     return ""
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Ends the whole group, also what the command left behind in it."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+class Workspace(Struct, frozen=True):
+    """The folder of a chat, further allowed folders, and the paths of the store."""
+
+    root: Path
+    allowed: tuple[Path, ...] = ()
+    guards: Container[str] = ()
+
+    def place(self, path: str) -> Place:
+        """The location of a path. Denied outside of every folder, and in the store."""
+        place = self._inside(path)
+        refuse_guarded(place.path, self.guards)
+        if _has(place, PROJECT_FOLDER):
+            raise Denied(f"{quoted(path)} belongs to the store", hint="name another file")
+        return place
+
+    def _inside(self, path: str) -> Place:
+        try:
+            return place_in(self.root, path)
+        except Denied:
+            for folder in self.allowed:
+                try:
+                    return place_in(folder, str(self.root / path))
+                except Denied:
+                    continue
+        hint = "the user can allow another folder: refold chat --allow FOLDER"
+        raise Denied(f"{quoted(path)} is outside the folder", hint=hint)
+
+    def writable(self, path: str) -> Place:
+        """The location of a path for writing. Denied in version control as well."""
+        place = self.place(path)
+        if _has(place, HISTORY):
+            reason = f"{quoted(path)} belongs to version control"
+            raise Denied(reason, hint="write to another place")
+        return place
+
+    def text(self, path: str, *, exact: bool = False) -> str:
+        """The text of a file; an `exact` text must be valid UTF-8."""
+        found = read(self.place(path), bytes_max=READ_BYTES_MAX)
+        if found is None:
+            raise NotFound(
+                f"there is no file {quoted(path)}", hint="list_files shows what is there"
+            )
+        if _is_binary(found.data):
+            raise Invalid(f"{quoted(path)} is not text", hint="only text can be read")
+        try:
+            return found.data.decode("utf-8", "strict" if exact else "replace")
+        except UnicodeDecodeError as error:
+            raise Invalid(f"{quoted(path)} is not UTF-8", hint="write the whole file") from error
+
+    def files(self, path: str = ".") -> Iterator[Found]:
+        """The files below a folder that git would keep, with the paths that tools take."""
+        place = self.place(path)
+        if not os.path.isdir(place.path):
+            raise NotFound(f"there is no folder {quoted(path)}", hint="list_files shows the top")
+        # Paths in an allowed folder are absolute, others relative to the chat's folder.
+        is_own = place.root == os.path.realpath(self.root)
+        prefix = (f"{place}/" if place.names else "") if is_own else f"{place.path}/"
+        for found in walk(place.path, depth_max=DEPTH_MAX, without=self.guards):
+            if not found.is_folder:
+                yield found._replace(path=f"{prefix}{found.path}")
+
+    def listing(self, path: str) -> str:
+        """The files below a folder with their sizes, one per line."""
+        found = list(islice(self.files(path), ENTRIES_MAX + 1))
+        rows = [f"{one.path}  {number(one.size_bytes, 'byte')}" for one in found[:ENTRIES_MAX]]
+        if len(found) > ENTRIES_MAX:
+            rows.append(f"[more than {ENTRIES_MAX:,} files: list a folder of them]")
+        return "\n".join(rows) or "[no files]"
+
+    def grep(self, pattern: str, path: str, *, regex: bool, ignore_case: bool, limit: int) -> str:
+        """The matching lines of files, as `path:line: text`."""
+        place = self.place(path)
+        if os.path.isfile(place.path):
+            names = [path]
+        else:
+            names = [one.path for one in islice(self.files(path), SEARCHED_MAX)]
+        lines = _JoinedFiles(self, names)
+        found = grepped(
+            lines.chunks(), pattern, regex=regex, ignore_case=ignore_case, most=limit, wait_s=GREP_S
+        )
+        rows = [f"{lines.where(one.number)}: {one.text}" for one in found.lines]
+        head = f"{number(len(rows), 'line')} in {number(len(names), 'file')}"
+        ended = f", {found.ended}" if found.ended else ""
+        return "\n".join([f"[{head}{ended}]", *rows])
 
 
-def _text(output: int) -> str:
-    found = os.pread(output, OUTPUT_BYTES_MAX, 0)
-    return found.decode("utf-8", "replace").rstrip("\n")
+def _has(place: Place, name: str) -> bool:
+    """Whether the path has a folder of that name, in any case."""
+    return name in {one.casefold() for one in place.names}
 
 
-MEMORY_TOOLS = ("remember", "recall", "forget")
-REFUSED = "The user did not allow this. Do not try it again unless the user asks for it."
-DIFF_LINES_MAX = 400
-LINES_MAX = 2_000
+def _is_binary(data: bytes) -> bool:
+    return b"\0" in data[:PROBE_BYTES]
 
-Offered = Literal["all", "reading", "none"]
-FilePath = Annotated[str, Meta(description="A path inside the folder.")]
+
+class _JoinedFiles:
+    """Many files as one text to search; `where` finds the file of a line."""
+
+    def __init__(self, workspace: Workspace, names: Sequence[str]) -> None:
+        self._workspace, self._names = workspace, names
+        self._starts: list[tuple[int, str]] = []
+
+    def chunks(self) -> Iterator[bytes]:
+        line = 1
+        for name in self._names:
+            try:
+                found = read(self._workspace.place(name), bytes_max=SEARCHED_BYTES_MAX)
+            except RefoldError:
+                continue  # too large, or unreadable
+            if found is None or _is_binary(found.data):
+                continue
+            data = found.data if found.data.endswith(b"\n") else found.data + b"\n"
+            self._starts.append((line, name))
+            line += data.count(b"\n")
+            yield data
+
+    def where(self, line: int) -> str:
+        start, name = max(one for one in self._starts if one[0] <= line)
+        return f"{name}:{line - start + 1}"
 
 
 class Asker(Protocol):
-    """Shows what a tool is about to do, and asks whether it may. `kind` is what an answer of
-    "always" is remembered for."""
+    """Shows what a tool is about to do, and asks for permission. The answer "always" holds for a
+    `kind`."""
 
     def allows(self, kind: str, question: str, details: str) -> bool: ...
 
@@ -180,7 +330,7 @@ class WriteArguments(_Arguments):
 class EditArguments(_Arguments):
     path: FilePath
     old: Annotated[str, Meta(min_length=1, description="A text that is in the file once.")]
-    new: Annotated[str, Meta(description="What stands there instead.")]
+    new: Annotated[str, Meta(description="The text to put in its place.")]
 
 
 class RunArguments(_Arguments):
@@ -189,7 +339,7 @@ class RunArguments(_Arguments):
 
 
 class Tool(Struct, frozen=True):
-    """One tool: what the model is told of it, what it takes, and whether it changes something."""
+    """One tool: its description, its arguments, and whether it changes something."""
 
     about: str
     arguments: type[Struct]
@@ -219,7 +369,7 @@ TOOLS = {
 
 
 class Used(Struct, frozen=True):
-    """What a tool gave."""
+    """The result of a tool."""
 
     text: str
     is_error: bool = False
@@ -239,7 +389,11 @@ class Tools:
     ) -> None:
         self._context, self._workspace, self._asker = context, workspace, asker
         self._interrupts, self._offered = interrupts, offered
-        self.names = [name for name, tool in TOOLS.items() if _is_offered(tool, offered)]
+        self.names = [
+            name
+            for name, tool in TOOLS.items()
+            if offered == "all" or (offered == "reading" and not tool.changes)
+        ]
         self._runs: dict[str, Callable[[Any], str | Used]] = {
             "read_file": self._read,
             "list_files": lambda given: workspace.listing(given.path),
@@ -250,7 +404,7 @@ class Tools:
         }
 
     def definitions(self) -> list[dict[str, Any]]:
-        """What the model is told, in a form that every dialect can be given."""
+        """The definitions of the tools, in a form that every dialect takes."""
         if self._offered == "none":
             return []
         own = [_definition(name, TOOLS[name]) for name in self.names]
@@ -258,15 +412,15 @@ class Tools:
         return [*own, *past]
 
     def call(self, name: str, arguments: str | Mapping[str, Any]) -> Used:
-        """Runs one tool. KeyboardInterrupt if the person stopped it."""
+        """Runs one tool; KeyboardInterrupt if the person stops it."""
         if name not in TOOLS:
             text = self._context.toolbox.call(name, arguments)
             return Used(text, is_error=text.startswith("Error: "))
         try:
             if name not in self.names:
                 raise Invalid(f"{name} is off in this chat", hint="say what the user should do")
-            gave = self._runs[name](_given(TOOLS[name].arguments, arguments))
-            return gave if isinstance(gave, Used) else Used(gave)
+            result = self._runs[name](_given(TOOLS[name].arguments, arguments))
+            return result if isinstance(result, Used) else Used(result)
         except _NotAllowed:
             return Used(REFUSED, is_error=True)
         except (RefoldError, OSError) as error:
@@ -311,7 +465,7 @@ class Tools:
         return self._put(place, text.replace(given.old, given.new))
 
     def _put(self, place: Place, content: str) -> str:
-        """Writes a file, once the person has seen what changes and the old text is kept."""
+        """Writes a file after the person agreed to the change and the old text was stored."""
         found = read(place)
         data = content.encode("utf-8", "surrogateescape")
         if found is not None and found.data == data:
@@ -334,10 +488,6 @@ class Tools:
         return Used(ran.text, is_error=bool(ran.status or ran.ended))
 
 
-def _is_offered(tool: Tool, offered: Offered) -> bool:
-    return offered == "all" or (offered == "reading" and not tool.changes)
-
-
 class _NotAllowed(Exception):
     """The person said no."""
 
@@ -350,7 +500,7 @@ def _definition(name: str, tool: Tool) -> dict[str, Any]:
 
 
 def _given(arguments: type[Struct], given: str | Mapping[str, Any]) -> Struct:
-    """The arguments of a call, as its tool takes them."""
+    """The arguments of a call, checked."""
     try:
         value = msgspec.json.decode(given or "{}") if isinstance(given, str) else given
         return decoding.convert(value, arguments, strict=False)
@@ -360,7 +510,7 @@ def _given(arguments: type[Struct], given: str | Mapping[str, Any]) -> Struct:
 
 
 def _diff(path: str, old: str, new: str) -> str:
-    """What a write changes, bounded."""
+    """The difference of two texts, cut if long."""
     lines = list(
         difflib.unified_diff(
             old.splitlines(), new.splitlines(), f"a/{path}", f"b/{path}", lineterm=""
@@ -370,196 +520,3 @@ def _diff(path: str, old: str, new: str) -> str:
         left = len(lines) - DIFF_LINES_MAX
         lines[DIFF_LINES_MAX:] = [f"... {number(left, 'line')} more"]
     return "\n".join(lines)
-
-
-READ_BYTES_MAX = 2 * 1024 * 1024
-ENTRIES_MAX, DEPTH_MAX = 1_000, 8
-SEARCHED_MAX, SEARCHED_BYTES_MAX, GREP_S = 5_000, 1024 * 1024, 10.0
-PROBE_BYTES = 8_000
-HISTORY = ".git"
-
-
-class Workspace(Struct, frozen=True):
-    """The folder, further ones that the user allowed, and paths that are the store's own."""
-
-    root: Path
-    allowed: tuple[Path, ...] = ()
-    guards: Container[str] = ()
-
-    def place(self, path: str) -> Place:
-        """Where a path leads. Denied if that is outside of every folder, or in the store."""
-        place = self._inside(path)
-        refuse_guarded(place.path, self.guards)
-        if _has(place, PROJECT_FOLDER):
-            raise Denied(f"{quoted(path)} belongs to the store", hint="name another file")
-        return place
-
-    def _inside(self, path: str) -> Place:
-        try:
-            return place_in(self.root, path)
-        except Denied:
-            for folder in self.allowed:
-                try:
-                    return place_in(folder, str(self.root / path))
-                except Denied:
-                    continue
-        hint = "the user can allow another folder: refold chat --allow FOLDER"
-        raise Denied(f"{quoted(path)} is outside the folder", hint=hint)
-
-    def writable(self, path: str) -> Place:
-        """Where a path leads that is to be written to."""
-        place = self.place(path)
-        if _has(place, HISTORY):
-            reason = f"{quoted(path)} belongs to version control"
-            raise Denied(reason, hint="write to another place")
-        return place
-
-    def text(self, path: str, *, exact: bool = False) -> str:
-        """The text of a file; if it must be exact, bytes that are no text are refused."""
-        found = read(self.place(path), bytes_max=READ_BYTES_MAX)
-        if found is None:
-            raise NotFound(
-                f"there is no file {quoted(path)}", hint="list_files shows what is there"
-            )
-        if _is_binary(found.data):
-            raise Invalid(f"{quoted(path)} is not text", hint="only text can be read")
-        try:
-            return found.data.decode("utf-8", "strict" if exact else "replace")
-        except UnicodeDecodeError as error:
-            raise Invalid(f"{quoted(path)} is not UTF-8", hint="write the whole file") from error
-
-    # --- what is there ---
-
-    def files(self, path: str = ".") -> Iterator[Found]:
-        """The files below a folder, without what git leaves out, by their paths as a tool takes
-        them."""
-        place = self.place(path)
-        if not os.path.isdir(place.path):
-            raise NotFound(f"there is no folder {quoted(path)}", hint="list_files shows the top")
-        above = _above(place, self.root)
-        for found in walk(place.path, depth_max=DEPTH_MAX, without=self.guards):
-            if not found.is_folder:
-                yield found._replace(path=f"{above}{found.path}")
-
-    def listing(self, path: str) -> str:
-        """The files below a folder with their sizes, one a line."""
-        found = list(islice(self.files(path), ENTRIES_MAX + 1))
-        rows = [f"{one.path}  {number(one.size_bytes, 'byte')}" for one in found[:ENTRIES_MAX]]
-        if len(found) > ENTRIES_MAX:
-            rows.append(f"[more than {ENTRIES_MAX:,} files: list a folder of them]")
-        return "\n".join(rows) or "[no files]"
-
-    def grep(self, pattern: str, path: str, *, regex: bool, ignore_case: bool, limit: int) -> str:
-        """The lines of files that match, as `path:line: text`."""
-        place = self.place(path)
-        if os.path.isfile(place.path):
-            names = [path]
-        else:
-            names = [one.path for one in islice(self.files(path), SEARCHED_MAX)]
-        lines = _JoinedFiles(self, names)
-        found = grepped(
-            lines.chunks(), pattern, regex=regex, ignore_case=ignore_case, most=limit, wait_s=GREP_S
-        )
-        rows = [f"{lines.where(one.number)}: {one.text}" for one in found.lines]
-        head = f"{number(len(rows), 'line')} in {number(len(names), 'file')}"
-        ended = f", {found.ended}" if found.ended else ""
-        return "\n".join([f"[{head}{ended}]", *rows])
-
-
-def _has(place: Place, name: str) -> bool:
-    """Whether a folder of that name, in any case, is on the way to a place."""
-    return name in {one.casefold() for one in place.names}
-
-
-def _above(place: Place, root: Path) -> str:
-    """What stands before the paths below a folder: nothing at the top, its whole path where it
-    is another folder than the workspace's own."""
-    if place.root != os.path.realpath(root):
-        return f"{place.path}/"
-    return f"{place}/" if place.names else ""
-
-
-def _is_binary(data: bytes) -> bool:
-    return b"\0" in data[:PROBE_BYTES]
-
-
-class _JoinedFiles:
-    """Many files as one text to search, and the file that a line of it belongs to."""
-
-    def __init__(self, workspace: Workspace, names: Sequence[str]) -> None:
-        self._workspace, self._names = workspace, names
-        self._starts: list[tuple[int, str]] = []
-
-    def chunks(self) -> Iterator[bytes]:
-        line = 1
-        for name in self._names:
-            try:
-                found = read(self._workspace.place(name), bytes_max=SEARCHED_BYTES_MAX)
-            except RefoldError:
-                continue  # too large to be searched, or not to be read
-            if found is None or _is_binary(found.data):
-                continue
-            data = found.data if found.data.endswith(b"\n") else found.data + b"\n"
-            self._starts.append((line, name))
-            line += data.count(b"\n")
-            yield data
-
-    def where(self, line: int) -> str:
-        start, name = max(one for one in self._starts if one[0] <= line)
-        return f"{name}:{line - start + 1}"
-
-
-T = TypeVar("T")
-_END = object()
-
-
-class Interrupts:
-    """Whether the person asked to stop. Used in a `with` block around the work."""
-
-    def __init__(self) -> None:
-        self.asked = False
-        self._is_waiting = False
-        self._before: Any = None
-
-    def __enter__(self) -> Interrupts:
-        self.asked = False
-        # Only the main thread can be interrupted, and only there can it be said what happens then.
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._take)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-            self._before = None
-
-    def _take(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
-        if self._is_waiting:
-            raise KeyboardInterrupt
-
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """A block that may be interrupted at any point."""
-        self._is_waiting = True
-        try:
-            if self.asked:
-                raise KeyboardInterrupt
-            yield
-        finally:
-            self._is_waiting = False
-
-    def each(self, values: Iterable[T]) -> Iterator[T]:
-        """The values, each waited for."""
-        found = iter(values)
-        while True:
-            with self.waiting():
-                value = next(found, _END)
-            if value is _END:
-                return
-            yield value  # type: ignore[misc]

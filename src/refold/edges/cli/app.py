@@ -22,10 +22,11 @@ from refold.checked import quoted
 from refold.display import is_text, nearest, one_line, suggestion
 from refold.edges.cli.options import HELP, Place, at_places, output_options, parameters, places_of
 from refold.edges.cli.screen import Screen
-from refold.edges.commands import COMMANDS, GROUPS, load
+from refold.edges.commands import ALIASES, COMMANDS, DAILY, PREFIXES, load
 from refold.edges.commands.command import Command, Document, Result, parameters_of, short_line
-from refold.edges.commands.line import named_first, with_id
+from refold.edges.commands.line import MISSPELT_MIN, OUTPUT, named_first, resolved, with_id
 from refold.edges.commands.session import Session
+from refold.edges.commands.shell import overview
 from refold.errors import OUTCOMES, Invalid, RefoldError, with_hint
 
 ABOUT = """Keep all of an agent's conversation, and send the best page that fits.
@@ -34,8 +35,6 @@ The commands below work on a store: the .refold folder of this project, unless -
 another."""
 INTERRUPTED, PIPE_CLOSED = 130, 141
 MESSAGE_MAX = 2_000
-MISSPELT_MIN = 0.8
-OUTPUT = ("--json", "--no-color", "--debug")
 
 
 # --- the commands ---
@@ -60,32 +59,44 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         name = self.prefix + cmd_name
-        if name in GROUPS:
+        if name in PREFIXES:
             return Commands(
                 f"{name} ", name=cmd_name, help=_group_help(name), params=_group_parameters(name)
             )
         return _as_click(load(name)) if name in COMMANDS else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        names = self.list_commands(ctx)
+        names = [*DAILY] if not self.prefix else self.list_commands(ctx)
         with formatter.section("Commands"):
             formatter.write_dl([(name, self._summary(self.prefix + name)) for name in names])
+        if not self.prefix:
+            with formatter.section("More commands"):
+                formatter.write_dl([*overview(COMMANDS).items()])
+            formatter.write_paragraph()
+            formatter.write_text("refold help COMMAND explains a command, or a group of them.")
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        click.Command.format_options(self, ctx, formatter)
 
     def _summary(self, name: str) -> str:
         """What a command does, known without loading it."""
-        return GROUPS[name] if name in GROUPS else COMMANDS[name].summary
+        return PREFIXES[name] if name in PREFIXES else COMMANDS[name].summary
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = self.list_commands(ctx)
         name = self.prefix + args[0]
-        if name in GROUPS and name in COMMANDS and _is_own(name, args[1:]):
+        if name in PREFIXES and name in COMMANDS and _is_own(name, args[1:]):
             # A group that is a command itself: `refold context ID`.
             return args[0], _as_click(load(name)), args[1:]
         if args[0] in known:
             return super().resolve_command(ctx, args)
-        hint = suggestion(args[0], known)
+        # Aliases are suggested for a typo, but not listed.
+        also = [] if self.prefix else [name.split()[0] for name in ALIASES]
+        is_near = bool(nearest(args[0], [*known, *also]))
+        hint = suggestion(args[0], [*known, *also] if is_near else known)
         wrong = quoted(one_line(args[0]), 40)
         raise click.UsageError(f"there is no command {wrong}; {hint}", ctx)
 
@@ -94,9 +105,9 @@ class Commands(click.Group):
 
 
 def _is_own(group: str, args: list[str]) -> bool:
-    """Whether the words after a group are for the command of its name, and not one of those in
-    it, perhaps misspelt: an id stands alone, unless the command takes several, and looks like
-    none of them. How it is to be printed may be said before."""
+    """Whether the words after a prefix are for the command of its name, and do not name one of
+    its inner commands, perhaps misspelt: an id comes alone, unless the command takes several, and
+    resembles no inner name. Output options may come first."""
     inner = [name.removeprefix(f"{group} ") for name in COMMANDS if name.startswith(f"{group} ")]
     known = [name.split()[0] for name in inner]
     words = list(dropwhile(OUTPUT.__contains__, args))
@@ -112,13 +123,13 @@ def _is_own(group: str, args: list[str]) -> bool:
 
 def _group_help(name: str) -> str:
     if name not in COMMANDS:
-        return GROUPS[name]
+        return PREFIXES[name]
     command = load(name)
     if command.on != "conversation":
         return f"{command.summary}\n\n{command.details}"
     taken = "".join(f" [{one.shown}]" for one in parameters_of(command))
     own = f"refold {name} ID{taken}: {command.summary}"
-    return f"{GROUPS[name]}\n\n{own}"
+    return f"{PREFIXES[name]}\n\n{own}"
 
 
 def _group_parameters(name: str) -> list[click.Parameter]:
@@ -164,16 +175,20 @@ def _run_command(command: Command[Any, Any], screen: Screen, given: Mapping[str,
     """Runs a command with what the command line gave, and shows its result."""
     values = dict(given)
     screen.places = places_of(command, given)
+    store_url = values.pop("store", None) if command.on != "nothing" else None
+    on_one = command.on in ("conversation", "either")
+    conversation = values.pop("conversation") if on_one else None
+    arguments = command.arguments(**values)
     session = Session(
-        store_url=values.pop("store", None) if command.on != "nothing" else None,
-        conversation=values.pop("conversation") if command.on == "conversation" else None,
+        store_url=store_url,
+        conversation=conversation,
         screen=screen,
         stdin=getattr(sys.stdin, "buffer", None),
-        read_only=command.reads,
+        read_only=command.is_read_only(arguments),
         derives=command.derives,
     )
     with _naming(given, screen.places), session:
-        result = command.run(session, command.arguments(**values))
+        result = command.run(session, arguments)
         if not screen.json_output:
             session.tell_found()
         _show_result(command, screen, result)
@@ -245,7 +260,7 @@ def outcome(args: list[str]) -> int:
 
 
 def _own_words(args: list[str]) -> list[str]:
-    """The words that are for refold: those of a program that `run` starts are the program's."""
+    """The words for refold itself, without the command line of a program that `run` starts."""
     if args[:1] != ["run"]:
         return args
     return list(takewhile(lambda word: word.startswith("-"), args[1:]))
@@ -254,7 +269,7 @@ def _own_words(args: list[str]) -> list[str]:
 def _run(args: list[str], screen: Screen) -> int:
     try:
         _check_text(args)
-        words = named_first(args, COMMANDS)
+        words = resolved(named_first(args, COMMANDS), is_shell=True)
         with commands.make_context("refold", words, obj=screen) as ctx:
             commands.invoke(ctx)
     except click.exceptions.Exit as error:
@@ -284,7 +299,7 @@ def _check_text(args: list[str]) -> None:
 
 
 def _report_usage(error: click.ClickException, screen: Screen) -> int:
-    """Says what is wrong with a command line, and whose help says how it should be."""
+    """Reports a usage error, and whose help to read."""
     path = "refold"
     if isinstance(error, click.UsageError) and error.ctx:
         path = error.ctx.command_path
@@ -317,12 +332,12 @@ def _misses_id(error: click.ClickException) -> bool:
 
 
 def _in_one_line(message: str) -> str:
-    """What click says, whose lists of choices stand on lines of their own."""
+    """Click's message without its line breaks."""
     return " ".join(message.split())
 
 
 def _report(screen: Screen, code: str, message: str, hint: str) -> None:
-    """Says what went wrong: as the JSON object that was asked for, else on standard error."""
+    """Reports an error, as a JSON object if that was asked for, else on standard error."""
     message, hint = _without_secrets(message), _without_secrets(hint)
     if screen.json_output:
         screen.emit({"error": {"code": code, "message": message, "hint": hint}})

@@ -1,16 +1,11 @@
-"""What a command takes, as options and arguments of a command line.
+"""The arguments of a command as options of click, and commands written out to be pasted.
 
-Every `Parameter` of a command becomes an option of click, or an argument if its place says what it
-is. `--json`, `--no-color` and `--debug` are read by `app` before anything else, because they also
-decide how an error is shown; here they are only part of the help.
-
-How a command is written for whoever is to run it next, so that it can be pasted: every word is
-quoted for the shell, and it works where this call worked.
-
-What a call was told about its place (`--store`, `--project`, `--scope`, ...) is carried into every
-command it names that takes the very same option. One that stayed at its default is not: the next
-call has that default, too. Neighbours: `Screen.call` writes the commands of results by `in_shell`
-and `in_chat`, `app` those in the hints of errors by `at_places`.
+Every `Parameter` becomes an option, or an argument if it is positional. `app` reads `--json`,
+`--no-color` and `--debug` before anything else, because they also decide how an error is shown;
+here they are only part of the help. A command that we print is quoted for the shell and carries the
+places of this call (`--store`, `--project`, `--scope`, ...) if it takes the same options, but no
+default. Neighbours: `Screen.call` writes the commands of results (`in_shell`, `in_chat`), `app`
+those in the hints of errors (`at_places`).
 """
 
 from __future__ import annotations
@@ -23,8 +18,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from refold.edges.commands import COMMANDS, load
-from refold.edges.commands.command import Command, Parameter, parameters_of
+from refold.edges.commands import ALIASES, COMMANDS, load
+from refold.edges.commands.command import Command, Parameter, Taking, parameters_of
 from refold.edges.commands.line import split
 
 HELP = {"help_option_names": ["-h", "--help"]}
@@ -34,18 +29,27 @@ STORE_HELP = "The store; by default the .refold folder of this project."
 
 def parameters(command: Command[Any, Any]) -> Iterator[click.Parameter]:
     """What the command line takes: the command's own arguments, then what all commands share."""
-    if command.on == "conversation":
+    if command.on in ("conversation", "either"):
         # or @1, the newest: see `Session.find`
-        yield click.Argument(["conversation"], metavar="ID")
-    for parameter in parameters_of(command):
-        yield _option(parameter) if parameter.option else _argument(parameter)
+        is_needed = command.on == "conversation"
+        metavar = "ID" if is_needed else "[ID]"
+        yield click.Argument(["conversation"], metavar=metavar, required=is_needed)
+    own = list(own_parameters(command))
+    yield from own
     if command.on != "nothing":
         yield click.Option(["--store"], metavar="URL", help=STORE_HELP)
-    yield from output_options()
+    taken = {name for one in own for name in one.opts}
+    yield from (one for one in output_options() if one.opts[0] not in taken)
+
+
+def own_parameters(command: Taking) -> Iterator[click.Parameter]:
+    """The command's own arguments, for click."""
+    for parameter in parameters_of(command):
+        yield _option(parameter) if parameter.option else _argument(parameter)
 
 
 def output_options() -> Iterator[click.Option]:
-    """What every command takes that says how its result is shown."""
+    """Options of every command for how its result is shown."""
     for name, text in (
         ("--json", "Print one JSON object and nothing else."),
         ("--no-color", "Print without colors."),
@@ -68,7 +72,7 @@ def _argument(parameter: Parameter) -> click.Argument:
 
 
 def _joined(parameter: Parameter) -> Joined:
-    """Makes one text of words that stand apart on the command line."""
+    """Joins the words of a text."""
 
     def joined(_: click.Context, __: click.Parameter, words: tuple[str, ...]) -> str | None:
         return " ".join(words) if words else parameter.default
@@ -154,7 +158,7 @@ def in_chat(name: str, words: tuple[str, ...]) -> str:
 
 
 def at_places(text: str, places: tuple[Place, ...], conversation: str = "") -> str:
-    """A text of ours that names commands of the shell, with these places in each."""
+    """A hint with these places in every command of the shell that it names."""
     if not places:
         return text
 
@@ -177,7 +181,7 @@ def _carried(name: str, written: str, places: tuple[Place, ...]) -> Iterator[str
 @cache
 def _place_options(name: str) -> tuple[tuple[str, str, object], ...]:
     """The options of a command that say where it works: name, help and default."""
-    if name not in COMMANDS:
+    if name not in COMMANDS and name not in ALIASES:
         return ()
     command = load(name)
     own = [(one.option, one.help, one.default) for one in parameters_of(command)]
@@ -187,9 +191,8 @@ def _place_options(name: str) -> tuple[tuple[str, str, object], ...]:
 
 @cache
 def _calls_in_text(conversation: str) -> re.Pattern[str]:
-    """Finds commands to run, with their conversation; not those whose help is to be read, nor
-    what one of them `wrote` before."""
-    names = "|".join(sorted(COMMANDS, key=len, reverse=True))
+    """Finds commands to run, with their ID; not `refold X --help`, nor `refold X wrote`."""
+    names = "|".join(sorted([*COMMANDS, *ALIASES], key=len, reverse=True))
     id = f"(?: (?:ID|@1|{re.escape(conversation)})(?![\\w.-]))?"
     return re.compile(rf"\brefold ({names})\b(?!-)(?! --help| wrote){id}")
 

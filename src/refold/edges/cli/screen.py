@@ -1,5 +1,5 @@
 """The one place that prints. Whatever comes from content passes `visible` here: a stored text can
-neither steer the terminal nor forge a line of ours, and is never read as markup.
+neither steer the terminal nor pass for a line of refold, and is never read as markup.
 
 Color only on a terminal that wants it, pictures also without, rich only for its tables and bars,
 ASCII only where the locale is not UTF-8; lines are broken between words where a terminal would
@@ -54,7 +54,7 @@ COERCED = ("C.UTF-8", "C.utf8")
 
 
 class _Enough(Exception):
-    """Whoever reads has seen enough."""
+    """The reader has seen enough."""
 
 
 class Screen:
@@ -82,18 +82,17 @@ class Screen:
 
     @property
     def columns(self) -> int:
-        """The width of the terminal as it is now; 80 where there is none."""
+        """The current width of the terminal; 80 without one."""
         return shutil.get_terminal_size().columns
 
     @property
     def rows(self) -> int:
-        """The height of the terminal as it is now; 24 where there is none."""
+        """The current height of the terminal; 24 without one."""
         return shutil.get_terminal_size().lines
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """A screen of its own, to be drawn over: what stood there before comes back at the end,
-        whatever size the terminal has then."""
+        """A separate screen to draw on; the one before comes back at the end, at any size."""
         self.out.write("\x1b[?1049h")
         try:
             yield
@@ -123,8 +122,7 @@ class Screen:
 
     @contextmanager
     def paged(self) -> Iterator[None]:
-        """What is printed inside stops at every full screen, if somebody sits there; whoever has
-        seen enough ends it."""
+        """Stops the output at every full screen, if there is a reader, who may end it."""
         if not (self.draws and self.can_ask):
             yield
             return
@@ -152,7 +150,7 @@ class Screen:
         self._rows_left = max(0, left)
 
     def _back(self, lines: int) -> None:
-        """Takes back so many lines that were printed last, on a terminal that can."""
+        """Erases the last lines, on a terminal that can."""
         if lines and self.draws:
             self.out.write(f"\x1b[{lines}F\x1b[J")
 
@@ -161,7 +159,7 @@ class Screen:
         self.out.write(self._shown(text))
 
     def block(self, text: str) -> None:
-        """Prints a text of others, indented, so that none of its lines can pass for one of ours."""
+        """Prints foreign text, indented, so that no line of it can pass for one of refold."""
         for line in text.split("\n"):
             self.line(f"  {line}" if line else "")
 
@@ -185,19 +183,18 @@ class Screen:
             raise click.Abort
 
     def ask(self, question: str) -> bool:
-        """The answer of whoever is at the terminal; no, where nobody can be asked."""
+        """The answer of the person at the terminal; no, where nobody can be asked."""
         return self.can_ask and chosen(self._typed, self.escaped(one_line(question))) == "yes"
 
     def secret(self, question: str) -> str | None:
-        """What whoever is at the terminal types, without showing it; None where nobody can be
-        asked."""
+        """A text typed at the terminal without being shown; None where nobody can be asked."""
         if not self.can_ask:
             return None
         typed: str = click.prompt(self.escaped(question), hide_input=True, err=True)
         return typed
 
     def _typed(self, question: str) -> str:
-        """What is typed in answer to a question, which stands on standard error."""
+        """The answer to a question, which is printed on standard error."""
         shown = "".join(text for _, text in broken([("", question)], self.columns))
         answer: str = click.prompt(
             shown, default="", show_default=False, prompt_suffix=" ", err=True
@@ -217,8 +214,8 @@ class Screen:
     def table(self, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Prints rows under their heads: by rich on a terminal, else as plain aligned text. A
         head that starts with `>` has its column aligned to the right. Ids are never cut, because
-        they are there to be copied: other columns give way, and where there is no room for
-        those, every row is a few lines."""
+        they are there to be copied: other columns give way, and in a narrow terminal every row is a
+        few lines."""
         cells = [[self._cell(*one) for one in zip(heads, row, strict=True)] for row in rows]
         if not self.draws:
             self._print_plain_table(heads, cells)
@@ -297,7 +294,7 @@ class Screen:
                 self.out.write(separator + json.dumps(builtins_of(item)))
                 separator = ",\n"
         except RefoldError as error:
-            # What stands on the screen already must become one object all the same.
+            # The part printed already must become one object all the same.
             reason = {"code": error.code, "message": error.message, "hint": error.hint}
             self.out.write(f'\n], "error": {json.dumps(reason)}}}\n')
             raise Exit(OUTCOMES[error.code][1]) from error

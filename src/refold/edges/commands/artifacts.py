@@ -1,41 +1,33 @@
-"""`refold artifacts`: the artifacts that are kept, what they hold, which of their lines match, and
-removing them.
+"""`refold artifact`: stored artifacts listed, shown, searched and removed.
 
-Artifacts are named by id, and only in the conversation that has them.
-
-`refold artifacts list`: the artifacts of a conversation. Contents are not read.
-
-`refold artifacts show`: what an artifact holds. A long one is read while it is shown.
-
-`refold artifacts grep`: which lines of the artifacts match.
-
-`refold artifacts clean`: old artifacts are removed, of one conversation or of all.
-
-`refold artifacts delete`: one artifact is removed for good. It asks first.
+Artifacts are named by id, within a conversation that has them. A long one is read while it is
+shown. Removing one by name asks first; removing old ones keeps what a page still names. Neighbour:
+`refold.artifacts` does the work.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, NamedTuple
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
 
 from refold.artifacts import cleanup
-from refold.artifacts.artifacts import ArtifactReader, Artifacts, Matches
+from refold.artifacts.artifacts import ArtifactReader, Artifacts
 from refold.artifacts.cleanup import CleanupItem, Quota
-from refold.artifacts.listing import StoredArtifact
 from refold.core.model import Artifact
 from refold.display import moment
 from refold.edges.commands.command import (
     POSITIONAL,
-    Arguments,
-    Command,
+    DryRun,
+    Lines,
     Pieces,
     Result,
     Screen,
+    Yes,
+    command,
     line_span,
     number,
     short_line,
@@ -47,21 +39,16 @@ from refold.log.log import now_ms
 from refold.log.open_log import OpenLog
 from refold.log.unfold import lines_between
 
-ARTIFACT = Meta(
-    description="The id of the artifact.",
-    extra={"positional": True, "metavar": "ARTIFACT", "completes": "artifact"},
-)
-
-
-class RemovedItem(Struct, frozen=True, kw_only=True):
-    """One artifact that was removed, or could not be; `why` says so."""
-
-    id: str
-    name: str
-    size_bytes: int
-    at_ms: int
-    conversations: tuple[str, ...]
-    why: str
+SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+BYTES = {"": 1, "b": 1, "kb": 1_000, "mb": 1_000_000, "gb": 1_000_000_000}
+_AMOUNT = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([a-z]{0,2})", re.IGNORECASE)
+ArtifactId = Annotated[
+    str,
+    Meta(
+        description="The id of the artifact.",
+        extra={"positional": True, "metavar": "ARTIFACT", "completes": "artifact"},
+    ),
+]
 
 
 class Stored(NamedTuple):
@@ -73,38 +60,11 @@ class Stored(NamedTuple):
 
 
 def stored_artifacts(session: Session) -> Stored:
-    """The artifacts of the conversation asked for; NotFound if it does not exist."""
+    """The artifacts of the session's conversation; NotFound if it does not exist."""
     id = session.store.conversation(session.conversation).id
     log = OpenLog(session.store, id, session.config)
     reader = ArtifactReader(log)
     return Stored(id, Artifacts(log, reader), reader)
-
-
-def removed_item(item: CleanupItem) -> RemovedItem:
-    return RemovedItem(
-        id=item.artifact.id,
-        name=item.artifact.name,
-        size_bytes=item.artifact.size_bytes,
-        at_ms=item.at_ms,
-        conversations=item.conversations,
-        why=item.why,
-    )
-
-
-TASK = Meta(description="Only those of this task.")
-QUERY = Meta(description="Only those of this query: its text, or its q_ id.")
-TOOL = Meta(description="Only those of this tool.")
-MATCH = Meta(
-    description="Only those that fit these words, best first, with the reason.",
-    extra={"metavar": "WORDS"},
-)
-
-
-class ListArguments(Arguments, frozen=True, kw_only=True):
-    task: Annotated[str, TASK] | None = None
-    query: Annotated[str, QUERY] | None = None
-    tool: Annotated[str, TOOL] | None = None
-    match: Annotated[str, MATCH] | None = None
 
 
 class ArtifactRow(Artifact, frozen=True, kw_only=True):
@@ -122,74 +82,68 @@ class Listed(Result, frozen=True, kw_only=True):
     match: str | UnsetType = UNSET
     artifacts: tuple[ArtifactRow, ...]
 
+    def show(self, screen: Screen) -> None:
+        if not self.artifacts:
+            screen.line(f"There are no such artifacts in {self.conversation}.")
+        elif self.match is not UNSET:
+            matches = [(one.id, f"{one.size_bytes:,}", one.name, one.why) for one in self.artifacts]
+            screen.table(("ID", ">BYTES", "NAME", "WHY"), matches)
+        else:
+            rows = [
+                (
+                    one.id,
+                    f"#{one.seq}",
+                    f"{one.size_bytes:,}",
+                    f"{one.lines:,}",
+                    one.type,
+                    one.origin.task,
+                    f"[cleaned up {moment(one.cleaned_ms)}] {one.name}"
+                    if one.cleaned_ms
+                    else one.name,
+                )
+                for one in self.artifacts
+            ]
+            screen.table(("ID", ">SEQ", ">BYTES", ">LINES", "TYPE", "TASK", "NAME"), rows)
 
-def run_artifacts_list(session: Session, arguments: ListArguments) -> Listed:
+
+@command("artifact list", reads=True)
+def list_artifacts(
+    session: Session,
+    *,
+    task: Annotated[str, Meta(description="Only those of this task.")] | None = None,
+    query: Annotated[str, Meta(description="Only those of this query: its text, or its q_ id.")]
+    | None = None,
+    tool: Annotated[str, Meta(description="Only those of this tool.")] | None = None,
+    match: Annotated[
+        str,
+        Meta(
+            description="Only those that fit these words, best first, with the reason.",
+            extra={"metavar": "WORDS"},
+        ),
+    ]
+    | None = None,
+) -> Listed:
     stored = stored_artifacts(session)
+    chosen = stored.artifacts.list(task=task, query=query, tool=tool)
+    if match is None:
+        reasons = [(one, "") for one in chosen]
+    else:
+        selected = stored.artifacts.select(match, among=chosen)
+        reasons = [(one.artifact, one.why) for one in selected]
+    rows = [
+        ArtifactRow(
+            **asdict(one.artifact),
+            seq=one.seq,
+            at_ms=one.at_ms,
+            by=one.by,
+            cleaned_ms=one.cleaned_ms,
+            why=why,
+        )
+        for one, why in reasons
+    ]
     return Listed(
-        conversation=stored.id,
-        match=UNSET if arguments.match is None else arguments.match,
-        artifacts=tuple(_rows(stored.artifacts, arguments)),
+        conversation=stored.id, match=UNSET if match is None else match, artifacts=tuple(rows)
     )
-
-
-def _rows(artifacts: Artifacts, arguments: ListArguments) -> Iterator[ArtifactRow]:
-    chosen = artifacts.list(task=arguments.task, query=arguments.query, tool=arguments.tool)
-    if arguments.match is None:
-        for stored in chosen:
-            yield _row(stored)
-    else:
-        for selected in artifacts.select(arguments.match, among=chosen):
-            yield _row(selected.artifact, selected.why)
-
-
-def _row(stored: StoredArtifact, why: str = "") -> ArtifactRow:
-    return ArtifactRow(
-        **asdict(stored.artifact),
-        seq=stored.seq,
-        at_ms=stored.at_ms,
-        by=stored.by,
-        cleaned_ms=stored.cleaned_ms,
-        why=why,
-    )
-
-
-def show_artifacts_list(listed: Listed, screen: Screen) -> None:
-    if not listed.artifacts:
-        screen.line(f"There are no such artifacts in {listed.conversation}.")
-    elif listed.match is not UNSET:
-        screen.table(("ID", ">BYTES", "NAME", "WHY"), map(_match_cells, listed.artifacts))
-    else:
-        heads = ("ID", ">SEQ", ">BYTES", ">LINES", "TYPE", "TASK", "NAME")
-        screen.table(heads, map(_cells, listed.artifacts))
-
-
-def _match_cells(row: ArtifactRow) -> tuple[str, ...]:
-    return row.id, f"{row.size_bytes:,}", row.name, row.why
-
-
-def _cells(row: ArtifactRow) -> tuple[str, ...]:
-    name = row.name
-    if row.cleaned_ms:
-        name = f"[cleaned up {moment(row.cleaned_ms)}] {name}"
-    size, lines = f"{row.size_bytes:,}", f"{row.lines:,}"
-    return row.id, f"#{row.seq}", size, lines, row.type, row.origin.task, name
-
-
-ARTIFACTS_LIST = Command(
-    name="artifacts list",
-    reads=True,
-    arguments=ListArguments,
-    run=run_artifacts_list,
-    show=show_artifacts_list,
-)
-
-
-LINES = Meta(description="Only these lines, counted from 1.", extra={"metavar": "A-B"})
-
-
-class ShowArguments(Arguments, frozen=True, kw_only=True):
-    artifact: Annotated[str, ARTIFACT]
-    lines: Annotated[str, LINES] | None = None
 
 
 class Content(Result, frozen=True, kw_only=True):
@@ -197,50 +151,25 @@ class Content(Result, frozen=True, kw_only=True):
     handle: str
     text: Pieces
 
+    def show(self, screen: Screen) -> None:
+        last = ""
+        for text in self.text:
+            screen.text(text)
+            last = text or last
+        if not last.endswith("\n"):
+            screen.line()
 
-def run_artifacts_show(session: Session, arguments: ShowArguments) -> Content:
-    span = None if arguments.lines is None else line_span(arguments.lines)
+
+@command("artifact show", reads=True)
+def show_artifact(session: Session, *, artifact: ArtifactId, lines: Lines | None = None) -> Content:
+    span = None if lines is None else line_span(lines)
     stored = stored_artifacts(session)
-    found = stored.reader.original(arguments.artifact)
-    texts: Iterable[str] = found.texts
+    original = stored.reader.original(artifact)
+    texts: Iterable[str] = original.texts
     if span is not None:
         first, last = span
-        texts = [lines_between(found.texts, first, None if last == -1 else last).text]
-    return Content(conversation=stored.id, handle=found.handle, text=Pieces(texts))
-
-
-def show_artifacts_show(content: Content, screen: Screen) -> None:
-    last = ""
-    for text in content.text:
-        screen.text(text)
-        last = text or last
-    if not last.endswith("\n"):
-        screen.line()
-
-
-ARTIFACTS_SHOW = Command(
-    name="artifacts show",
-    reads=True,
-    arguments=ShowArguments,
-    run=run_artifacts_show,
-    show=show_artifacts_show,
-)
-
-
-PATTERN = Meta(description="The text to look for.", extra=POSITIONAL)
-REGEX = Meta(description="The pattern is a regular expression.", extra={"short": "-e"})
-IGNORE_CASE = Meta(description="Ignore upper and lower case.", extra={"short": "-i"})
-LIMIT = Meta(description="At most this many lines.", ge=1, le=1_000)
-WAIT = Meta(description="At most this many seconds.", ge=0.1, le=60.0)
-
-
-class GrepArguments(Arguments, frozen=True, kw_only=True):
-    pattern: Annotated[str, PATTERN]
-    artifact: Annotated[str, ARTIFACT] | None = None
-    regex: Annotated[bool, REGEX] = False
-    ignore_case: Annotated[bool, IGNORE_CASE] = False
-    limit: Annotated[int, LIMIT] = 50
-    wait: Annotated[float, WAIT] = 10.0
+        texts = [lines_between(original.texts, first, None if last == -1 else last).text]
+    return Content(conversation=stored.id, handle=original.handle, text=Pieces(texts))
 
 
 class GrepLine(Struct, frozen=True, kw_only=True):
@@ -250,75 +179,86 @@ class GrepLine(Struct, frozen=True, kw_only=True):
 
 
 class Grepped(Result, frozen=True, kw_only=True):
-    """`ended` says why the search stopped early, if it did."""
+    """The matching lines; `ended` is the reason for an early stop."""
 
     conversation: str
     lines: tuple[GrepLine, ...]
     ended: str
 
+    def show(self, screen: Screen) -> None:
+        for line in self.lines:
+            screen.line(("cyan", f"{line.artifact}:{line.line}: "), line.text)
+        count = f"{number(len(self.lines), 'line')} found"
+        if self.ended:
+            screen.line(("yellow", f"{count}; {self.ended}, there may be more."))
+        elif not self.lines:
+            screen.line(("yellow", f"{count}."))
 
-def run_artifacts_grep(session: Session, arguments: GrepArguments) -> Grepped:
+
+@command("artifact grep", reads=True)
+def grep_artifacts(
+    session: Session,
+    *,
+    pattern: Annotated[str, Meta(description="The text to look for.", extra=POSITIONAL)],
+    artifact: ArtifactId | None = None,
+    regex: Annotated[
+        bool, Meta(description="The pattern is a regular expression.", extra={"short": "-e"})
+    ] = False,
+    ignore_case: Annotated[
+        bool, Meta(description="Ignore upper and lower case.", extra={"short": "-i"})
+    ] = False,
+    limit: Annotated[int, Meta(description="At most this many.", ge=1, le=1_000)] = 50,
+    wait: Annotated[float, Meta(description="At most this many seconds.", ge=0.1, le=60.0)] = 10.0,
+) -> Grepped:
     stored = stored_artifacts(session)
-    found = stored.artifacts.grep(
-        arguments.pattern,
-        arguments.artifact or "",
-        regex=arguments.regex,
-        ignore_case=arguments.ignore_case,
-        limit=arguments.limit,
-        wait_s=arguments.wait,
+    matches = stored.artifacts.grep(
+        pattern,
+        artifact or "",
+        regex=regex,
+        ignore_case=ignore_case,
+        limit=limit,
+        wait_s=wait,
     )
-    lines: list[GrepLine] = []
-    for one in found:
-        lines += _lines(one)
-    ended = "; ".join(one.grepped.ended for one in found if one.grepped.ended)
+    lines = [
+        GrepLine(artifact=one.handle, line=line.number, text=line.text)
+        for one in matches
+        for line in one.grepped.lines
+    ]
+    ended = "; ".join(one.grepped.ended for one in matches if one.grepped.ended)
     return Grepped(conversation=stored.id, lines=tuple(lines), ended=ended)
 
 
-def _lines(found: Matches) -> list[GrepLine]:
-    """The lines that match in one artifact."""
-    lines = found.grepped.lines
-    return [GrepLine(artifact=found.handle, line=one.number, text=one.text) for one in lines]
+class RemovedItem(Struct, frozen=True, kw_only=True):
+    """An artifact that was removed, or had to stay, with the reason."""
+
+    id: str
+    name: str
+    size_bytes: int
+    at_ms: int
+    conversations: tuple[str, ...]
+    why: str
 
 
-def show_artifacts_grep(grepped: Grepped, screen: Screen) -> None:
-    for line in grepped.lines:
-        screen.line(("cyan", f"{line.artifact}:{line.line}: "), line.text)
-    count = f"{number(len(grepped.lines), 'line')} found"
-    if grepped.ended:
-        screen.line(("yellow", f"{count}; {grepped.ended}, there may be more."))
-    elif not grepped.lines:
-        screen.line(("yellow", f"{count}."))
+def _removed_item(item: CleanupItem) -> RemovedItem:
+    return RemovedItem(
+        id=item.artifact.id,
+        name=item.artifact.name,
+        size_bytes=item.artifact.size_bytes,
+        at_ms=item.at_ms,
+        conversations=item.conversations,
+        why=item.why,
+    )
 
 
-ARTIFACTS_GREP = Command(
-    name="artifacts grep",
-    reads=True,
-    arguments=GrepArguments,
-    run=run_artifacts_grep,
-    show=show_artifacts_grep,
-)
+class Deleted(Result, frozen=True, kw_only=True):
+    """The removed artifact, and the number of artifacts left."""
 
+    removed: RemovedItem
+    left: int
 
-SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-BYTES = {"": 1, "b": 1, "kb": 1_000, "mb": 1_000_000, "gb": 1_000_000_000}
-_AMOUNT = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([a-z]{0,2})", re.IGNORECASE)
-NAME = Meta(
-    description="The conversation; by default all.", extra={"positional": True, "metavar": "ID"}
-)
-OLDER_THAN = Meta(description="Remove what is older: 30d, 12h.", extra={"metavar": "TIME"})
-KEEP_BYTES = Meta(
-    description="Remove the oldest until this much is left: 100MB.", extra={"metavar": "SIZE"}
-)
-KEEP_COUNT = Meta(description="Remove the oldest until this many are left.", ge=0)
-DRY_RUN = Meta(description="Say what would be removed, and remove nothing.")
-
-
-class CleanArguments(Arguments, frozen=True, kw_only=True):
-    conversation: Annotated[str, NAME] | None = None
-    older_than: Annotated[str, OLDER_THAN] | None = None
-    keep_bytes: Annotated[str, KEEP_BYTES] | None = None
-    keep_count: Annotated[int, KEEP_COUNT] | None = None
-    dry_run: Annotated[bool, DRY_RUN] = False
+    def show(self, screen: Screen) -> None:
+        left = number(self.left, "artifact")
+        screen.line(f"{self.removed.id} is removed, {self.removed.why}; {left} left.")
 
 
 class Cleaned(Result, frozen=True, kw_only=True):
@@ -334,112 +274,89 @@ class Cleaned(Result, frozen=True, kw_only=True):
     def outcome(self) -> str:
         return "corrupt" if self.damaged else "ok"
 
+    def show(self, screen: Screen) -> None:
+        marked = [*(("- ", one) for one in self.removed), *(("  ", one) for one in self.kept)]
+        for mark, item in marked:
+            screen.line(("cyan", f"{mark}{item.id} "), short_line(f"{item.name}: {item.why}", 200))
+        verb = "would be removed" if self.dry_run else "removed"
+        size = number(self.size_bytes, "byte")
+        kept = f", {number(len(self.kept), 'artifact')} over the bounds had to stay"
+        screen.line(
+            f"{number(len(self.removed), 'artifact')} {verb} ({size}){kept if self.kept else ''}."
+        )
+        show_damage(self.damaged, screen)
 
-def run_artifacts_clean(session: Session, arguments: CleanArguments) -> Cleaned:
-    quota = _quota(arguments)
-    name = arguments.conversation
+
+@command(
+    "artifact remove",
+    details="With ARTIFACT, removes it for good, even if the page names it; its bytes stay if "
+    "another conversation has it, and the log still says what it was. Without, removes old ones "
+    "of the conversation or of all, and keeps what a page shows or names, what was stored by hand, "
+    "and what is new.",
+    on="either",
+)
+def remove_artifacts(
+    session: Session,
+    *,
+    artifact: ArtifactId | None = None,
+    older_than: Annotated[
+        str, Meta(description="Remove what is older: 30d, 12h.", extra={"metavar": "TIME"})
+    ]
+    | None = None,
+    keep_bytes: Annotated[
+        str,
+        Meta(
+            description="Remove the oldest until this much is left: 100MB.",
+            extra={"metavar": "SIZE"},
+        ),
+    ]
+    | None = None,
+    keep_count: Annotated[
+        int, Meta(description="Remove the oldest until this many are left.", ge=0)
+    ]
+    | None = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> Deleted | Cleaned:
+    is_cleanup = any(bound is not None for bound in (older_than, keep_bytes, keep_count))
+    if artifact is not None:
+        if is_cleanup or dry_run:
+            reason = "ARTIFACT excludes --older-than, --keep-bytes, --keep-count and --dry-run"
+            raise Invalid(reason, hint="name an artifact, or give a bound")
+        stored = stored_artifacts(session)
+        session.confirm(f"Remove {short_line(artifact, 40)} from {stored.id} for good?", yes)
+        removed = _removed_item(stored.artifacts.remove(artifact))
+        return Deleted(removed=removed, left=stored.reader.count())
+    if not is_cleanup:
+        hint = "give an ID and an ARTIFACT, or a bound such as --older-than 30d"
+        raise Invalid("say what to remove", hint=hint)
+    quota = Quota(
+        older_than_s=None if older_than is None else amount(older_than, "time", SECONDS),
+        keep_bytes=None if keep_bytes is None else int(amount(keep_bytes, "size", BYTES)),
+        keep_count=keep_count,
+    )
     done = cleanup.clean(
         session.store,
         quota,
-        conversation=None if name is None else session.find(name),
+        conversation=session.conversation if session.is_named else None,
         now_ms=now_ms(),
-        dry_run=arguments.dry_run,
+        dry_run=dry_run,
     )
     return Cleaned(
-        dry_run=arguments.dry_run,
+        dry_run=dry_run,
         size_bytes=done.size_bytes,
-        removed=tuple(map(removed_item, done.removed)),
-        kept=tuple(map(removed_item, done.kept)),
+        removed=tuple(map(_removed_item, done.removed)),
+        kept=tuple(map(_removed_item, done.kept)),
         damaged=done.damaged,
     )
 
 
-def _quota(arguments: CleanArguments) -> Quota:
-    """What may stay, in seconds and bytes."""
-    age, size = arguments.older_than, arguments.keep_bytes
-    return Quota(
-        older_than_s=None if age is None else amount(age, "time", SECONDS),
-        keep_bytes=None if size is None else int(amount(size, "size", BYTES)),
-        keep_count=arguments.keep_count,
-    )
-
-
 def amount(text: str, kind: str, units: Mapping[str, int]) -> float:
-    """A number with a unit, such as `30d` or `1.5 MB`; Invalid if it is not one."""
-    found = _AMOUNT.fullmatch(text.strip())
-    unit = found[2].lower() if found else ""
-    if found is None or unit not in units:
-        known = ", ".join(f"10{name}" for name in units if name)
-        reason = f"{short_line(text, 40)!r} is not a {kind} such as {known}"
-        raise Invalid(reason, hint="refold artifacts clean --help")
-    return float(found[1]) * units[unit]
-
-
-def show_artifacts_clean(done: Cleaned, screen: Screen) -> None:
-    for item in done.removed:
-        _show_item("- ", item, screen)
-    for item in done.kept:
-        _show_item("  ", item, screen)
-    screen.line(_totals(done))
-    show_damage(done.damaged, screen)
-
-
-def _totals(done: Cleaned) -> str:
-    """`2 artifacts removed (4,096 bytes), 1 artifact over the bounds had to stay.`"""
-    verb = "would be removed" if done.dry_run else "removed"
-    removed = f"{number(len(done.removed), 'artifact')} {verb} ({number(done.size_bytes, 'byte')})"
-    if not done.kept:
-        return f"{removed}."
-    return f"{removed}, {number(len(done.kept), 'artifact')} over the bounds had to stay."
-
-
-def _show_item(mark: str, item: RemovedItem, screen: Screen) -> None:
-    screen.line(("cyan", f"{mark}{item.id} "), short_line(f"{item.name}: {item.why}", 200))
-
-
-ARTIFACTS_CLEAN = Command(
-    name="artifacts clean",
-    details="Keeps what a page shows or names, what was stored by hand, and what is new.",
-    on="store",
-    arguments=CleanArguments,
-    run=run_artifacts_clean,
-    show=show_artifacts_clean,
-)
-
-
-YES = Meta(description="Do not ask.")
-
-
-class DeleteArguments(Arguments, frozen=True, kw_only=True):
-    artifact: Annotated[str, ARTIFACT]
-    yes: Annotated[bool, YES] = False
-
-
-class Deleted(Result, frozen=True, kw_only=True):
-    """What was removed, and how many artifacts are left."""
-
-    removed: RemovedItem
-    left: int
-
-
-def run_artifacts_delete(session: Session, arguments: DeleteArguments) -> Deleted:
-    stored = stored_artifacts(session)
-    name = short_line(arguments.artifact, 40)
-    session.confirm(f"Remove {name} from {stored.id} for good?", arguments.yes)
-    removed = stored.artifacts.remove(arguments.artifact)
-    return Deleted(removed=removed_item(removed), left=stored.reader.count())
-
-
-def show_artifacts_delete(deleted: Deleted, screen: Screen) -> None:
-    removed = deleted.removed
-    left = number(deleted.left, "artifact")
-    screen.line(f"{removed.id} is removed, {removed.why}; {left} left.")
-
-
-ARTIFACTS_DELETE = Command(
-    name="artifacts delete",
-    details="Its bytes stay if another conversation has it. The log still says what it was.",
-    arguments=DeleteArguments,
-    run=run_artifacts_delete,
-    show=show_artifacts_delete,
-)
+    """A number with a unit, such as `30d` or `1.5 MB`; Invalid for anything else."""
+    match = _AMOUNT.fullmatch(text.strip())
+    unit = match[2].lower() if match else ""
+    if match is None or unit not in units:
+        examples = ", ".join(f"10{name}" for name in units if name)
+        reason = f"{short_line(text, 40)!r} is not a {kind} such as {examples}"
+        raise Invalid(reason, hint="refold artifact remove --help")
+    return float(match[1]) * units[unit]

@@ -1,9 +1,9 @@
-"""What a word that is being typed may become: names of commands, options, choices, and the names of
-what is there (conversations, artifacts, checkpoints, models, files).
+"""Completion of a word: names of commands, options, choices, conversations, artifacts, checkpoints,
+models and files.
 
-One engine for a shell and for a chat: both give the words up to the cursor. Whatever goes wrong
-gives no candidate: completion has no place for an error. Neighbours: `line` splits what is typed in
-a chat, `completion` has what a shell needs to ask.
+One engine for a shell and for a chat: both give the words up to the cursor. A failure gives no
+candidates: completion has no place for an error. Neighbours: `line` splits a line of a chat,
+`shell` has the scripts by which a shell asks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from refold.display import one_line
-from refold.edges.commands import COMMANDS, GROUPS, Entry, load
+from refold.edges.commands import ALIASES, COMMANDS, PREFIXES, Entry, load
 from refold.edges.commands.command import Parameter, Taking, parameters_of
 from refold.edges.commands.line import split, table
 from refold.edges.commands.session import Session
@@ -60,30 +60,34 @@ def _candidates(
     is_shell: bool,
 ) -> list[Candidate]:
     typed = words[-1]
-    found = _names(words, known, also)
-    name = _command(words[:-1], [*known, *also])
+    names = [*known, *ALIASES]
+    found = _names(words, names, also)
+    name = _command(words[:-1], [*names, *also])
     if name:
         command = also.get(name) or load(name)
-        found += _in_command(command, words, session, is_shell=is_shell)
+        after = ["", *words[len(name.split()) :]]
+        found += _in_command(command, after, session, is_shell=is_shell)
     return [one for one in found if one.text.startswith(typed)][:LIMIT]
 
 
 def _names(
-    words: Sequence[str], known: dict[str, Entry], also: Mapping[str, Taking]
+    words: Sequence[str], known: Sequence[str], also: Mapping[str, Taking]
 ) -> list[Candidate]:
     """Names of commands: the first word, or the second within a group."""
     if len(words) == 1:
         firsts = dict.fromkeys(name.split()[0] for name in known)
         own = [Candidate(name, one.summary) for name, one in also.items() if name not in firsts]
         return [Candidate(name, _summary(name)) for name in firsts] + own
-    if len(words) == 2 and words[0] in GROUPS:
+    if len(words) == 2 and words[0] in PREFIXES:
         inside = [name for name in known if name.startswith(f"{words[0]} ")]
         return [Candidate(name.split()[1], _summary(name)) for name in inside]
     return []
 
 
 def _summary(name: str) -> str:
-    return GROUPS[name] if name in GROUPS else COMMANDS[name].summary
+    if name in COMMANDS or name in ALIASES:
+        return (COMMANDS.get(name) or ALIASES[name]).summary
+    return PREFIXES[name]
 
 
 def _command(words: Sequence[str], known: Sequence[str]) -> str:
@@ -100,7 +104,7 @@ def _in_command(
 ) -> list[Candidate]:
     """Options and values of a command, for the last word."""
     taken = parameters_of(command)
-    before, typed = words[len(command.name.split()) : -1], words[-1]
+    before, typed = words[1:-1], words[-1]
     options = {text: one for one in taken for text in (one.option, one.short) if text}
     asked = options.get(before[-1]) if before else None
     if asked is not None and asked.kind != "flag":
@@ -136,7 +140,7 @@ def _place(
     """The argument that the last word is, by the places that are filled before it."""
     filled = _filled(before, options)
     places = [one for one in taken if not one.option]
-    if is_shell and command.on == "conversation":
+    if is_shell and command.on in ("conversation", "either"):
         places.insert(0, Parameter(name="conversation", completes="conversation"))
     if filled < len(places):
         return places[filled]
@@ -176,7 +180,8 @@ def _short(text: str) -> str:
 
 
 def _commands(typed: str, session: Session | None) -> Iterable[Candidate]:
-    return (Candidate(name, entry.summary) for name, entry in COMMANDS.items())
+    named = (name for name in (*COMMANDS, *ALIASES) if name.startswith(typed))
+    return (Candidate(name, _summary(name)) for name in named)
 
 
 def _models(typed: str, session: Session | None) -> Iterable[Candidate]:

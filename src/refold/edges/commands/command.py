@@ -1,27 +1,10 @@
-"""What a command is: a value that says what it takes, what it does, and how a person sees it.
+"""What a command is: a function that acts, its arguments, and a result that shows itself.
 
-`run` acts and gives a typed `Result`; it prints nothing. `show` prints that result on a `Screen`.
-Whoever offers commands (a shell, a chat, a tool server) reads `arguments`, calls `run`, and either
-calls `show` or encodes the result by `builtins_of`. Neighbours: `session` is what `run` is given,
-the table of all commands is the package itself.
-
-What a command takes, field by field, as whoever reads a line of text needs it.
-
-A field of `Command.arguments` is a `Parameter`: a flag (bool), one that may be repeated (tuple), a
-choice (Literal), a number in a range (`ge`, `le`) or a text. One that is `positional` is given by
-its place, any other by its name (`--dry-run`). Neighbours: `edges/cli/options` makes click's
-options of them, `line` reads a line of a chat by them, and both complete and help by them.
-
-Texts that several commands read and write in the same way: counts (`number`), short lines, spans
-of lines, damage, the way back.
-
-What a batch of edits is called where a person reads of it: by its purpose.
-
-What a person writes for a place in the log: `41` or `#41`, or the name of a checkpoint.
-
-A name wins over a number, so `checkpoint` refuses names that are numbers. What is not there is an
-error that says what is. Neighbours: `restore`, `diff`, `fork` take a point; `why`, `pin` and
-`unpin` take a message.
+`@command` declares a function; its keyword-only parameters become `Command.arguments`, which a door
+(shell or chat) reads as `Parameter`s: a flag, a repeated one (tuple), a choice (Literal), a number
+in a range or a text. Also here: options that several commands share, short texts they print in the
+same way, and how a person writes a position in the log (`41`, `#41`, a checkpoint's name; a name
+wins over a number). Neighbours: the function is given a `session`, the package has the table.
 """
 
 from __future__ import annotations
@@ -30,9 +13,11 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import cache
 from inspect import signature
 from typing import (
     TYPE_CHECKING,
+    Annotated,
     Any,
     Generic,
     Literal,
@@ -43,11 +28,11 @@ from typing import (
 )
 
 import msgspec
-from msgspec import NODEFAULT, Meta, Struct, inspect
-from msgspec.structs import asdict, replace
+from msgspec import NODEFAULT, Meta, Struct, field, inspect
+from msgspec.structs import asdict
 
 from refold.checked import quoted
-from refold.core.model import ADOPTED, BY_HAND, CLEARED, MADE_ROOM, NATIVE, View
+from refold.core.model import ADOPTED, BY_HAND, CLEARED, MADE_ROOM, NATIVE, Role, View
 from refold.display import nearest
 from refold.display import number as number
 from refold.edges.commands import COMMANDS
@@ -58,6 +43,20 @@ if TYPE_CHECKING:
 
 Part = str | tuple[str, str]  # a text, or a style and a text
 Progress = Callable[[str, int, int], None]  # what is being done, how much is done, of how much
+
+# Options that several commands take: the same name and the same help, declared once.
+Yes = Annotated[bool, Meta(description="Do not ask.")]
+DryRun = Annotated[bool, Meta(description="Say what would be done, and change nothing.")]
+Limit = Annotated[int, Meta(description="At most this many.", ge=1, le=20_000)]
+Window = Annotated[int, Meta(description="The model's window, in tokens.", ge=1, le=100_000_000)]
+Lines = Annotated[str, Meta(description="Only these lines, from 1.", extra={"metavar": "A-B"})]
+OnlyRole = Annotated[Role, Meta(description="Only messages of this role.")]
+Force = Annotated[bool, Meta(description="Replace FILE if it exists.")]
+Scope = Annotated[str, Meta(description="Whose memory: project, user or agent.NAME.")]
+Project = Annotated[str, Meta(description="The folder of the project; by default this one.")]
+Tag = Annotated[str, Meta(description="A tag.")]
+Tags = Annotated[tuple[str, ...], Meta(description="A tag; may be repeated.")]
+FORMAT = Meta(description="How the result is printed.")  # of a Literal with the command's forms
 
 POSITIONAL = {"positional": True}  # `extra` of an argument that is given by its position
 TEXT = {"positional": True, "takes_rest": True}  # the same for a text of several words
@@ -103,7 +102,7 @@ class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a command takes. A field's `Meta` has its help (`description`), its bounds, and in
     `extra`: `positional`, `metavar`, `short` (a second, short name), `bare` (the value of an
     option that is given without one), `takes_rest` (a text up to the end of the line),
-    `completes` (what kind of name is written there), `passes_on` (a command line of others)."""
+    `completes` (what kind of name is written there), `passes_on` (another program's line)."""
 
 
 class Result(Struct, frozen=True, kw_only=True):
@@ -144,15 +143,20 @@ A = TypeVar("A", bound=Arguments)
 R = TypeVar("R", bound=Result)
 
 
+On = Literal["conversation", "either", "store", "nothing"]
+
+
 class Command(Struct, Generic[A, R], frozen=True, kw_only=True):
-    """One command. `on` says what it works on: the session's conversation, its store, or
-    neither. One that `reads` is given a store that refuses every write; one that `derives` writes
-    nothing but what can be made again, and is given such a store where only reading is allowed."""
+    """One command. `on` says what it works on: the session's conversation, a conversation if one
+    is named and else the store (`either`), the store, or nothing. One that `reads` gets a store
+    that refuses every write, unless one of the options in `writes_with` is given; one that
+    `derives` writes only what can be made again, and gets such a store where it may only read."""
 
     name: str
     details: str = ""
-    on: Literal["conversation", "store", "nothing"] = "conversation"
+    on: On = "conversation"
     reads: bool = False
+    writes_with: tuple[str, ...] = ()
     derives: bool = False
     arguments: type[A]
     run: Callable[[Session, A], R]
@@ -163,12 +167,13 @@ class Command(Struct, Generic[A, R], frozen=True, kw_only=True):
         """What it does, in one line, as the table says."""
         return COMMANDS[self.name].summary
 
-    def renamed(self, name: str) -> Command[A, R]:
-        """The same command under another name of the table."""
-        return replace(self, name=name)
+    def is_read_only(self, arguments: A) -> bool:
+        """Whether it only reads, with these arguments."""
+        return self.reads and not any(getattr(arguments, name) for name in self.writes_with)
 
 
-DECLARED: dict[str, Command[Any, Any]] = {}  # commands of the modules imported so far, by name
+# Commands of the modules imported so far; each is made when it is first loaded.
+DECLARED: dict[str, Callable[[], Command[Any, Any]]] = {}
 Function = TypeVar("Function", bound=Callable[..., Result])
 
 
@@ -176,39 +181,45 @@ def command(
     name: str,
     *,
     details: str = "",
-    on: Literal["conversation", "store", "nothing"] = "conversation",
+    on: On = "conversation",
     reads: bool = False,
+    writes_with: tuple[str, ...] = (),
     derives: bool = False,
 ) -> Callable[[Function], Function]:
-    """Declares a function to be the command `name`: its keyword-only parameters are the command's
+    """Declares a function as the command `name`: its keyword-only parameters are the command's
     arguments, and its result shows itself. The function stays an ordinary function."""
 
     def declare(function: Function) -> Function:
-        DECLARED[name] = Command(
-            name=name,
-            details=details,
-            on=on,
-            reads=reads,
-            derives=derives,
-            arguments=_arguments_of(function),
-            run=lambda session, arguments: function(session, **asdict(arguments)),
-            show=lambda result, screen: result.show(screen),
-        )
+        @cache
+        def declared() -> Command[Any, Any]:
+            return Command(
+                name=name,
+                details=details,
+                on=on,
+                reads=reads,
+                writes_with=writes_with,
+                derives=derives,
+                arguments=signature_arguments(function),
+                run=lambda session, arguments: function(session, **asdict(arguments)),
+                show=lambda result, screen: result.show(screen),
+            )
+
+        DECLARED[name] = declared
         return function
 
     return declare
 
 
-def _arguments_of(function: Callable[..., Any]) -> type[Arguments]:
-    """The keyword-only parameters of a function, as a struct."""
+def signature_arguments(function: Callable[..., Any]) -> type[Arguments]:
+    """The keyword-only parameters of a function, as a struct. A parameter named like `in_`, because
+    `in` is a word of Python, is the argument `in`."""
     hints = get_type_hints(function, include_extras=True)
-    parameters = [
-        one for one in signature(function).parameters.values() if one.kind is one.KEYWORD_ONLY
-    ]
-    fields: list[Any] = [
-        (one.name, hints[one.name], *([] if one.default is one.empty else [one.default]))
-        for one in parameters
-    ]
+    fields: list[Any] = []
+    for one in signature(function).parameters.values():
+        if one.kind is one.KEYWORD_ONLY:
+            default = NODEFAULT if one.default is one.empty else one.default
+            argument = field(name=one.name.rstrip("_"), default=default)
+            fields.append((one.name, hints[one.name], argument))
     struct = msgspec.defstruct(
         function.__name__, fields, bases=(Arguments,), frozen=True, kw_only=True
     )
@@ -236,8 +247,7 @@ Kind = Literal["flag", "text", "choice", "int", "float"]
 
 
 class Taking(Protocol):
-    """A command, as whoever reads, completes or explains a line needs it: one of the table, or
-    one that only a chat has."""
+    """A command to be read, completed or explained: one of the table, or one of the chat's own."""
 
     @property
     def name(self) -> str: ...
@@ -351,7 +361,7 @@ def short_line(text: str, most: int) -> str:
 
 
 def show_damage(damaged: Mapping[str, str], screen: Screen) -> None:
-    """Says which conversations could not be read."""
+    """Prints which conversations are damaged."""
     for id, reason in damaged.items():
         advice = f"{short_line(reason, 300)}; {screen.call('verify', '', id)} says more."
         screen.line(("red", f"{id} is damaged: "), advice)
@@ -374,7 +384,7 @@ def line_span(lines: str) -> tuple[int, int]:
 def show_undo(
     conversation: str, screen: Screen, command: str = "undo", *, files: bool = False
 ) -> None:
-    """Says how to take back what was done, to files as well."""
+    """Prints the command that takes a change back, with its files."""
     words = ("--files",) if files else ()
     screen.line(("dim", f"Undo with: {screen.call(command, conversation, *words)}"))
 
@@ -426,8 +436,7 @@ def seq_of(text: str) -> int:
 
 
 def point_seq(view: View, text: str) -> int:
-    """The seq of a point: that of the checkpoint of this name, or the seq itself. NotFound if the
-    log has neither."""
+    """The seq of a checkpoint, or the seq itself. NotFound if the log has neither."""
     if text in view.checkpoints:
         return view.checkpoints[text]
     if not is_seq(text):

@@ -1,45 +1,39 @@
-"""`refold compact`: the page made shorter by hand.
+"""`refold compact`: the page made shorter by hand, planned or done.
 
-A writer is asked only if the caller says so: by its URL, or by `configured` for the one that the
-settings name. Its key is read from the environment and nowhere else. `set` gives what a strategy
-is told in a call (`context.compact("hide", preset="half")`), and is checked in the same place.
+A writer is asked only if the caller says so: by its URL, or by `configured` for the one in the
+settings. Its key is read from the environment and nowhere else. `--set` gives a strategy's setting
+(`context.compact("hide", preset="half")`), and is checked in the same place.
 
-What a compaction gives back, planned or done.
-
-A compaction as a person sees it, planned or done: what goes, what stays, what it costs, and the
-way back. `compact`, `context prune` and `context summarize` share it.
-
-`refold condense`: a summary that the agent wrote takes the place of the conversation, once a
-person accepts it.
-
-The summary is the newest message of the page, so nothing is written for a person who only looks:
-`--accept` leaves the first pair and the last one on the page, FEEDBACK says what is wrong with the
-summary and goes to the model instead, and nothing leaves the page. It is a compaction like any
-other: one batch, which `undo` takes back. Neighbours: the preset `condense` of `hide` chooses what
-goes; a chat asks its model for the summary first (`edges.chat.condense`).
+With `--condense`, a summary that the agent wrote takes the place of the conversation once a person
+accepts it. The summary is the newest message, so nothing is written for a person who only looks:
+`--accept` leaves the first pair and the last one on the page, a text goes to the model as feedback.
+A chat asks its model for the summary first (`edges.chat.slash`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from textwrap import wrap
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeVar
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from refold import decoding
+from refold.checked import quoted
 from refold.core.laws import calls_of
 from refold.core.model import Hide, Summarize, View
 from refold.core.plan import Item, Plan, Price, Receipt, Step
-from refold.display import one_line
+from refold.display import number, one_line
 from refold.edges.commands.command import (
+    FORMAT,
     TEXT,
-    Arguments,
-    Command,
+    DryRun,
     Result,
     Screen,
-    number,
+    Window,
+    command,
     short_line,
     show_undo,
 )
@@ -54,132 +48,32 @@ from refold.errors import Invalid
 from refold.log.notices import Notice
 from refold.log.unfold import body_text
 from refold.settings.sources import value_of
-from refold.strategies.registry import check_settings
+from refold.strategies.registry import BUILT_IN, check_settings
 from refold.tokens.models import dollars
 
 ITEMS_SHOWN = 20
 SUMMARY_CHARS = 80
 REASON_CHARS = 100
-
-
-def show(done: Planned | Compacted, screen: Screen, *, aims: bool = True) -> None:
-    """With `aims`, a target and the reason for each item were what it went by; a person who
-    decided what stays is told neither."""
-    if not aims:
-        items = tuple(replace(item, reason="") for item in done.items)
-        done = replace(done, items=items, target=0, reached=True)
-    if isinstance(done, Planned):
-        _show_plan(done, screen)
-    elif done.batch and done.box is True:
-        for line in compaction_box(done.active, done.messages, done.summaries, screen.columns):
-            screen.line(line)
-        show_undo(done.conversation, screen)
-    else:
-        _show_receipt(done, screen)
-
-
-def _show_plan(plan: Planned, screen: Screen) -> None:
-    if not plan.edits:
-        screen.line(f"Nothing would be done: {plan.reason}.")
-        return
-    target = f", target {plan.target:,}" if plan.target else ""
-    sizes = f"{plan.tokens_before:,} -> {number(plan.tokens_after, 'token')}{target}"
-    screen.line(
-        ("bold", f"Plan by {short_line(plan.strategy, 200)}"), f": {sizes}. Nothing was changed."
-    )
-    _show_bars(plan, plan.window, screen)
-    _show_items(plan, screen)
-    if not plan.reached:
-        missed = f"The target of {number(plan.target, 'token')} would not be reached"
-        screen.line(("yellow", f"{missed}: {plan.reason}."))
-
-
-def _show_receipt(done: Compacted, screen: Screen) -> None:
-    if not done.batch:
-        screen.line(f"Nothing was done: {done.reason}.")
-        return
-    tokens = f"{done.tokens_before:,} -> {number(done.tokens_after, 'token')}"
-    slots = f"{done.slots_before:,} -> {number(done.slots_after, 'slot')}"
-    screen.line(("bold", f"Compacted by {short_line(done.strategy, 200)}"), f": {tokens}, {slots}.")
-    _show_bars(done, done.window, screen)
-    _show_items(done, screen)
-    _show_effect(done, screen)
-    if done.writer is not UNSET:
-        _show_writer(done.writer, screen)
-    lists = screen.call("receipts", done.conversation)
-    screen.line(f"Batch {done.batch}; {lists} lists all.")
-    show_undo(done.conversation, screen)
-
-
-def _show_bars(done: Compaction, window: int, screen: Screen) -> None:
-    """The window before and after, where it can be drawn."""
-    if screen.draws:
-        for parts in comparison_lines(
-            done.tokens_before, done.tokens_after, window, screen.columns
-        ):
-            screen.line(*parts)
-
-
-def _show_effect(done: Compacted, screen: Screen) -> None:
-    """What left the page, what that saved, what stays, and what stands there instead."""
-    screen.line(f"Removed: {number(done.removed, 'message')}")
-    screen.line(f"Saved: {short_and_exact(done.tokens_before - done.tokens_after, 'token')}")
-    pins = f", {number(done.pins, 'pin')} among them" if done.pins else ""
-    screen.line(f"Stayed: {number(done.active, 'message')} of {done.messages:,}{pins}")
-    if done.summary:
-        screen.line(f'Summary: "{short_line(one_line(done.summary), SUMMARY_CHARS)}"')
-    if not done.reached:
-        missed = f"The target of {number(done.target, 'token')} was not reached: {done.reason}."
-        screen.line(("yellow", missed))
-
-
-def _show_items(done: Compaction, screen: Screen) -> None:
-    for item in done.items[:ITEMS_SHOWN]:
-        sizes = f"{item.tokens_before:,} -> {number(item.tokens_after, 'token')}"
-        whole = one_line(item.reason)
-        reason = f"  {short_line(whole, REASON_CHARS)}" if whole else ""
-        is_long = isinstance(done, Planned) and len(whole) > REASON_CHARS
-        screen.line(f"  {item.handle} {item.action}, {sizes}", ("dim", "" if is_long else reason))
-        # Whoever looks before anything goes sees every score.
-        for line in wrap(whole, REASON_CHARS) if is_long else ():
-            screen.line(("dim", f"    {line}"))
-    if len(done.items) > ITEMS_SHOWN:
-        screen.line(f"  ... +{len(done.items) - ITEMS_SHOWN:,} more")
-    screen.line(f"Cache: {_price(done)}.")
-
-
-def _price(done: Compaction) -> str:
-    """What the provider's cache loses by it."""
-    price = done.price
-    written = f"{number(price.rewritten_tokens, 'token')} written again"
-    if price.expired:
-        return f"{written}, at no loss: the provider's cache has expired"
-    if price.cost_dollars:
-        written += f" ({dollars(price.cost_dollars)})"
-    calls = price.break_even_calls
-    return f"{written}, paid back after {calls:.1f} calls" if calls else written
-
-
-def _show_writer(use: WriterUse, screen: Screen) -> None:
-    accepted = (
-        f"{use.accepted} of {use.asked} {'summary' if use.asked == 1 else 'summaries'} accepted"
-    )
-    screen.line(f"Writer: {accepted}, {number(use.input, 'token')} in, {use.output:,} out.")
-    if use.asked and use.accepted == use.asked:
-        screen.line(coherence(""))
-    for reason in use.refused:
-        screen.line(
-            ("yellow", f"  refused: {short_line(reason, 200)}"), "; the text made by code is used"
-        )
-
-
 CONFIGURED = "configured"
 OWN_OPTIONS = ("target", "task", "instructions")
+NO_SUMMARY = "there is no summary to accept: the newest message is not a text of the assistant"
+FEEDBACK_TEXT = "This is what I say about the summary; write it again with that:\n\n"
+_TARGET = re.compile(r"([0-9]{1,15})(%?)")
+
+
+INSTRUCTIONS = Meta(
+    description="What the writer should pay attention to; without a writer, what the page should "
+    "keep; with --condense, what is wrong with the summary.",
+    extra=TEXT,
+)
 STRATEGY = Meta(
-    description="By default, the configured ladder.",
+    description="By default, the configured ladder; may be repeated.",
     extra={"metavar": "NAME", "completes": "strategy"},
 )
-TARGET = Meta(description="The size to reach, in tokens.", ge=0)
+TARGET = Meta(
+    description="The size to reach: tokens, or a share of the window such as 50%.",
+    extra={"metavar": "SIZE"},
+)
 TASK = Meta(
     description="What the agent works on, for relevance; by default the latest request.",
 )
@@ -188,132 +82,86 @@ SETTINGS = Meta(
     "May be repeated.",
     extra={"metavar": "NAME=VALUE"},
 )
-DRY_RUN = Meta(description="Print the plan and change nothing; no writer is asked.")
 WRITER = Meta(
     description="The model that writes summaries, by its URL; without a URL, the one in the "
     "settings.",
     extra={"metavar": "URL", "bare": CONFIGURED},
 )
-WRITER_MODEL = Meta(description="The name of that model.", extra={"metavar": "NAME"})
-WRITER_KIND = Meta(description="openai, anthropic or gemini.", extra={"metavar": "KIND"})
-WRITER_KEY = Meta(
-    description="The environment variable that holds its key.", extra={"metavar": "NAME"}
+CONDENSE = Meta(description="Replace most of the page by the agent's own summary.")
+ACCEPT = Meta(description="With --condense: take all but the first pair and the last one away.")
+
+
+@command(
+    "compact",
+    details="Nothing is lost: refold undo takes it back. With --condense, the summary is the "
+    "newest message, if the assistant wrote it; without --accept or a text, shows what would stay.",
 )
-INSTRUCTIONS = Meta(
-    description="What the writer should pay attention to; without a writer, what the page should "
-    "keep.",
-    extra=TEXT,
-)
-BOX = Meta(description="Print the result as a box.")
-WINDOW = Meta(description="The model's window in tokens.", ge=1)
-
-
-class CompactArguments(Arguments, frozen=True, kw_only=True):
-    instructions: Annotated[str, INSTRUCTIONS] = ""
-    strategies: Annotated[tuple[str, ...], STRATEGY] = field(name="strategy", default=())
-    target: Annotated[int, TARGET] | None = None
-    task: Annotated[str, TASK] = ""
-    settings: Annotated[tuple[str, ...], SETTINGS] = field(name="set", default=())
-    dry_run: Annotated[bool, DRY_RUN] = False
-    writer: Annotated[str, WRITER] | None = None
-    writer_model: Annotated[str, WRITER_MODEL] | None = None
-    writer_kind: Annotated[str, WRITER_KIND] | None = None
-    writer_key_env: Annotated[str, WRITER_KEY] | None = None
-    window: Annotated[int, WINDOW] | None = None
-    box: Annotated[bool, BOX] = False
-
-
-def run_compact(session: Session, arguments: CompactArguments) -> Planned | Compacted:
-    return _plan(session, arguments) if arguments.dry_run else _compact(session, arguments)
-
-
-def _plan(session: Session, arguments: CompactArguments) -> Planned:
-    with session.context(window=arguments.window) as context:
-        settings = _settings(arguments, context)
-        plan = context.plan(
-            *arguments.strategies,
-            target=arguments.target,
-            task=arguments.task or arguments.instructions,
-            **settings,
-        )
-    return Planned(
-        **_account(context, plan),
-        dry_run=True,
-        edits=len(plan.proposals),
-        removed=_removed(context.view, plan),
-        window=context.budget.window,
-    )
-
-
-def _removed(view: View, plan: Plan) -> int:
-    """How many messages would leave the page."""
-    edits = [proposal.edit for proposal in plan.proposals]
-    spans = [edit.span for edit in edits if isinstance(edit, Hide | Summarize)]
-    said = [slot.seq for slot in view.slots if not slot.standin]
-    return sum(any(span.first <= seq <= span.last for span in spans) for seq in said)
-
-
-def _compact(session: Session, arguments: CompactArguments) -> Compacted:
-    writer = _writer(session, arguments)
+def compact(
+    session: Session,
+    *,
+    instructions: Annotated[str, INSTRUCTIONS] = "",
+    strategy: Annotated[tuple[str, ...], STRATEGY] = (),
+    target: Annotated[str, TARGET] | None = None,
+    task: Annotated[str, TASK] = "",
+    set_: Annotated[tuple[str, ...], SETTINGS] = (),
+    dry_run: DryRun = False,
+    writer: Annotated[str, WRITER] | None = None,
+    condense: Annotated[bool, CONDENSE] = False,
+    accept: Annotated[bool, ACCEPT] = False,
+    window: Window | None = None,
+    format: Annotated[Literal["text", "box"], FORMAT] = "text",
+) -> Planned | Compacted | Condensing:
+    if condense or accept:
+        return condensed(session, instructions.strip(), accept=accept)
+    settings = dict(map(_setting, set_))
+    if dry_run:
+        with session.context(window=window) as context:
+            size = _size(target, context)
+            more = _checked(settings, strategy, size, context)
+            plan = context.plan(*strategy, target=size, task=task or instructions, **more)
+            return _planned(context, plan)
+    endpoint = None if writer is None else _endpoint(session, writer)
     notices: list[Notice] = []
-    has_writer = writer is not None or session.has_writer
-    # Without a writer, whoever says what matters says what the page should stay about.
-    task = arguments.task or ("" if has_writer else arguments.instructions)
-    with session.context(window=arguments.window, writer=writer, writes=True) as context:
-        settings = _settings(arguments, context)
+    has_writer = endpoint is not None or session.has_writer
+    with session.context(window=window, writer=endpoint, writes=True) as context:
+        size = _size(target, context)
+        more = _checked(settings, strategy, size, context)
         stop = context.on("*", notices.append)
         try:
             receipt = context.compact(
-                *arguments.strategies,
-                target=arguments.target,
-                task=task,
-                instructions=arguments.instructions if has_writer else "",
-                **settings,
+                *strategy,
+                target=size,
+                # Without a writer, the instructions say what the page should stay about.
+                task=task or ("" if has_writer else instructions),
+                instructions=instructions if has_writer else "",
+                **more,
             )
         finally:
             stop()
-        stats = context.stats()
-    return Compacted(
-        **_account(context, receipt),
-        dry_run=False,
-        batch=receipt.batch,
-        removed=receipt.messages_hidden,
-        summary=receipt.summary,
-        slots_before=receipt.messages_before,
-        slots_after=receipt.messages_after,
-        window=stats.window,
-        active=stats.active,
-        messages=stats.messages,
-        summaries=stats.summaries,
-        pins=stats.pins,
-        writer=_use(notices) if has_writer else UNSET,
-        box=arguments.box or UNSET,
-    )
+        use = _use(notices) if has_writer else UNSET
+        return _compacted(context, receipt, use, is_box=format == "box")
 
 
-def _account(context: Context, done: Plan | Receipt) -> dict[str, Any]:
-    """What a plan and a receipt both tell."""
-    return {
-        "conversation": context.id,
-        "strategy": done.strategy,
-        "reason": done.reason,
-        "items": done.items,
-        "steps": done.steps,
-        "price": done.price,
-        "tokens_before": done.tokens_before,
-        "tokens_after": done.tokens_after,
-        "target": done.target,
-        "reached": done.reached,
-    }
+def _size(target: str | None, context: Context) -> int | None:
+    """The target in tokens."""
+    if target is None:
+        return None
+    found = _TARGET.fullmatch(target.strip())
+    if found is None:
+        reason = f"--target {quoted(target, 40)} is not a size"
+        raise Invalid(reason, hint="give tokens, such as 60000, or a share such as 50%")
+    return int(found[1]) * context.budget.window // 100 if found[2] else int(found[1])
 
 
-# --- settings of the strategies ---
-
-
-def _settings(arguments: CompactArguments, context: Context) -> dict[str, Any]:
-    """The settings that are given; Invalid for a name that the strategies do not take."""
-    settings = dict(map(_setting, arguments.settings))
-    check_settings(settings, arguments.strategies or context.config.ladder)
+def _checked(
+    settings: dict[str, Any], strategies: Sequence[str], size: int | None, context: Context
+) -> dict[str, Any]:
+    """The settings, with the target for a named strategy that has a size of its own. Raises Invalid
+    for a name that the strategies do not take."""
+    check_settings(settings, strategies or context.config.ladder)
+    taken = [BUILT_IN[name][1] for name in strategies if name in BUILT_IN]
+    if size is not None and any("max_tokens" in names for names in taken):
+        return {"max_tokens": size, **settings}
     return settings
 
 
@@ -327,24 +175,11 @@ def _setting(text: str) -> tuple[str, Any]:
     return name, value_of(value)
 
 
-# --- the writer ---
-
-
-def _writer(session: Session, arguments: CompactArguments) -> Endpoint | None:
-    """The writer that the arguments name; Invalid if they speak of one that nothing names."""
-    given = {
-        "model": arguments.writer_model,
-        "kind": arguments.writer_kind,
-        "key_env": arguments.writer_key_env,
-    }
-    named = {name: value for name, value in given.items() if value is not None}
-    if arguments.writer is None and not named:
-        return None
-    if arguments.writer == CONFIGURED:
+def _endpoint(session: Session, url: str) -> Endpoint:
+    """The writer at this address, or the configured one."""
+    if url == CONFIGURED:
         permit_writer(session)
-    else:
-        named["url"] = arguments.writer or ""
-    writer = configured(**named)
+    writer = configured() if url == CONFIGURED else configured(url=url)
     if writer is None:
         hint = "give --writer URL, or name one in the table [writer] of refold.toml"
         raise Invalid("no writer is named", hint=hint)
@@ -361,13 +196,7 @@ def _use(notices: Sequence[Notice]) -> WriterUse:
     return decoding.convert({**bill, "refused": refused}, WriterUse)
 
 
-COMPACT = Command(
-    name="compact",
-    details="Nothing is lost: refold undo takes it back.",
-    arguments=CompactArguments,
-    run=run_compact,
-    show=show,
-)
+# --- results ---
 
 
 class WriterUse(Struct, frozen=True, kw_only=True):
@@ -405,6 +234,25 @@ class Planned(Compaction, frozen=True, kw_only=True):
     removed: int
     window: int
 
+    def show(self, screen: Screen) -> None:
+        if not self.edits:
+            screen.line(f"Nothing would be done: {self.reason}.")
+            return
+        target = f", target {self.target:,}" if self.target else ""
+        sizes = f"{self.tokens_before:,} -> {number(self.tokens_after, 'token')}{target}"
+        screen.line(
+            ("bold", f"Plan by {short_line(self.strategy, 200)}"),
+            f": {sizes}. Nothing was changed.",
+        )
+        if self.removed:
+            saved = number(self.tokens_before - self.tokens_after, "token")
+            screen.line(f"Would hide: {number(self.removed, 'message')}, {saved}")
+        _show_bars(self, self.window, screen)
+        _show_items(self, screen)
+        if not self.reached:
+            missed = f"The target of {number(self.target, 'token')} would not be reached"
+            screen.line(("yellow", f"{missed}: {self.reason}."))
+
 
 class Compacted(Compaction, frozen=True, kw_only=True):
     """`batch` is what can be reverted; empty if nothing was done. `removed` counts the messages
@@ -424,19 +272,154 @@ class Compacted(Compaction, frozen=True, kw_only=True):
     writer: WriterUse | UnsetType = UNSET
     box: bool | UnsetType = UNSET
 
+    def show(self, screen: Screen) -> None:
+        if self.batch and self.box is True:
+            for line in compaction_box(self.active, self.messages, self.summaries, screen.columns):
+                screen.line(line)
+            show_undo(self.conversation, screen)
+        else:
+            self._show_receipt(screen)
 
-FEEDBACK = Meta(
-    description="What is wrong with the summary, for the model; nothing leaves the page.",
-    extra=TEXT,
-)
-ACCEPT = Meta(description="Take everything but the first pair and the last one off the page.")
-NO_SUMMARY = "there is no summary to accept: the newest message is not a text of the assistant"
-FEEDBACK_TEXT = "This is what I say about the summary; write it again with that:\n\n"
+    def _show_receipt(self, screen: Screen) -> None:
+        if not self.batch:
+            screen.line(f"Nothing was done: {self.reason}.")
+            return
+        tokens = f"{self.tokens_before:,} -> {number(self.tokens_after, 'token')}"
+        slots = f"{self.slots_before:,} -> {number(self.slots_after, 'slot')}"
+        screen.line(
+            ("bold", f"Compacted by {short_line(self.strategy, 200)}"), f": {tokens}, {slots}."
+        )
+        _show_bars(self, self.window, screen)
+        _show_items(self, screen)
+        _show_effect(self, screen)
+        if self.writer is not UNSET:
+            _show_writer(self.writer, screen)
+        lists = screen.call("history", self.conversation)
+        screen.line(f"Batch {self.batch}; {lists} lists all.")
+        show_undo(self.conversation, screen)
 
 
-class CondenseArguments(Arguments, frozen=True, kw_only=True):
-    feedback: Annotated[str, FEEDBACK] = ""
-    accept: Annotated[bool, ACCEPT] = False
+def _planned(context: Context, plan: Plan) -> Planned:
+    return Planned(
+        **_account(context, plan),
+        dry_run=True,
+        edits=len(plan.proposals),
+        removed=_removed(context.view, plan),
+        window=context.budget.window,
+    )
+
+
+def _compacted(
+    context: Context, receipt: Receipt, use: WriterUse | UnsetType, *, is_box: bool
+) -> Compacted:
+    stats = context.stats()
+    return Compacted(
+        **_account(context, receipt),
+        dry_run=False,
+        batch=receipt.batch,
+        removed=receipt.messages_hidden,
+        summary=receipt.summary,
+        slots_before=receipt.messages_before,
+        slots_after=receipt.messages_after,
+        window=stats.window,
+        active=stats.active,
+        messages=stats.messages,
+        summaries=stats.summaries,
+        pins=stats.pins,
+        writer=use,
+        box=is_box or UNSET,
+    )
+
+
+def _removed(view: View, plan: Plan) -> int:
+    """How many messages would leave the page."""
+    edits = [proposal.edit for proposal in plan.proposals]
+    spans = [edit.span for edit in edits if isinstance(edit, Hide | Summarize)]
+    said = [slot.seq for slot in view.slots if not slot.standin]
+    return sum(any(span.first <= seq <= span.last for span in spans) for seq in said)
+
+
+def _account(context: Context, done: Plan | Receipt) -> dict[str, Any]:
+    """What a plan and a receipt both tell."""
+    return {
+        "conversation": context.id,
+        "strategy": done.strategy,
+        "reason": done.reason,
+        "items": done.items,
+        "steps": done.steps,
+        "price": done.price,
+        "tokens_before": done.tokens_before,
+        "tokens_after": done.tokens_after,
+        "target": done.target,
+        "reached": done.reached,
+    }
+
+
+def _show_bars(done: Compaction, window: int, screen: Screen) -> None:
+    """The window before and after, where it can be drawn."""
+    if screen.draws:
+        for parts in comparison_lines(
+            done.tokens_before, done.tokens_after, window, screen.columns
+        ):
+            screen.line(*parts)
+
+
+def _show_effect(done: Compacted, screen: Screen) -> None:
+    """Messages removed and kept, tokens saved, and the summary."""
+    screen.line(f"Removed: {number(done.removed, 'message')}")
+    screen.line(f"Saved: {short_and_exact(done.tokens_before - done.tokens_after, 'token')}")
+    pins = f", {number(done.pins, 'pin')} among them" if done.pins else ""
+    screen.line(f"Stayed: {number(done.active, 'message')} of {done.messages:,}{pins}")
+    if done.summary:
+        screen.line(f'Summary: "{short_line(one_line(done.summary), SUMMARY_CHARS)}"')
+    if not done.reached:
+        missed = f"The target of {number(done.target, 'token')} was not reached: {done.reason}."
+        screen.line(("yellow", missed))
+
+
+def _show_items(done: Compaction, screen: Screen) -> None:
+    for item in done.items[:ITEMS_SHOWN]:
+        sizes = f"{item.tokens_before:,} -> {number(item.tokens_after, 'token')}"
+        whole = one_line(item.reason)
+        reason = f"  {short_line(whole, REASON_CHARS)}" if whole else ""
+        is_long = isinstance(done, Planned) and len(whole) > REASON_CHARS
+        screen.line(f"  {item.handle} {item.action}, {sizes}", ("dim", "" if is_long else reason))
+        # A plan shows every score.
+        for line in wrap(whole, REASON_CHARS) if is_long else ():
+            screen.line(("dim", f"    {line}"))
+    if len(done.items) > ITEMS_SHOWN:
+        screen.line(f"  ... +{len(done.items) - ITEMS_SHOWN:,} more")
+    screen.line(f"Cache: {_price(done)}.")
+
+
+def _price(done: Compaction) -> str:
+    """What the provider's cache loses by it."""
+    price = done.price
+    written = f"{number(price.rewritten_tokens, 'token')} written again"
+    if price.expired:
+        return f"{written}, at no loss: the provider's cache has expired"
+    if price.cost_dollars:
+        written += f" ({dollars(price.cost_dollars)})"
+    calls = price.break_even_calls
+    return f"{written}, paid back after {calls:.1f} calls" if calls else written
+
+
+def _show_writer(use: WriterUse, screen: Screen) -> None:
+    accepted = (
+        f"{use.accepted} of {use.asked} {'summary' if use.asked == 1 else 'summaries'} accepted"
+    )
+    screen.line(f"Writer: {accepted}, {number(use.input, 'token')} in, {use.output:,} out.")
+    if use.asked and use.accepted == use.asked:
+        screen.line(coherence(""))
+    for reason in use.refused:
+        screen.line(
+            ("yellow", f"  refused: {short_line(reason, 200)}"), "; the text made by code is used"
+        )
+
+
+# --- condense ---
+
+C = TypeVar("C", Planned, Compacted)
 
 
 class Condensing(Result, frozen=True, kw_only=True):
@@ -451,34 +434,36 @@ class Condensing(Result, frozen=True, kw_only=True):
     feedback: str = ""
     seq: int = 0
 
+    def show(self, screen: Screen) -> None:
+        if self.planned is not None:
+            _show_proposal(self, self.planned, screen)
+        elif self.done is not None:
+            _chosen_by_hand(self.done).show(screen)
+        else:
+            told = f"The model reads it as #{self.seq}, with the next request"
+            screen.line(f"{told}. Nothing left the page.")
 
-def run_condense(session: Session, arguments: CondenseArguments) -> Condensing:
-    feedback = arguments.feedback.strip()
-    if feedback and arguments.accept:
-        reason = "--accept and FEEDBACK exclude each other"
-        raise Invalid(reason, hint="give --accept, or FEEDBACK")
-    return _answered(session, feedback) if feedback else _condensed(session, arguments.accept)
 
-
-def _condensed(session: Session, accept: bool) -> Condensing:
+def condensed(session: Session, feedback: str, *, accept: bool) -> Condensing:
+    """Shows what would stay, takes the rest off the page if the summary is accepted, or gives the
+    model the feedback."""
+    if feedback and accept:
+        reason = "--accept and a text exclude each other"
+        raise Invalid(reason, hint="give --accept, or what is wrong with the summary")
+    if feedback:
+        with session.context(writes=True) as context:
+            context.append({"role": "user", "content": FEEDBACK_TEXT + feedback})
+            seq = context.view.slots[-1].seq
+            return Condensing(conversation=context.id, feedback=feedback, seq=seq)
     with session.context() as context:
         id, summary = context.id, summary_of(context.view)
     if accept and not summary:
         raise Invalid(NO_SUMMARY, hint="let the agent answer first, then accept what it wrote")
-    given = CompactArguments(
-        strategies=("hide",), settings=("preset=condense",), dry_run=not accept
-    )
-    made = run_compact(session, given)
+    made = compact(session, strategy=("hide",), set_=("preset=condense",), dry_run=not accept)
     if isinstance(made, Planned):
         return Condensing(conversation=id, summary=summary, planned=made)
+    assert isinstance(made, Compacted)
     return Condensing(conversation=id, summary=summary, done=made)
-
-
-def _answered(session: Session, feedback: str) -> Condensing:
-    with session.context(writes=True) as context:
-        context.append({"role": "user", "content": FEEDBACK_TEXT + feedback})
-        seq = context.view.slots[-1].seq
-        return Condensing(conversation=context.id, feedback=feedback, seq=seq)
 
 
 def summary_of(view: View) -> str:
@@ -490,14 +475,10 @@ def summary_of(view: View) -> str:
     return "" if calls_of(newest.message) else body_text(newest.message)
 
 
-def show_condense(condensing: Condensing, screen: Screen) -> None:
-    if condensing.planned is not None:
-        _show_proposal(condensing, condensing.planned, screen)
-    elif condensing.done is not None:
-        show(condensing.done, screen, aims=False)
-    else:
-        told = f"The model reads it as #{condensing.seq}, with the next request"
-        screen.line(f"{told}. Nothing left the page.")
+def _chosen_by_hand(done: C) -> C:
+    """The same without a target and reasons: a person decided what stays."""
+    items = tuple(replace(item, reason="") for item in done.items)
+    return replace(done, items=items, target=0, reached=True)
 
 
 def _show_proposal(condensing: Condensing, planned: Planned, screen: Screen) -> None:
@@ -506,19 +487,8 @@ def _show_proposal(condensing: Condensing, planned: Planned, screen: Screen) -> 
         screen.block(condensing.summary)
     else:
         screen.line(("yellow", f"{NO_SUMMARY[0].upper()}{NO_SUMMARY[1:]}."))
-    show(planned, screen, aims=False)
+    _chosen_by_hand(planned).show(screen)
     if planned.edits and condensing.summary:
         id = condensing.conversation
         screen.line(f"Accept it with: {screen.call('condense', id, '--accept')}")
         screen.line(f"Or say what is wrong: {screen.call('condense', id, 'FEEDBACK')}")
-
-
-CONDENSE = Command(
-    name="condense",
-    details="The summary is the newest message, if the assistant wrote it. Without --accept or "
-    "FEEDBACK, shows what would stay and what would leave the page. Nothing is lost: undo takes it "
-    "back.",
-    arguments=CondenseArguments,
-    run=run_condense,
-    show=show_condense,
-)

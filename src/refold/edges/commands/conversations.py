@@ -1,16 +1,7 @@
-"""`refold list`: which conversations there are.
+"""`refold list`, `refold edit` and `refold delete`: the conversations of a store.
 
 A list must be cheap for a thousand conversations: sizes come from the bookmark and a short tail
-after it, and are left out where that does not tell them.
-
-`refold update`: the title, the tags, the names and the model of a conversation.
-
-`refold delete`: conversations are removed for good. It asks first.
-
-`refold sweep`: old conversations are removed for good, by age and by number. It asks first, and
-can be tried with a dry run.
-
-What `delete` and `sweep` give back: which conversations are gone, and which had to stay.
+after it, and are left out where these do not have them. Deleting is for good, and asks first.
 """
 
 from __future__ import annotations
@@ -19,54 +10,73 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from refold.conversations import deleter
-from refold.conversations.deleter import delete
 from refold.conversations.listing import described, newest, preview, title_of
 from refold.core import bookmark
 from refold.core.budget import Sized, current_tokens, factor_of
 from refold.core.model import Conversation
-from refold.display import moment
-from refold.edges.commands import stats
+from refold.display import moment, nearest, number
 from refold.edges.commands.command import (
-    Arguments,
-    Command,
+    DryRun,
+    Limit,
     Result,
     Screen,
-    number,
+    Tag,
+    Tags,
+    Window,
+    Yes,
+    command,
     short_line,
     show_damage,
 )
 from refold.edges.commands.session import Session
-from refold.edges.commands.stats import Chosen, ModelArguments
+from refold.edges.displays.phrases import tokens_of
+from refold.engine.stats import Stats
 from refold.errors import Corrupt, Denied, Invalid
 from refold.log.log import Log, now_ms
 from refold.stores.protocol import Store
-from refold.tokens.models import model_info
+from refold.tokens.models import model_info, table
 
 UNMARKED_EVENTS = 300  # a writer keeps a bookmark before its log is longer
 NAME_CHARS = 60
-
-
 HERE = "."
+ENCRYPTED = "[encrypted]"  # a title that only devices with the key can read
+
+
 FOLDER = Meta(
-    description="Only conversations held in this folder or below it; without a PATH, in the "
-    "current one.",
+    description="Only conversations of this folder or below it; without a PATH, of the current "
+    "one.",
     extra={"metavar": "PATH", "bare": HERE, "completes": "folder"},
 )
-ENCRYPTED = "[encrypted]"  # in the place of a title that only devices with the key can read
 
 
-class ListArguments(Arguments, frozen=True, kw_only=True):
-    tag: Annotated[str, Meta(description="Only conversations with this tag.")] = ""
-    folder: Annotated[str, FOLDER] | None = None
-    limit: Annotated[int, Meta(description="At most this many.", ge=1)] | None = None
+@command(
+    "list",
+    details="In place of an ID, you can write @1 for the newest conversation, @2 for the one "
+    "before it, or a name that only one conversation has.",
+    on="store",
+    reads=True,
+)
+def list_conversations(
+    session: Session,
+    *,
+    tag: Tag = "",
+    folder: Annotated[str, FOLDER] | None = None,
+    limit: Limit | None = None,
+) -> Listed:
+    store = session.store
+    place = "" if folder is None else str(Path(folder).resolve())
+    chosen = newest(store, tag=tag, folder=place)[:limit]
+    places = {about.id: place for place, about in enumerate(newest(store), start=1)}
+    rows = tuple(_row(store, about, places.get(about.id, 0)) for about in chosen)
+    return Listed(store=store.url, conversations=rows, tag=tag, folder=place)
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """What the list says of one conversation; `position` is its place among all of the store,
-    by which `@1` names it; `damaged` says why it cannot be read."""
+    """One conversation of the list. `position` counts all of the store, so that `@1` is the
+    newest; `damaged` says why it cannot be read."""
 
     id: str
     position: int
@@ -100,14 +110,20 @@ class Listed(Result, frozen=True, kw_only=True):
     def outcome(self) -> str:
         return "corrupt" if self.damaged else "ok"
 
-
-def run_list(session: Session, arguments: ListArguments) -> Listed:
-    store = session.store
-    folder = "" if arguments.folder is None else str(Path(arguments.folder).resolve())
-    chosen = newest(store, tag=arguments.tag, folder=folder)[: arguments.limit]
-    places = {about.id: place for place, about in enumerate(newest(store), start=1)}
-    rows = tuple(_row(store, about, places.get(about.id, 0)) for about in chosen)
-    return Listed(store=store.url, conversations=rows, tag=arguments.tag, folder=folder)
+    def show(self, screen: Screen) -> None:
+        if not self.conversations:
+            tagged = f" with the tag {self.tag}" if self.tag else ""
+            held = f" that were held in {self.folder}" if self.folder else ""
+            screen.line(f"There are no conversations{tagged}{held} in {self.store}.")
+            return
+        heads: tuple[str, ...] = ("ID", "AS", "TITLE", ">MESSAGES", ">TOKENS", "UPDATED", "PARENT")
+        rows = [_cells(row) for row in self.conversations]
+        if any(row.names for row in self.conversations):
+            names = [_names(row) for row in self.conversations]
+            heads = *heads, "NAMES"
+            rows = [(*cells, name) for cells, name in zip(rows, names)]
+        screen.table(heads, rows)
+        show_damage(self.damaged, screen)
 
 
 def _row(store: Store, about: Conversation, position: int) -> Row:
@@ -157,25 +173,6 @@ def _current_tokens(page: Sized, model: str | None) -> int:
     return current_tokens(page, factor)
 
 
-# --- shown ---
-
-
-def show_list(listed: Listed, screen: Screen) -> None:
-    if not listed.conversations:
-        tagged = f" with the tag {listed.tag}" if listed.tag else ""
-        held = f" that were held in {listed.folder}" if listed.folder else ""
-        screen.line(f"There are no conversations{tagged}{held} in {listed.store}.")
-        return
-    heads: tuple[str, ...] = ("ID", "AS", "TITLE", ">MESSAGES", ">TOKENS", "UPDATED", "PARENT")
-    rows = [_cells(row) for row in listed.conversations]
-    if any(row.names for row in listed.conversations):
-        names = [_names(row) for row in listed.conversations]
-        heads = *heads, "NAMES"
-        rows = [(*cells, name) for cells, name in zip(rows, names)]
-    screen.table(heads, rows)
-    show_damage(listed.damaged, screen)
-
-
 def _cells(row: Row) -> tuple[str, ...]:
     title = f"[damaged] {row.title}" if row.damaged else row.title
     parent = f"{row.parent}#{row.parent_seq}" if row.parent else ""
@@ -192,36 +189,50 @@ def _count(count: int | None) -> str:
     return "-" if count is None else f"{count:,}"
 
 
-LIST = Command(
-    name="list",
-    details="In place of an ID, you can write @1 for the newest conversation, @2 for the one "
-    "before it, or a name that only one conversation has.",
-    on="store",
-    reads=True,
-    arguments=ListArguments,
-    run=run_list,
-    show=show_list,
-)
-
-
 TITLE = Meta(description="The new title.")
-TAGS = Meta(description="A tag; replaces those it has. May be repeated.")
-NAMES = Meta(description="A name, in addition to the id; replaces those it has. May be repeated.")
+NAMES = Meta(description="A name beside the id; replaces the others. May be repeated.")
 MODEL = Meta(
     description="The model for the next requests.",
     extra={"metavar": "NAME", "completes": "model"},
 )
 
 
-class UpdateArguments(Arguments, frozen=True, kw_only=True):
-    title: Annotated[str, TITLE] | None = None
-    tags: Annotated[tuple[str, ...], TAGS] = field(name="tag", default=())
-    names: Annotated[tuple[str, ...], NAMES] = field(name="name", default=())
-    model: Annotated[str, MODEL] | None = None
+@command(
+    "edit",
+    details="Without options, shows them. Tags and names replace the ones before.",
+)
+def edit(
+    session: Session,
+    *,
+    title: Annotated[str, TITLE] | None = None,
+    tag: Tags = (),
+    name: Annotated[tuple[str, ...], NAMES] = (),
+    model: Annotated[str, MODEL] | None = None,
+    window: Window | None = None,
+) -> Edited:
+    is_meta = title is not None or bool(tag or name)
+    is_model = model is not None or window is not None
+    with session.context(writes=is_meta or is_model) as context:
+        before = context.view.model
+        if is_model:
+            context.update(model=model, window=window)
+        if is_meta:
+            context.update(title=title, tags=tag or None, names=name or None)
+        if is_meta or is_model:
+            context.flush()
+        view, stats = context.view, context.stats()
+    return Edited(
+        conversation=context.id,
+        title=stats.title,
+        tags=view.tags,
+        names=view.names,
+        model=view.model,
+        chosen=_chosen(context.id, view.model, before, stats) if is_model or not is_meta else None,
+    )
 
 
-class Updated(Result, frozen=True, kw_only=True):
-    """`chosen` is there if another model was named: what the page is for it."""
+class Edited(Result, frozen=True, kw_only=True):
+    """`chosen` says how the page fits the model, unless only other fields were changed."""
 
     conversation: str
     title: str
@@ -230,54 +241,117 @@ class Updated(Result, frozen=True, kw_only=True):
     model: str
     chosen: Chosen | None = None
 
+    def show(self, screen: Screen) -> None:
+        names = ", ".join(short_line(name, 200) for name in self.names)
+        screen.fields(
+            [
+                ("Conversation", self.conversation),
+                *([("Names", names)] if names else []),
+                ("Title", short_line(self.title, 200)),
+                ("Tags", ", ".join(self.tags) or "none"),
+                ("Model", self.model or "unknown"),
+            ]
+        )
+        if self.chosen is not None:
+            self.chosen.show(screen)
 
-def run_update(session: Session, arguments: UpdateArguments) -> Updated:
-    given = arguments.title, arguments.tags or None, arguments.names or None, arguments.model
-    if all(value is None for value in given):
-        raise Invalid("there is nothing to update", hint="give --title, --tag, --name or --model")
-    title, tags, names, name = given
-    chosen = None if name is None else stats.run_model(session, ModelArguments(name=name))
-    with session.context(writes=True) as context:
-        context.update(title=title, tags=tags, names=names)
-        context.flush()
-        view = context.view
-        called = context.stats().title
-    return Updated(
-        conversation=context.id,
-        title=called,
-        tags=view.tags,
-        names=view.names,
-        model=view.model,
-        chosen=chosen,
+
+class Chosen(Result, frozen=True, kw_only=True):
+    """The model, and what the page is for it. `before` is the one that was there; `nearest` are
+    known names like one that is not known, whose window is a guess."""
+
+    conversation: str
+    model: str
+    before: str
+    is_known: bool
+    nearest: tuple[str, ...]
+    current: int
+    window: int
+    due: str
+
+    def show(self, screen: Screen) -> None:
+        name = short_line(self.model, 200) or "no model is named"
+        screen.line(("bold", name), f": {tokens_of(self.current, self.window)}")
+        if self.model and not self.is_known:
+            hint = f"; did you mean {' or '.join(self.nearest)}?" if self.nearest else ""
+            guess = (
+                f"This model is not known; a window of {number(self.window, 'token')} is assumed"
+            )
+            screen.line(("yellow", f"{guess}{hint}"))
+        if self.due != "none":
+            screen.line(("yellow", "The next request makes the page shorter first."))
+        if self.before and self.before != self.model:
+            back = screen.call("edit", self.conversation, "--model", self.before)
+            screen.line(("dim", f"Go back with: {back}"))
+
+
+def _chosen(id: str, model: str, before: str, stats: Stats) -> Chosen:
+    is_known = model_info(model).known
+    like = () if is_known or not model else tuple(nearest(model, table().models, limit=3))
+    return Chosen(
+        conversation=id,
+        model=model,
+        before=before,
+        is_known=is_known,
+        nearest=like,
+        current=stats.current,
+        window=stats.window,
+        due=stats.due,
     )
 
 
-def show_update(updated: Updated, screen: Screen) -> None:
-    names = ", ".join(short_line(name, 200) for name in updated.names)
-    screen.fields(
-        [
-            ("Conversation", updated.conversation),
-            *([("Names", names)] if names else []),
-            ("Title", short_line(updated.title, 200)),
-            ("Tags", ", ".join(updated.tags) or "none"),
-            ("Model", updated.model or "unknown"),
-        ]
-    )
-    if updated.chosen is not None:
-        stats.show_model(updated.chosen, screen)
-
-
-UPDATE = Command(
-    name="update",
-    arguments=UpdateArguments,
-    run=run_update,
-    show=show_update,
+DELETE_NAMES = Meta(
+    description="The conversations.",
+    extra={"positional": True, "metavar": "ID", "completes": "conversation"},
 )
+OLDER_THAN = Meta(
+    description="Those without a new event for this many days.", ge=0, extra={"metavar": "DAYS"}
+)
+KEEP = Meta(description="Keep this many of the newest; alone, delete all others.", ge=0)
+
+
+@command(
+    "delete",
+    details="Names conversations, or old ones by --older-than and --keep. Also removes artifacts "
+    "that only they have, and their entries in the search index.",
+    on="store",
+)
+def delete(
+    session: Session,
+    *,
+    conversations: Annotated[tuple[str, ...], DELETE_NAMES] = (),
+    older_than: Annotated[float, OLDER_THAN] | None = None,
+    keep: Annotated[int, KEEP] | None = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> Removal:
+    is_old = older_than is not None or keep is not None
+    if bool(conversations) == is_old:
+        hint = "refold delete ID, or --older-than DAYS, --keep NUMBER, or both"
+        raise Invalid("name conversations, or say how old they are", hint=hint)
+    store = session.store
+    ids = [store.conversation(session.find(name)).id for name in conversations]
+    what = ", ".join(ids)
+    sweep = partial(deleter.sweep, store, older_than_days=older_than, keep=keep, now_ms=now_ms())
+    planned = sweep(dry_run=True) if is_old else deleter.Deleted(removed=tuple(ids))
+    if dry_run or not planned.removed:
+        return Removal(
+            would_be_removed=planned.removed,
+            contents=planned.contents,
+            left=planned.left,
+            notes=planned.notes,
+        )
+    if is_old:
+        what = number(len(planned.removed), "conversation")
+    session.confirm(f"Remove {what} for good?", yes)
+    done = sweep() if is_old else deleter.delete(store, ids)
+    kind = Removal if is_old else Deletion
+    return kind(removed=done.removed, contents=done.contents, left=done.left, notes=done.notes)
 
 
 class Removal(Result, frozen=True, kw_only=True):
-    """`removed` is what is gone, `would_be_removed` what a dry run names; `contents` counts the
-    artifacts that went with them. `left` says why a conversation had to stay."""
+    """`removed` conversations are gone, `would_be_removed` are those of a dry run; `contents`
+    counts the artifacts that went with them. `left` says why a conversation had to stay."""
 
     removed: tuple[str, ...] | UnsetType = UNSET
     would_be_removed: tuple[str, ...] | UnsetType = UNSET
@@ -285,105 +359,25 @@ class Removal(Result, frozen=True, kw_only=True):
     left: dict[str, str]
     notes: tuple[str, ...]
 
-
-def show(removal: Removal, screen: Screen) -> None:
-    if removal.would_be_removed is not UNSET:
-        ids, verb = removal.would_be_removed, "would be removed"
-    else:
-        ids, verb = removal.removed or (), "removed"
-    names = f": {', '.join(ids)}" if ids else ""
-    artifacts = ""
-    if removal.contents:
-        artifacts = f", and {number(removal.contents, 'artifact')} that nobody else has"
-    screen.line(f"{len(ids):,} {verb}{names}{artifacts}.")
-    for id, reason in removal.left.items():
-        screen.line(f"{id} stays: {reason}")
-    for note in removal.notes:
-        screen.line(("yellow", note))
-
-
-DELETE_NAMES = Meta(
-    description="The conversations.",
-    min_length=1,
-    extra={"positional": True, "metavar": "ID", "completes": "conversation"},
-)
-YES = Meta(description="Do not ask.")
-
-
-class DeleteArguments(Arguments, frozen=True, kw_only=True):
-    conversations: Annotated[tuple[str, ...], DELETE_NAMES]
-    yes: Annotated[bool, YES] = False
+    def show(self, screen: Screen) -> None:
+        if self.would_be_removed is not UNSET:
+            ids, verb = self.would_be_removed, "would be removed"
+        else:
+            ids, verb = self.removed or (), "removed"
+        names = f": {', '.join(ids)}" if ids else ""
+        artifacts = ""
+        if self.contents:
+            artifacts = f", and {number(self.contents, 'artifact')} that nobody else has"
+        screen.line(f"{len(ids):,} {verb}{names}{artifacts}.")
+        for id, reason in self.left.items():
+            screen.line(f"{id} stays: {reason}")
+        for note in self.notes:
+            screen.line(("yellow", note))
 
 
 class Deletion(Removal, frozen=True, kw_only=True):
+    """The same of conversations that were named."""
+
     @property
     def outcome(self) -> str:
-        """A conversation that was named and had to stay is a conflict."""
         return "conflict" if self.left else "ok"
-
-
-def run_delete(session: Session, arguments: DeleteArguments) -> Deletion:
-    store = session.store
-    ids = [store.conversation(session.find(name)).id for name in arguments.conversations]
-    session.confirm(f"Remove {', '.join(ids)} for good?", arguments.yes)
-    done = delete(store, ids)
-    return Deletion(removed=done.removed, contents=done.contents, left=done.left, notes=done.notes)
-
-
-DELETE = Command(
-    name="delete",
-    details="Also removes the artifacts that only they have, and their entries in the search "
-    "index.",
-    on="store",
-    arguments=DeleteArguments,
-    run=run_delete,
-    show=show,
-)
-
-
-DAYS = Meta(description="Remove only conversations without a new event for this many days.", ge=0)
-KEEP = Meta(description="Keep this many of the newest conversations, however old.", ge=0)
-DRY_RUN = Meta(description="Say what would be removed, and remove nothing.")
-SWEEP_YES = Meta(description="Do not ask.")
-
-
-class SweepArguments(Arguments, frozen=True, kw_only=True):
-    days: Annotated[float, DAYS] | None = field(name="older_than", default=None)
-    keep: Annotated[int, KEEP] | None = None
-    dry_run: Annotated[bool, DRY_RUN] = False
-    yes: Annotated[bool, SWEEP_YES] = False
-
-
-def run_sweep(session: Session, arguments: SweepArguments) -> Removal:
-    if arguments.days is None and arguments.keep is None:
-        raise Invalid("a sweep needs a limit", hint="--older-than DAYS, --keep NUMBER, or both")
-    sweep = partial(
-        deleter.sweep,
-        session.store,
-        older_than_days=arguments.days,
-        keep=arguments.keep,
-        now_ms=now_ms(),
-    )
-    done = sweep(dry_run=True)
-    is_dry = arguments.dry_run or not done.removed
-    if not is_dry:
-        session.confirm(
-            f"Remove {number(len(done.removed), 'conversation')} for good?", arguments.yes
-        )
-        done = sweep()
-    return Removal(
-        removed=UNSET if is_dry else done.removed,
-        would_be_removed=done.removed if is_dry else UNSET,
-        contents=done.contents,
-        left=done.left,
-        notes=done.notes,
-    )
-
-
-SWEEP = Command(
-    name="sweep",
-    on="store",
-    arguments=SweepArguments,
-    run=run_sweep,
-    show=show,
-)

@@ -1,20 +1,16 @@
-"""`refold verify`: checks the store and says what is wrong, and where.
+"""Is the store as it was written, and what must not stay in it: `verify`, `scan` and `erase`.
 
-`refold repair`: makes a damaged conversation readable again and says what it gave up.
-
-`refold scan`: where secrets are, without ever showing one. A scan that finds any ends with
-`secrets-found`, so that a script can tell that from a scan that failed.
-
-`refold erase`: what was said goes for good, here and, by the next sync, everywhere.
+`verify` checks, and repairs one conversation on request. `scan` finds secrets without ever showing
+one. `erase` removes what was said for good, here and, by the next sync, everywhere. Neighbours:
+`refold.conversations` does the work, `sync` verifies the far store.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Annotated
 
-from msgspec import Meta, field
+from msgspec import Meta
 from msgspec.structs import replace
 
 from refold.conversations.eraser import erase, erased
@@ -23,10 +19,10 @@ from refold.conversations.scanner import FoundSecret, scan
 from refold.conversations.verifier import Problem, verify
 from refold.display import moment
 from refold.edges.commands.command import (
-    Arguments,
-    Command,
     Result,
     Screen,
+    Yes,
+    command,
     number,
     seq_of,
     short_line,
@@ -37,18 +33,11 @@ from refold.errors import Invalid
 from refold.stores import synced_of
 from refold.stores.protocol import Device, Store, SyncedStore
 
-NAME = Meta(
-    description="The conversation; by default all.",
-    extra={"positional": True, "metavar": "ID", "completes": "conversation"},
-)
-
-
-class VerifyArguments(Arguments, frozen=True, kw_only=True):
-    conversation: Annotated[str, NAME] | None = None
+ID_POSITION = {"positional": True, "metavar": "ID", "completes": "conversation"}
 
 
 class Verified(Result, frozen=True, kw_only=True):
-    """What was checked. `remarks` are not damage: a text may name what never existed."""
+    """The result of a check. `remarks` are not damage: a text may name what never existed."""
 
     store: str
     ok: bool
@@ -63,10 +52,83 @@ class Verified(Result, frozen=True, kw_only=True):
     def outcome(self) -> str:
         return "ok" if self.ok else "corrupt"
 
+    def show(self, screen: Screen) -> None:
+        for problem in self.problems:
+            what = f": {short_line(problem.what, 500)}"
+            screen.line(("red", _location(problem)), what, ("dim", f" [{problem.file}]"))
+        for remark in self.remarks:
+            screen.line(("yellow", _location(remark)), f": {short_line(remark.what, 500)}")
+        counts = [
+            number(self.conversations, "conversation"),
+            *([number(self.memories, "memory log")] if self.memories else []),
+            number(self.events, "event"),
+            number(self.artifacts, "artifact"),
+        ]
+        verdict = ("green", "everything is as it was written.")
+        if not self.ok:
+            verdict = ("red", f"{number(len(self.problems), 'problem')}.")
+        screen.line(f"{', '.join(counts)} checked: ", verdict)
 
-def run_verify(session: Session, arguments: VerifyArguments) -> Verified:
-    name = arguments.conversation
-    id = None if name is None else session.find(name)
+
+def _location(problem: Problem) -> str:
+    location = problem.conversation or "the store"
+    seq = f" #{problem.seq}" if problem.seq else ""
+    return f"{location}{seq}, {problem.part}"
+
+
+class RepairResult(Result, frozen=True, kw_only=True):
+    """What a repair did. `erased` are events that lost their bodies; `ends_at` is set if the log
+    was cut, and `rest` is the conversation with what came after; `copy` is the damaged log."""
+
+    conversation: str
+    changed: bool
+    erased: tuple[int, ...]
+    ends_at: int | None
+    rest: str
+    copy: str
+    lost: tuple[str, ...]
+    recovered: tuple[str, ...]
+
+    def show(self, screen: Screen) -> None:
+        for what in self.lost:
+            screen.line(("yellow", "given up: "), short_line(what, 500))
+        if self.ends_at:
+            screen.line(f"{self.conversation} ends at event {self.ends_at} now.")
+        elif self.ends_at is not None:
+            screen.line(f"{self.conversation} has nothing before the damage: it is gone.")
+        if self.rest:
+            screen.line("What came after is the conversation ", ("bold", self.rest), ".")
+        if self.copy:
+            screen.line("What was there before is kept in ", self.copy)
+        verdict = "nothing had to be repaired."
+        if self.changed:
+            verdict = "repaired: no event was given up."
+        if self.changed and self.lost:
+            verdict = f"repaired: {number(len(self.erased), 'event')} erased."
+        screen.line(("green", verdict))
+
+
+@command(
+    "verify",
+    details="Checks every event, artifact, bookmark and page of the store, memories too, or of one "
+    "conversation. An artifact that a text names and that does not exist is a remark, not damage. "
+    "--repair keeps a copy of the damaged log first. It removes what is not an event, puts events "
+    "in order, turns a body that does not match its digest into an erased event, ends the log at "
+    "a broken event and puts what follows into ID-rest.",
+    on="either",
+    reads=True,
+    writes_with=("repair",),
+)
+def verify_store(
+    session: Session,
+    *,
+    repair: Annotated[
+        bool, Meta(description="Make a damaged conversation readable again.")
+    ] = False,
+) -> Verified | RepairResult:
+    if repair:
+        return _repaired(session)
+    id = session.conversation if session.is_named else None
     with session.followed("checking", id) as store:
         report = verify(store, id)
     return Verified(
@@ -81,60 +143,7 @@ def run_verify(session: Session, arguments: VerifyArguments) -> Verified:
     )
 
 
-def show_verify(verified: Verified, screen: Screen) -> None:
-    for problem in verified.problems:
-        what = f": {short_line(problem.what, 500)}"
-        screen.line(("red", _location(problem)), what, ("dim", f" [{problem.file}]"))
-    for remark in verified.remarks:
-        screen.line(("yellow", _location(remark)), f": {short_line(remark.what, 500)}")
-    counts = [
-        number(verified.conversations, "conversation"),
-        number(verified.memories, "memory log") if verified.memories else "",
-        number(verified.events, "event"),
-        number(verified.artifacts, "artifact"),
-    ]
-    counted = ", ".join(count for count in counts if count)
-    screen.line(f"{counted} checked: ", _verdict(verified))
-
-
-def _location(problem: Problem) -> str:
-    place = problem.conversation or "the store"
-    return f"{place} #{problem.seq}, {problem.part}" if problem.seq else f"{place}, {problem.part}"
-
-
-def _verdict(verified: Verified) -> tuple[str, str]:
-    if verified.ok:
-        return "green", "everything is as it was written."
-    return "red", f"{number(len(verified.problems), 'problem')}."
-
-
-VERIFY = Command(
-    name="verify",
-    details="Checks every event, artifact, bookmark and page of the store, memories too, or of one "
-    "conversation. An artifact that a text names and that does not exist is a remark, not damage.",
-    on="store",
-    reads=True,
-    arguments=VerifyArguments,
-    run=run_verify,
-    show=show_verify,
-)
-
-
-class RepairResult(Result, frozen=True, kw_only=True):
-    """What was done. `erased` are events that lost their bodies; `ends_at` is set if the log was
-    cut, and `rest` is the conversation that has what came after; `copy` is what was there."""
-
-    conversation: str
-    changed: bool
-    erased: tuple[int, ...]
-    ends_at: int | None
-    rest: str
-    copy: str
-    lost: tuple[str, ...]
-    recovered: tuple[str, ...]
-
-
-def run_repair(session: Session, arguments: Arguments) -> RepairResult:
+def _repaired(session: Session) -> RepairResult:
     done = repair(session.store, session.conversation)
     recovered = session.store.recovered
     return RepairResult(
@@ -149,59 +158,10 @@ def run_repair(session: Session, arguments: Arguments) -> RepairResult:
     )
 
 
-def show_repair(repaired: RepairResult, screen: Screen) -> None:
-    for what in repaired.lost:
-        screen.line(("yellow", "given up: "), short_line(what, 500))
-    if repaired.ends_at is not None:
-        screen.line(_end_of(repaired))
-    if repaired.rest:
-        screen.line("What came after is the conversation ", ("bold", repaired.rest), ".")
-    if repaired.copy:
-        screen.line("What was there before is kept in ", repaired.copy)
-    screen.line(("green", _repair_verdict(repaired)))
-
-
-def _end_of(repaired: RepairResult) -> str:
-    if repaired.ends_at:
-        return f"{repaired.conversation} ends at event {repaired.ends_at} now."
-    return f"{repaired.conversation} has nothing before the damage: it is gone."
-
-
-def _repair_verdict(repaired: RepairResult) -> str:
-    if not repaired.changed:
-        return "nothing had to be repaired."
-    if repaired.lost:
-        return f"repaired: {number(len(repaired.erased), 'event')} erased."
-    return "repaired: no event was given up."
-
-
-REPAIR = Command(
-    name="repair",
-    details="Keeps a copy of the damaged log first. Removes what is not an event, puts events in "
-    "order, turns a body that does not match its digest into an erased event, ends the log at a "
-    "broken event and puts what follows into ID-rest.",
-    on="conversation",
-    arguments=Arguments,
-    run=run_repair,
-    show=show_repair,
-)
-
-
-NAMES = Meta(
-    description="The conversations; by default all.",
-    extra={"positional": True, "metavar": "ID", "completes": "conversation"},
-)
-DOUBTFUL = Meta(description="Also show what is probably an example, not a real secret.")
-
-
-class ScanArguments(Arguments, frozen=True, kw_only=True):
-    conversations: Annotated[tuple[str, ...], NAMES] = ()
-    doubtful: Annotated[bool, DOUBTFUL] = field(name="all", default=False)
-
-
 class Scanned(Result, frozen=True, kw_only=True):
-    """What was scanned and found. `total` and `kinds` count all findings, of which the first are
-    listed; `unread` are artifacts without their content."""
+    """The result of a scan. `total` and `kinds` count all findings, of which the first are listed;
+    `unread` are artifacts without their content. A scan with findings ends with `secrets-found`,
+    so that a script can tell it from a scan that failed."""
 
     store: str
     ok: bool
@@ -221,12 +181,57 @@ class Scanned(Result, frozen=True, kw_only=True):
             return "secrets-found"
         return "corrupt" if self.damaged else "ok"
 
+    def show(self, screen: Screen) -> None:
+        rows = [
+            (
+                one.kind,
+                one.conversation,
+                f"#{one.seq}",
+                one.artifact,
+                f"{one.line:,}",
+                one.masked if one.sure else f"{one.masked} (unsure)",
+            )
+            for one in self.findings
+        ]
+        if rows:
+            screen.table(("KIND", "ID", ">EVENT", "ARTIFACT", ">LINE", "MASKED"), rows)
+        if self.truncated:
+            screen.line(f"Only the first {len(self.findings):,} are shown.")
+        for artifact in self.unread:
+            why = f"{artifact} has no content here; {screen.call('verify')} says why."
+            screen.line(("yellow", why))
+        conversations = number(self.conversations, "conversation")
+        events, artifacts = number(self.events, "event"), number(self.artifacts, "artifact")
+        verdict = ("green", "no secrets found.")
+        if self.total:
+            kinds = ", ".join(f"{count:,} {kind}" for kind, count in self.kinds.items())
+            verdict = ("red", f"{number(self.total, 'secret')} ({kinds}).")
+        screen.line(f"{conversations}, {events}, {artifacts} scanned: ", verdict)
+        show_damage(self.damaged, screen)
 
-def run_scan(session: Session, arguments: ScanArguments) -> Scanned:
+
+@command(
+    "scan",
+    details="Scans every event and artifact of the store, or of the conversations named, and "
+    "shows secrets masked. Exit status 9 if any is found.",
+    on="store",
+    reads=True,
+)
+def scan_store(
+    session: Session,
+    *,
+    conversations: Annotated[
+        tuple[str, ...],
+        Meta(description="The conversations; by default all.", extra=ID_POSITION),
+    ] = (),
+    all: Annotated[
+        bool, Meta(description="Also show what is probably an example, not a real secret.")
+    ] = False,
+) -> Scanned:
     store = session.store
-    ids = [session.find(name) for name in arguments.conversations]
+    ids = [session.find(name) for name in conversations]
     with session.progress("scanning") as progress:
-        report = scan(store, ids, doubtful=arguments.doubtful, progress=progress)
+        report = scan(store, ids, doubtful=all, progress=progress)
     return Scanned(
         store=store.url,
         ok=not report.total and not report.damaged,
@@ -242,68 +247,11 @@ def run_scan(session: Session, arguments: ScanArguments) -> Scanned:
     )
 
 
-# --- shown ---
-
-
-def show_scan(done: Scanned, screen: Screen) -> None:
-    if done.findings:
-        heads = ("KIND", "ID", ">EVENT", "ARTIFACT", ">LINE", "MASKED")
-        screen.table(heads, map(_cells, done.findings))
-    if done.truncated:
-        screen.line(f"Only the first {len(done.findings):,} are shown.")
-    for artifact in done.unread:
-        screen.line(
-            ("yellow", f"{artifact} has no content here; {screen.call('verify')} says why.")
-        )
-    conversations = number(done.conversations, "conversation")
-    events, artifacts = number(done.events, "event"), number(done.artifacts, "artifact")
-    screen.line(f"{conversations}, {events}, {artifacts} scanned: ", _scan_verdict(done))
-    show_damage(done.damaged, screen)
-
-
-def _cells(one: FoundSecret) -> tuple[str, ...]:
-    masked = one.masked if one.sure else f"{one.masked} (unsure)"
-    return one.kind, one.conversation, f"#{one.seq}", one.artifact, f"{one.line:,}", masked
-
-
-def _scan_verdict(done: Scanned) -> tuple[str, str]:
-    if not done.total:
-        return "green", "no secrets found."
-    kinds = ", ".join(f"{count:,} {kind}" for kind, count in done.kinds.items())
-    return "red", f"{number(done.total, 'secret')} ({kinds})."
-
-
-SCAN = Command(
-    name="scan",
-    details="Scans every event and artifact of the store, or of the conversations named, and "
-    "shows secrets masked. Exit status 9 if any is found.",
-    on="store",
-    reads=True,
-    arguments=ScanArguments,
-    run=run_scan,
-    show=show_scan,
-)
-
-
-SEQS = Meta(
-    description="The events, by seq: 41 or #41. Without any, shows what was erased, and where.",
-    extra={"positional": True, "metavar": "SEQ"},
-)
-ALL = Meta(description="Erase everything that the conversation says.")
-YES = Meta(description="Do not ask.")
-
-
-class EraseArguments(Arguments, frozen=True, kw_only=True):
-    seqs: Annotated[tuple[str, ...], SEQS] = ()
-    all: Annotated[bool, ALL] = False
-    yes: Annotated[bool, YES] = False
-
-
 class EraseResult(Result, frozen=True, kw_only=True):
-    """What is erased, by seq; how many summaries, memories and contents went now because of it;
-    the devices that said they erased it too, by seq; and, where it is synced, this device, the far
+    """The erased events by seq; the number of summaries, memories and contents that went with them
+    just now; the devices that confirmed it, by seq. For a synced store also this device, the far
     store and whether that has erased it, as far as is known here, and the devices that have not
-    said so of everything."""
+    confirmed everything."""
 
     conversation: str
     seqs: tuple[int, ...]
@@ -316,110 +264,106 @@ class EraseResult(Result, frozen=True, kw_only=True):
     is_far_erased: bool = False
     unconfirmed: tuple[Device, ...] = ()
 
+    def show(self, screen: Screen) -> None:
+        if not self.seqs:
+            screen.line(f"Nothing of {self.conversation} is erased.")
+            return
+        count = len(self.seqs)
+        verb = "is" if count == 1 else "are"
+        screen.line(f"{number(count, 'event')} of {self.conversation} {verb} erased.")
+        if self.derived or self.contents:
+            derived, contents = number(self.derived, "text"), number(self.contents, "content")
+            screen.line(f"Erased with them: {derived} made from them, {contents}.")
+        self._show_locations(screen)
+        for note in self.notes:
+            screen.note(note)
 
-def run_erase(session: Session, arguments: EraseArguments) -> EraseResult:
+    def _show_locations(self, screen: Screen) -> None:
+        """Prints where it is erased, and where not yet as far as is known."""
+        done, pending = ("green", f"{'erased':9}"), ("yellow", f"{'not yet':9}")
+        if self.far:
+            screen.line(done, f" here, on {self.device}")
+            if self.is_far_erased:
+                screen.line(done, f" in {self.far}")
+            else:
+                screen.line(pending, f" in {self.far}: {screen.call('sync')} erases it there")
+        devices = Counter(name for names in self.confirmed.values() for name in names)
+        events = number(len(self.seqs), "event")
+        for name, count in sorted(devices.items()):
+            if count == len(self.seqs):
+                screen.line(("green", "confirmed"), f" {name}: {events}")
+            else:
+                screen.line(("yellow", "confirmed"), f" {name}: {count:,} of {events}")
+        for device in self.unconfirmed:
+            if device.name not in devices:
+                screen.line(pending, f" {device.name}: synced all {moment(device.at_ms)}")
+        if self.unconfirmed:
+            screen.line(
+                "A device that never had it confirms nothing; neither does the one that erased it."
+            )
+            screen.line("If one is gone for good:")
+            screen.line(screen.call("sync", "", "--forget-device", "DEVICE"))
+
+
+@command(
+    "erase",
+    details="The envelope stays, and the page keeps its shape. Summaries, memories and artifacts "
+    "made from it are erased too. Other devices erase it when they sync, and confirm it: refold "
+    "erase ID shows which have. Exports and backups are not reached.",
+)
+def erase_events(
+    session: Session,
+    *,
+    seqs: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="The events, by seq: 41 or #41. Without any, shows what was erased, and "
+            "where.",
+            extra={"positional": True, "metavar": "SEQ"},
+        ),
+    ] = (),
+    all: Annotated[bool, Meta(description="Erase everything that the conversation says.")] = False,
+    yes: Yes = False,
+) -> EraseResult:
     id = session.conversation
-    seqs = [seq_of(text) for text in arguments.seqs]
-    if seqs and arguments.all:
-        raise Invalid(
-            "--all erases every event, but you also named some", hint="give one of the two"
-        )
-    if seqs or arguments.all:
-        what = "everything" if arguments.all else number(len(seqs), "event")
-        session.confirm(
-            f"Erase {what} of {id} for good, on every device that syncs?", arguments.yes
-        )
-        found = erase(session.store, id, None if arguments.all else seqs)
+    numbers = [seq_of(text) for text in seqs]
+    if numbers and all:
+        reason = "--all erases every event, but you also named some"
+        raise Invalid(reason, hint="give one of the two")
+    if numbers or all:
+        what = "everything" if all else number(len(numbers), "event")
+        session.confirm(f"Erase {what} of {id} for good, on every device that syncs?", yes)
+        report = erase(session.store, id, None if all else numbers)
     else:
-        found = erased(session.store, id)
+        report = erased(session.store, id)
     result = EraseResult(
         conversation=id,
-        seqs=found.seqs,
-        derived=found.derived,
-        contents=found.contents,
-        confirmed=found.confirmed,
-        notes=found.notes,
+        seqs=report.seqs,
+        derived=report.derived,
+        contents=report.contents,
+        confirmed=report.confirmed,
+        notes=report.notes,
     )
     synced = synced_of(session.store)
-    return result if synced is None else _with_far(result, synced, session.store, found.said_at)
+    return result if synced is None else _with_far(result, synced, session.store, report.said_at)
 
 
 def _with_far(result: EraseResult, synced: SyncedStore, store: Store, said_at: int) -> EraseResult:
-    """With how the far store stands: it erases before the event that says so arrives."""
+    """The result with the state of the far store, which erases before it gets the event about the
+    erasure, and of the other devices."""
     status = synced.sync_status([result.conversation])
     [one] = status.conversations
     sent = store.conversation(result.conversation).head - one.pending
+    unconfirmed = [
+        device
+        for device in (synced.devices() if result.seqs else ())
+        if not device.is_here
+        and any(device.name not in result.confirmed.get(seq, ()) for seq in result.seqs)
+    ]
     return replace(
         result,
         device=status.device,
         far=status.far,
         is_far_erased=sent >= said_at,
-        unconfirmed=tuple(_unconfirmed(result, synced)) if result.seqs else (),
+        unconfirmed=tuple(unconfirmed),
     )
-
-
-def _unconfirmed(result: EraseResult, synced: SyncedStore) -> Iterator[Device]:
-    """The other devices that have not said of every event that they erased it."""
-    for device in synced.devices():
-        has_all = all(device.name in result.confirmed.get(seq, ()) for seq in result.seqs)
-        if not device.is_here and not has_all:
-            yield device
-
-
-def show_erase(result: EraseResult, screen: Screen) -> None:
-    if not result.seqs:
-        screen.line(f"Nothing of {result.conversation} is erased.")
-        return
-    count = len(result.seqs)
-    screen.line(
-        f"{number(count, 'event')} of {result.conversation} {'is' if count == 1 else 'are'} erased."
-    )
-    if result.derived or result.contents:
-        made = number(result.derived, "text")
-        screen.line(
-            f"Erased with them: {made} made from them, {number(result.contents, 'content')}."
-        )
-    _show_places(result, screen)
-    for note in result.notes:
-        screen.note(note)
-
-
-def _show_places(result: EraseResult, screen: Screen) -> None:
-    """Where it is erased, and where not yet as far as anybody knows."""
-    if result.far:
-        screen.line(("green", f"{'erased':9}"), f" here, on {result.device}")
-        if result.is_far_erased:
-            screen.line(("green", f"{'erased':9}"), f" in {result.far}")
-        else:
-            waits = f" in {result.far}: {screen.call('sync')} erases it there"
-            screen.line(("yellow", f"{'not yet':9}"), waits)
-    devices = Counter(name for names in result.confirmed.values() for name in names)
-    for name, count in sorted(devices.items()):
-        is_all = count == len(result.seqs)
-        of_all = (
-            number(count, "event")
-            if is_all
-            else f"{count:,} of {number(len(result.seqs), 'event')}"
-        )
-        screen.line(("green" if is_all else "yellow", "confirmed"), f" {name}: {of_all}")
-    for device in result.unconfirmed:
-        if device.name not in devices:
-            waits = f" {device.name}: synced all {moment(device.at_ms)}"
-            screen.line(("yellow", f"{'not yet':9}"), waits)
-    if result.unconfirmed:
-        screen.line(
-            "A device that never had it confirms nothing; neither does the one that erased it."
-        )
-        screen.line("If one is gone for good:")
-        screen.line(screen.call("sync forget", "", "DEVICE"))
-
-
-ERASE = Command(
-    name="erase",
-    details="The envelope stays, and the page keeps its shape. Summaries, memories and artifacts "
-    "made from it are erased too. Other devices erase it when they sync, and confirm it: refold "
-    "erase ID shows which have. Exports and backups are not reached.",
-    arguments=EraseArguments,
-    run=run_erase,
-    show=show_erase,
-)

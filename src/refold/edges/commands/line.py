@@ -1,40 +1,27 @@
-"""A line of a chat, such as `/context messages --role user`, read as a command of the table.
+"""The words of a line: which command they name, and how hints name commands.
 
-`table()` is what a line can name, `parse(line)` gives the command and its arguments, ready for
-`command.run(session, arguments)`; what it does not understand is `Invalid`, with the nearest name.
-A line never names the conversation: that is the one of the session. A word may stand between
-quotes (`"two words"`, `--name="two words"`); a quote inside a word is a character like any other,
-so `don't` is a word. Neighbours: `parameters` says what a command takes; the shell reads the same
-values through click (`edges/cli/options`).
-
-Options may stand before the name of a command, inside it and after it: `artifacts --json list`
-means what `artifacts list --json` means.
-
-The name is put first, and what reads the words after it need not know. What takes a value is known
-only once the command is, so every name that the words could mean is tried, the longest first.
-Neighbours: the shell (`edges/cli/app`) and the chat (`line`) both put their words in order here.
+`refold context messages ID` and `/context messages` name the same command: `resolved` replaces an
+alias by its command and answers for a name that moved. Options may come before the name, inside it
+and after it (`named_first`). A word may have quotes (`"two words"`, `--name="two words"`); a quote
+inside a word is a character like any other, so `don't` is a word. Neighbours: click reads the words
+after the name, in a shell (`edges/cli/app`) and in a chat (`edges/cli/lines`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import Literal
 
 from refold.display import nearest, suggestion
-from refold.edges.commands import COMMANDS, GROUPS, Entry, load
-from refold.edges.commands.command import (
-    Arguments,
-    Command,
-    Parameter,
-    Taking,
-    parameters_of,
-    short_line,
-)
+from refold.edges.commands import ALIASES, COMMANDS, MOVED, PREFIXES, Entry, load
+from refold.edges.commands.command import parameters_of, short_line
 from refold.errors import Invalid
 
 NO_COMMAND = "/help lists them; with a space before it, the line goes to the model"
+OUTPUT = ("--json", "--no-color", "--debug")
 HELP_OPTIONS = ("--help", "-h")
+MISSPELT_MIN = 0.8
 # A word: an option's name up to its value, then a text between quotes or anything but spaces.
 _WORD = re.compile(r"""(--[\w-]+=)?(?:"((?:\\.|[^"\\])*)"|'([^']*)')(?=\s|$)|\S+""")
 _SHELL_CALL = re.compile(r"\brefold [a-z][a-z-]*(?: [^\s.,;:()]+){0,2}")
@@ -43,38 +30,9 @@ _PLAIN_ID = re.compile(r"@?\w[\w.-]*", re.ASCII)
 _ESCAPED = re.compile(r'\\(["\\])')
 
 
-class Line(NamedTuple):
-    """What a line says: a command of the table, what it is given, and whether its result is
-    wanted as JSON."""
-
-    command: Command[Any, Any]
-    arguments: Arguments
-    json_output: bool = False
-
-
 def table() -> dict[str, Entry]:
     """Every command that a line can name, by its name without the slash (`context messages`)."""
     return {name: entry for name, entry in COMMANDS.items() if not entry.is_shell_only}
-
-
-def parse(line: str, also: Iterable[str] = ()) -> Line:
-    """The command that a line names, and its arguments. `also` are names that the caller
-    understands itself: they are suggested, too. Raises Invalid, with what to write instead."""
-    words = named_first(split(line.strip().removeprefix("/")), table())
-    if not words:
-        raise Invalid("no command is named", hint="/help lists them")
-    if words[0] in GROUPS and members(words[0]) and words[1:] and words[1] in HELP_OPTIONS:
-        return _help(words[0])
-    name, rest = _named(words, also)
-    if any(word in HELP_OPTIONS for word in _before_dashes(rest)):
-        return _help(name)
-    given = [word for word in rest if word != "--json"]
-    command = load(name)
-    return Line(command, arguments_of(command, given), json_output=len(given) < len(rest))
-
-
-def _help(name: str) -> Line:
-    return Line(load("help"), load("help").arguments(command=name))
 
 
 def split(text: str) -> list[str]:
@@ -90,14 +48,13 @@ def _unquoted(found: re.Match[str]) -> str:
 
 
 def as_lines(text: str, conversation: str = "") -> str:
-    """A text of ours that names commands of the shell, for a chat: `refold undo ID` is `/undo`.
-    For hints of errors and help, never for content."""
+    """A hint with commands of the shell, rewritten for a chat: `refold undo ID` is `/undo`. Never
+    for content."""
     return _SHELL_CALL.sub(lambda found: _as_line(found, conversation), text)
 
 
 def with_id(text: str, conversation: str) -> str:
-    """A text of ours that names commands of the shell, with this conversation in the place of
-    ID; one whose name could be read otherwise by a shell stays ID."""
+    """A hint with this conversation for ID in its commands, unless its name needs quotes."""
     is_plain = _PLAIN_ID.fullmatch(conversation)
     return _OWN_ID.sub(rf"\g<1>{conversation}", text) if is_plain else text
 
@@ -108,7 +65,7 @@ def _as_line(found: re.Match[str], conversation: str) -> str:
         return found[0]
     for count in (2, 1):
         name = " ".join(words[:count])
-        if len(words) >= count and name in known:
+        if len(words) >= count and (name in known or name in ALIASES):
             after = words[count:]
             # The chat has its conversation.
             is_named = after[:1] in (["ID"], [conversation])
@@ -119,8 +76,88 @@ def _as_line(found: re.Match[str], conversation: str) -> str:
 # --- which command ---
 
 
-def _named(words: Sequence[str], also: Iterable[str]) -> tuple[str, list[str]]:
-    """The longest name that the words begin with, and the words after it."""
+def resolved(words: Sequence[str], *, is_shell: bool) -> list[str]:
+    """The words with an alias replaced by its command and options. Raises Invalid for a name that
+    moved, with its new one."""
+    if words and words[0] in OUTPUT:
+        return [*resolved(words[1:], is_shell=is_shell), words[0]]
+    for count in (3, 2, 1):
+        name, rest = " ".join(words[:count]), words[count:]
+        if len(words) < count or name in COMMANDS:
+            continue
+        if name in ALIASES:
+            return _without_alias(name, rest, is_shell=is_shell)
+        if name in MOVED:
+            raise _moved(name, is_shell=is_shell)
+    return list(words)
+
+
+def asked_help(words: Sequence[str]) -> str | None:
+    """The name that a line of a chat asks about: `/show --help`; None if it asks about none."""
+    asked = [at for at, word in enumerate(words) if word in HELP_OPTIONS]
+    if not asked or "--" in words[: asked[0]] or shell_only(words):
+        return None
+    known = {*table(), *ALIASES, *(prefix for prefix in PREFIXES if members(prefix))}
+    for count in (2, 1):
+        name = " ".join(words[:count])
+        if len(words) > count - 1 and name in known:
+            return name
+    return None
+
+
+def _moved(name: str, *, is_shell: bool) -> Invalid:
+    new, start = MOVED[name], "refold " if is_shell else "/"
+    if not is_shell:
+        new = new.replace(" ID", "")
+    command = max((one for one in COMMANDS if f"{new} ".startswith(f"{one} ")), key=len)
+    hint = f"refold {command} --help" if is_shell else f"/help {command}"
+    return Invalid(f"{start}{name} is now {start}{new}", hint=hint)
+
+
+def _plain_words(name: str, rest: Sequence[str]) -> list[str]:
+    """The words that are neither options of the command nor their values."""
+    values = _values(name)
+    needing = {option for option, value in values.items() if value != "none"}
+    return [
+        word
+        for before, word in zip(("", *rest), rest)
+        if not _is_option(word) and before not in needing
+    ]
+
+
+def _without_alias(name: str, rest: Sequence[str], *, is_shell: bool) -> list[str]:
+    alias = ALIASES[name]
+    inside = [one.removeprefix(f"{name} ") for one in ALIASES if one.startswith(f"{name} ")]
+    plain = _plain_words(name, rest)
+    if inside and is_shell and (not plain or any(word in HELP_OPTIONS for word in rest)):
+        return ["help", name, *(word for word in rest if word in OUTPUT)]
+    # A word after `context` is an ID in a shell, unless it looks like one of its forms.
+    is_form = len(plain) > 1 or bool(plain and nearest(plain[0], inside, alike_min=MISSPELT_MIN))
+    if inside and plain and (is_form or not is_shell):
+        start = "" if is_shell else "/"
+        reason = f"there is no command {start}{name} {short_line(plain[0], 40)}"
+        raise Invalid(reason, hint=suggestion(plain[0], inside))
+    words: list[str] = []
+    for word in rest:
+        option, equals, value = word.partition("=")
+        if words and words[-1] in alias.options:
+            new, start = alias.options[words.pop()]
+            words += [new, start + word]
+        elif option in alias.options and equals:
+            new, start = alias.options[option]
+            words += [new, start + value]
+        else:
+            words.append(word)
+    given = {word.partition("=")[0] for word in words}
+    preset = [word for word in alias.preset if word.partition("=")[0] not in given]
+    if is_shell and alias.id_option and words and not _is_option(words[0]):
+        preset += [alias.id_option, words.pop(0)]
+    return [*alias.command.split(), *preset, *words]
+
+
+def named(words: Sequence[str], also: Iterable[str] = ()) -> tuple[str, list[str]]:
+    """The longest name that the words of a chat begin with, and the words after it. Raises Invalid,
+    with the nearest of the names and of those `also` known to the caller."""
     known = table()
     if found := shell_only(words):
         raise found
@@ -128,12 +165,12 @@ def _named(words: Sequence[str], also: Iterable[str]) -> tuple[str, list[str]]:
         name = " ".join(words[:count])
         if name in known and len(words) >= count:
             return name, list(words[count:])
-    raise _unknown(words, [*known, *also])
+    raise _unknown(words, [*known, *ALIASES, *also])
 
 
 def _unknown(words: Sequence[str], known: Sequence[str]) -> Invalid:
     group = words[0]
-    if group not in GROUPS:
+    if group not in PREFIXES:
         firsts = dict.fromkeys(f"/{name.split()[0]}" for name in known)
         is_typo = bool(nearest(f"/{group}", firsts)) and "/" not in group
         hint = suggestion(f"/{group}", firsts) if is_typo else NO_COMMAND
@@ -164,156 +201,21 @@ def members(group: str) -> list[str]:
     return [name.partition(" ")[2] for name in table() if name.startswith(f"{group} ")]
 
 
-# --- what it is given ---
+# --- options before the name ---
 
-
-def arguments_of(command: Taking, words: Sequence[str]) -> Arguments:
-    """The words as the arguments of the command. Invalid if it does not take them."""
-    reader = _Reader(command)
-    reader.read(words)
-    arguments: Arguments = command.arguments(**reader.values())
-    return arguments
-
-
-class _Reader:
-    """Reads words from the left: options by name, the others by place."""
-
-    def __init__(self, command: Taking) -> None:
-        self._name = command.name
-        self._parameters = parameters_of(command)
-        self._options = {
-            name: one for one in self._parameters for name in (one.option, one.short) if name
-        }
-        self._places = [one for one in self._parameters if not one.option]
-        self._given: dict[str, list[Any]] = {}
-
-    def read(self, words: Sequence[str]) -> None:
-        placed: list[str] = []
-        rest = list(words)
-        while rest:
-            word = rest.pop(0)
-            if word == "--":
-                placed += rest
-                break
-            if _is_option(word):
-                self._read_option(word, rest)
-            else:
-                placed.append(word)
-        self._fill_places(placed)
-
-    def values(self) -> dict[str, Any]:
-        """What was given, by the names of the fields; Invalid if something is missing."""
-        for one in self._parameters:
-            if one.is_required and one.name not in self._given:
-                raise self._refused(f"needs {one.shown}")
-        return {
-            one.name: tuple(self._given[one.name]) if one.is_many else self._given[one.name][-1]
-            for one in self._parameters
-            if one.name in self._given
-        }
-
-    def _read_option(self, word: str, rest: list[str]) -> None:
-        name, equals, value = word.partition("=")
-        parameter = self._options.get(name)
-        if parameter is None:
-            known = [one.option for one in self._parameters if one.option]
-            hint = suggestion(name, known) if known else f"/help {self._name}"
-            raise self._refused(f"has no option {short_line(name, 40)}", hint)
-        if parameter.kind == "flag":
-            if equals:
-                raise self._refused(f"{name} takes no value")
-            self._give(parameter, True)
-        elif equals:
-            self._give(parameter, self._value(parameter, value))
-        else:
-            self._give(parameter, self._next_value(parameter, rest))
-
-    def _next_value(self, parameter: Parameter, rest: list[str]) -> Any:
-        """What stands after an option; an option that may stand alone takes no other option."""
-        if rest and not (parameter.bare is not None and _is_option(rest[0])):
-            return self._value(parameter, rest.pop(0))
-        if parameter.bare is None:
-            raise self._refused(f"{parameter.option} needs a value")
-        return parameter.bare
-
-    def _fill_places(self, words: list[str]) -> None:
-        for place in self._places:
-            if not words:
-                return
-            if place.takes_rest:
-                taken, words = [" ".join(words)], []
-            elif place.is_many:
-                taken, words = words, []
-            else:
-                taken, words = words[:1], words[1:]
-            for word in taken:
-                self._give(place, self._value(place, word))
-        if words and self._name in GROUPS and not self._places:
-            raise _no_member(self._name, words[0])
-        if words:
-            raise self._refused(f"does not take {short_line(words[0], 40)!r}")
-
-    def _give(self, parameter: Parameter, value: Any) -> None:
-        self._given.setdefault(parameter.name, []).append(value)
-
-    def _value(self, parameter: Parameter, word: str) -> Any:
-        """A word as the value of a parameter; Invalid if it cannot be one."""
-        named = parameter.option or parameter.metavar
-        shown = f"{named} {short_line(word, 40)!r}"
-        if parameter.kind == "choice":
-            if word not in parameter.choices:
-                raise self._refused(f"{shown} is not one of {', '.join(parameter.choices)}")
-            return word
-        if parameter.kind not in ("int", "float"):
-            return word
-        try:
-            value = int(word) if parameter.kind == "int" else float(word)
-        except ValueError:
-            raise self._refused(f"{shown} is not a number") from None
-        if not _is_within(value, parameter):
-            raise self._refused(f"{shown} is not {_range(parameter)}")
-        return value
-
-    def _refused(self, reason: str, hint: str = "") -> Invalid:
-        return Invalid(f"/{self._name} {reason}", hint=hint or f"/help {self._name}")
-
-
-def _is_option(word: str) -> bool:
-    """Whether the word names an option; `-` is a file, and `-5` a number."""
-    return word.startswith("-") and len(word) > 1 and not word[1].isdigit()
-
-
-def _before_dashes(words: Sequence[str]) -> Sequence[str]:
-    return words[: words.index("--")] if "--" in words else words
-
-
-def _is_within(value: float, parameter: Parameter) -> bool:
-    if parameter.least is not None and not value >= parameter.least:
-        return False
-    return parameter.most is None or value <= parameter.most
-
-
-def _range(parameter: Parameter) -> str:
-    if parameter.most is None:
-        return f"at least {parameter.least:,}"
-    if parameter.least is None:
-        return f"at most {parameter.most:,}"
-    return f"between {parameter.least:,} and {parameter.most:,}"
-
-
-FLAGS = ("--json", "--no-color", "--debug", "--help", "-h")
+FLAGS = (*OUTPUT, *HELP_OPTIONS)
 WORDS_MAX = 100
 Value = Literal["none", "maybe", "needed"]
 
 
 def named_first(words: Sequence[str], known: Mapping[str, Entry]) -> list[str]:
-    """The same words with the name of the command first; as they are, where no command of the
-    known ones takes the options that stand before its name."""
+    """The same words with the name of the command first; unchanged if no known command takes
+    the options before its name."""
     if not _has_options_first(words):
         return list(words)
-    for places in _names(words[:WORDS_MAX], known):
+    for places in _names(words[:WORDS_MAX], {*known, *ALIASES}):
         name = " ".join(words[place] for place in places)
-        # A value stands beside its option, never behind a word of the name.
+        # A value follows its option, never a word of the name.
         parts = [words[after + 1 : at] for after, at in zip((-1, *places), places)]
         if all(_takes(name, part) for part in parts):
             before = [word for part in parts for word in part]
@@ -323,14 +225,14 @@ def named_first(words: Sequence[str], known: Mapping[str, Entry]) -> list[str]:
 
 def _has_options_first(words: Sequence[str]) -> bool:
     first, second = [*words, "", ""][:2]
-    return _order_is_option(first) or (first in GROUPS and _order_is_option(second))
+    return _is_option(first) or (first in PREFIXES and _is_option(second))
 
 
-def _order_is_option(word: str) -> bool:
+def _is_option(word: str) -> bool:
     return word.startswith("-") and len(word) > 1
 
 
-def _names(words: Sequence[str], known: Mapping[str, Entry]) -> Iterator[tuple[int, ...]]:
+def _names(words: Sequence[str], known: Container[str]) -> Iterator[tuple[int, ...]]:
     """Where the words of a command's name could stand, of one in a group first."""
     for at, word in enumerate(words):
         if word == "--":
@@ -339,11 +241,11 @@ def _names(words: Sequence[str], known: Mapping[str, Entry]) -> Iterator[tuple[i
 
 
 def _going_on(
-    words: Sequence[str], places: tuple[int, ...], known: Mapping[str, Entry]
+    words: Sequence[str], places: tuple[int, ...], known: Container[str]
 ) -> Iterator[tuple[int, ...]]:
     """The same, for names that begin with the words at these places."""
     name = " ".join(words[place] for place in places)
-    if name in GROUPS:
+    if name in PREFIXES:
         for later in range(places[-1] + 1, len(words)):
             yield from _going_on(words, (*places, later), known)
     if name in known:
@@ -362,7 +264,7 @@ def _takes(name: str, words: Sequence[str]) -> bool:
         if equals or value == "none":
             continue
         # An option is never another's value: else a value that is a command's name would be one.
-        if rest and not _order_is_option(rest[0]):
+        if rest and not _is_option(rest[0]):
             rest.pop(0)
         elif value == "needed":
             return False
@@ -375,6 +277,8 @@ def _values(name: str) -> dict[str, Value]:
     values: dict[str, Value] = dict.fromkeys(FLAGS, "none")
     if command.on != "nothing":
         values["--store"] = "needed"
+    if name in ALIASES:
+        values |= dict.fromkeys(ALIASES[name].options, "needed")
     for one in parameters_of(command):
         value: Value = "none" if one.kind == "flag" else "needed" if one.bare is None else "maybe"
         values |= {option: value for option in (one.option, one.short) if option}

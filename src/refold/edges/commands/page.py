@@ -1,67 +1,40 @@
-"""`refold page`: the page as the model reads it, with what is folded marked by a number.
+"""The page as the model reads it, and the whole conversation as a file for a browser.
 
-`refold page ID 2` unfolds the second of them: what stood there before. Numbers count from the top
-of the page, so they hold until the page changes. Neighbours: `show` names every edit, `unfold`
-takes a handle. On a terminal it stops at every full screen, unless `--all` is given. With `--html`
-it is a file for a browser, with every message, what is folded behind a click.
-
-What `refold page --html` writes: a conversation gathered for `displays.browser`.
-
-`refold unfold`: the originals behind a handle, or the summary that stands for them.
+`show --page` marks folded parts with their handles; on a terminal it stops at every full screen.
+`show --html` writes every message, with folded ones behind a click. Neighbours: `show` is the
+command, `displays.browser` makes the document.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
-from msgspec.structs import replace
+from msgspec import UNSET, Struct, UnsetType
 
 from refold.core.model import Event, Slot, View
 from refold.dialects.wire import readable_prompt
 from refold.display import number
-from refold.edges.commands.command import Arguments, Command, Result, Screen, line_span
-from refold.edges.commands.context import sizes
-from refold.edges.commands.session import Session
-from refold.edges.commands.show import NativePart, native_part, show_native_part, written
+from refold.edges.commands.command import Result, Screen
+from refold.edges.commands.messages import NativePart, native_part, show_native_part, written
+from refold.edges.commands.overview import sizes
 from refold.edges.displays.browser import Browsed, Written, browser_page, timeline
 from refold.edges.displays.overview import window_parts
 from refold.engine.context import Context
 from refold.engine.stats import Stats
-from refold.errors import Invalid, NotFound
 from refold.log.trace import history_of, pages_of
 from refold.log.unfold import body_text
 from refold.redaction import redactor
 from refold.stores.protocol import Store
 from refold.tokens.models import dollars
 
-NUMBER = Meta(
-    description="Show the originals of the folded part with this number.",
-    ge=1,
-    extra={"positional": True, "metavar": "N"},
-)
-
-
-WHOLE = Meta(description="Do not stop at every full screen.")
-HTML = Meta(
-    description="Write the whole conversation as one page for a browser: how full it is, what was "
-    "compacted, and what is folded behind a click.",
-    extra={"metavar": "FILE", "completes": "file"},
-)
-
-
-class PageArguments(Arguments, frozen=True, kw_only=True):
-    number: Annotated[int, NUMBER] | None = None
-    whole: Annotated[bool, WHOLE] = field(name="all", default=False)
-    html: Annotated[str, HTML] | None = None
+MESSAGES_MAX = 20_000
 
 
 class PagePart(Struct, frozen=True, kw_only=True):
-    """One message of the page. `folded` is its number if it stands for more than it shows, else
-    0; `handle` names what it stands for, `native` is what its provider wrote in the place of the
-    text."""
+    """One message of the page. A `folded` part, counted from 1, stands for more than it shows;
+    `handle` names its originals. `native` is the provider's own text in place of this one."""
 
     handle: str
     role: str
@@ -76,57 +49,44 @@ class Page(Result, frozen=True, kw_only=True):
     system: str
     parts: tuple[PagePart, ...]
     tokens: int
-    whole: bool | UnsetType = UNSET
+    is_paged: bool | UnsetType = UNSET
+
+    def show(self, screen: Screen) -> None:
+        with screen.paged() if self.is_paged is True else nullcontext():
+            self._show(screen)
+
+    def _show(self, screen: Screen) -> None:
+        if self.system:
+            screen.line(("magenta", "system"))
+            screen.block(self.system)
+        for part in self.parts:
+            head = f"{part.role} {part.handle}"
+            if part.folded:
+                size = f" folded, {number(part.tokens, 'token')}"
+                screen.line(("yellow", head), ("dim", size))
+            else:
+                screen.line(("cyan", head))
+            if part.native is not UNSET:
+                show_native_part(part.native, screen)
+            screen.block(part.text)
+        tokens = number(self.tokens, "token")
+        screen.line(("bold", f"{number(len(self.parts), 'message')}, {tokens}"))
+        folded = sum(bool(part.folded) for part in self.parts)
+        if folded:
+            originals = screen.call("show", self.conversation, "HANDLE")
+            screen.line(f"{number(folded, 'folded part')}; see the originals with: {originals}")
 
 
-class Unfolded(Result, frozen=True, kw_only=True):
-    """What stands behind a number."""
-
-    conversation: str
-    number: int
-    handle: str
-    text: str
-    whole: bool | UnsetType = UNSET
-
-
-class Browsable(Result, frozen=True, kw_only=True):
-    """The file for a browser."""
-
-    conversation: str
-    file: str
-    size_bytes: int
-
-
-def run_page(session: Session, arguments: PageArguments) -> Page | Unfolded | Browsable:
-    if arguments.html is not None:
-        if arguments.number is not None:
-            reason = "--html writes the whole conversation, not one folded part"
-            raise Invalid(reason, hint="leave the number out, or --html")
-        return _browsable(session, Path(arguments.html))
-    with session.context() as context:
-        if arguments.number is not None:
-            found = _unfolded(context, arguments.number)
-            return replace(found, whole=arguments.whole or UNSET)
-        view = context.view
-        return Page(
-            conversation=context.id,
-            system=readable_prompt(view.system),
-            parts=tuple(_parts(context, view.slots)),
-            tokens=context.stats().current,
-            whole=arguments.whole or UNSET,
-        )
-
-
-def _browsable(session: Session, file: Path) -> Browsable:
-
-    from refold.edges.displays.browser import MARK
-    from refold.replay.page import write
-
-    with session.context() as context:
-        page = page_file(session.store, context)
-    write(file, page, MARK)
-    size = len(page.encode())
-    return Browsable(conversation=context.id, file=str(file), size_bytes=size)
+def page(context: Context, *, is_paged: bool) -> Page:
+    """The page of a conversation, with its folded parts."""
+    view = context.view
+    return Page(
+        conversation=context.id,
+        system=readable_prompt(view.system),
+        parts=tuple(_parts(context, view.slots)),
+        tokens=context.stats().current,
+        is_paged=is_paged or UNSET,
+    )
 
 
 def _parts(context: Context, slots: Sequence[Slot]) -> list[PagePart]:
@@ -148,77 +108,32 @@ def _parts(context: Context, slots: Sequence[Slot]) -> list[PagePart]:
 
 
 def _role(slot: Slot) -> str:
-    """Who says it; what stands for others is a summary, or says only that they are hidden."""
+    """The role of a message; a stand-in is a summary, or a notice of hidden messages."""
     if not slot.standin:
         return slot.message.role
     return "summary" if slot.summary else "hidden"
 
 
-def _unfolded(context: Context, wanted: int) -> Unfolded:
-    """The originals of the folded part with that number; NotFound if there is none."""
-    edited = [slot for slot in context.view.slots if slot.edits]
-    if wanted > len(edited):
-        there = number(len(edited), "folded part")
-        raise NotFound(
-            f"the page has {there}, but none with the number {wanted:,}", hint="refold page ID"
-        )
-    found = context.unfold(str(edited[wanted - 1].span))
-    return Unfolded(conversation=context.id, number=wanted, handle=found.handle, text=found.text)
+class Browsable(Result, frozen=True, kw_only=True):
+    """The file for a browser."""
+
+    conversation: str
+    file: str
+    size_bytes: int
+
+    def show(self, screen: Screen) -> None:
+        size = number(self.size_bytes, "byte")
+        screen.line(f"{self.conversation} is in {self.file} ({size}); open it in a browser.")
 
 
-def show_page(result: Page | Unfolded | Browsable, screen: Screen) -> None:
-    if isinstance(result, Browsable):
-        size = number(result.size_bytes, "byte")
-        screen.line(f"{result.conversation} is in {result.file} ({size}); open it in a browser.")
-        return
-    if result.whole is True:
-        _show(result, screen)
-        return
-    with screen.paged():
-        _show(result, screen)
+def browsable(store: Store, context: Context, file: Path) -> Browsable:
+    """Writes the conversation to a file for a browser."""
+    from refold.edges.displays.browser import MARK
+    from refold.replay.page import write
 
-
-def _show(result: Page | Unfolded, screen: Screen) -> None:
-    if isinstance(result, Unfolded):
-        screen.line(("bold", f"[{result.number}] {result.handle}"))
-        screen.block(result.text)
-        return
-    if result.system:
-        screen.line(("magenta", "system"))
-        screen.block(result.system)
-    for part in result.parts:
-        _show_part(part, result.conversation, screen)
-    folded = max((part.folded for part in result.parts), default=0)
-    screen.line(
-        ("bold", f"{number(len(result.parts), 'message')}, {number(result.tokens, 'token')}")
-    )
-    if folded:
-        unfold = screen.call("page", result.conversation, "N")
-        screen.line(f"{number(folded, 'folded part')}; unfold one with: {unfold}")
-
-
-def _show_part(part: PagePart, conversation: str, screen: Screen) -> None:
-    head = f"{part.role} {part.handle}"
-    if part.folded:
-        size = f" folded, {number(part.tokens, 'token')}"
-        screen.line(("yellow", f"[{part.folded}] {head}"), ("dim", size))
-    else:
-        screen.line(("cyan", head))
-    if part.native is not UNSET:
-        show_native_part(part.native, screen)
-    screen.block(part.text)
-
-
-PAGE = Command(
-    name="page",
-    reads=True,
-    arguments=PageArguments,
-    run=run_page,
-    show=show_page,
-)
-
-
-MESSAGES_MAX = 20_000
+    page = page_file(store, context)
+    write(file, page, MARK)
+    return Browsable(conversation=context.id, file=str(file), size_bytes=len(page.encode()))
 
 
 def page_file(store: Store, context: Context) -> str:
@@ -260,57 +175,3 @@ def _facts(stats: Stats) -> tuple[str, ...]:
     billed = f"billed {dollars(stats.cost)}" if stats.cost else ""
     facts = (stats.model or "unknown model", sizes, messages, billed)
     return tuple(fact for fact in facts if fact)
-
-
-HANDLE = Meta(
-    description="A message (#41), a span (#41-58) or an artifact (art-...).",
-    extra={"positional": True, "metavar": "HANDLE", "completes": "handle"},
-)
-LEVEL = Meta(
-    description="Show less: the summary, as a line or a paragraph; without one, the beginning."
-)
-LINES = Meta(description="Only these lines of it, counted from 1.", extra={"metavar": "A-B"})
-
-Level = Literal["line", "paragraph", "full"]
-
-
-class UnfoldArguments(Arguments, frozen=True, kw_only=True):
-    handle: Annotated[str, HANDLE]
-    level: Annotated[Level, LEVEL] = "full"
-    lines: Annotated[str, LINES] | None = None
-
-
-class CommandsUnfoldUnfolded(Result, frozen=True, kw_only=True):
-    conversation: str
-    handle: str
-    level: str
-    text: str
-    asked: Level = "full"
-
-
-def run_unfold(session: Session, arguments: UnfoldArguments) -> CommandsUnfoldUnfolded:
-    span = None if arguments.lines is None else line_span(arguments.lines)
-    with session.context() as context:
-        found = context.unfold(arguments.handle, level=arguments.level, lines=span)
-    return CommandsUnfoldUnfolded(
-        conversation=context.id,
-        handle=found.handle,
-        level=found.level,
-        text=found.text,
-        asked=arguments.level,
-    )
-
-
-def show_unfold(unfolded: CommandsUnfoldUnfolded, screen: Screen) -> None:
-    if unfolded.level != unfolded.asked:
-        screen.note(f"{unfolded.handle} has no levels: this is all of it.")
-    screen.line(unfolded.text)
-
-
-UNFOLD = Command(
-    name="unfold",
-    reads=True,
-    arguments=UnfoldArguments,
-    run=run_unfold,
-    show=show_unfold,
-)

@@ -1,17 +1,8 @@
-"""`refold pin`: keeps messages on the page verbatim, through every compaction.
+"""`refold pin`, `refold hide` and `refold clear`: the page changed by hand.
 
-`refold unpin`: lets compactions take messages that were pinned.
-
-`refold hide`: chosen messages leave the page, and stay in the log.
-
-It is one batch that `undo` takes back, so it does not ask. Tool pairs go whole; what went beside
-what was named is said.
-
-`refold clear`: an empty page, but for the system prompt, the tools and the pins.
-
-Nothing is removed: it is one batch that `undo` takes back. It asks all the same, because an agent
-that works on an empty page does not know what it did; and it offers a backup. The backup is written
-first; if that fails, the page stays.
+Nothing is removed: each is written as edits that `undo` takes back, and pins by `pin --off`. Tool
+calls and their results go together. `clear` asks all the same, because an agent on an empty page no
+longer knows what it did, and offers a backup first; if that fails, the page stays.
 """
 
 from __future__ import annotations
@@ -24,27 +15,53 @@ from msgspec import UNSET, Meta, UnsetType
 
 from refold.conversations.exporter import export_file
 from refold.core.plan import Item
+from refold.display import number
 from refold.edges.commands.command import (
     MESSAGES,
     POSITIONAL,
-    Arguments,
-    Command,
     Result,
     Screen,
+    Yes,
     check_checkpoint,
-    number,
+    command,
     seq_of,
     short_line,
     show_undo,
 )
+from refold.edges.commands.messages import named_messages
 from refold.edges.commands.session import Session
-from refold.edges.commands.show import named_messages
 from refold.edges.commands.undo import PageChange, page_size, sizes, sizes_text
 from refold.engine.context import Context
 
+BACKUPS_MAX = 1_000
 
-class PinArguments(Arguments, frozen=True, kw_only=True):
-    seqs: Annotated[tuple[str, ...], MESSAGES]
+
+OFF = Meta(description="Unpin them: compactions may take them again.")
+
+
+@command("pin", details="A tool call and its result are pinned and unpinned together.")
+def pin(
+    session: Session,
+    *,
+    seqs: Annotated[tuple[str, ...], MESSAGES],
+    off: Annotated[bool, OFF] = False,
+) -> Pinned:
+    asked = tuple(seq_of(text) for text in seqs)
+    with session.context(writes=True) as context:
+        # All messages are looked up before anything is written.
+        named_messages(session.store, context.id, asked)
+        before = context.view.pins
+        for seq in asked:
+            if (seq in context.view.pins) == off:
+                context.pin(seq, on=not off)
+        after = context.view.pins
+    return Pinned(
+        conversation=context.id,
+        asked=asked,
+        changed=tuple(sorted(before ^ after)),
+        pins=tuple(sorted(after)),
+        is_off=off,
+    )
 
 
 class Pinned(Result, frozen=True, kw_only=True):
@@ -55,75 +72,24 @@ class Pinned(Result, frozen=True, kw_only=True):
     asked: tuple[int, ...]
     changed: tuple[int, ...]
     pins: tuple[int, ...]
+    is_off: bool = False
 
-
-def run_pin(session: Session, arguments: PinArguments) -> Pinned:
-    return set_pins(session, arguments, on=True)
-
-
-def set_pins(session: Session, arguments: PinArguments, *, on: bool) -> Pinned:
-    """Pins or unpins. All messages are looked for before anything is written."""
-    seqs = tuple(seq_of(text) for text in arguments.seqs)
-    with session.context(writes=True) as context:
-        named_messages(session.store, context.id, seqs)
-        before = context.view.pins
-        # What is so already is not written again.
-        for seq in seqs:
-            is_pinned = seq in context.view.pins
-            if on and not is_pinned:
-                context.pin(seq)
-            if is_pinned and not on:
-                context.pin(seq, on=False)
-        after = context.view.pins
-    changed = tuple(sorted(before ^ after))
-    return Pinned(conversation=context.id, asked=seqs, changed=changed, pins=tuple(sorted(after)))
-
-
-def show_pin(pinned: Pinned, screen: Screen) -> None:
-    show_pins(pinned, screen, done="Pinned", back="unpin")
-
-
-def show_pins(pinned: Pinned, screen: Screen, *, done: str, back: str) -> None:
-    """What was done, what is pinned now, and the command that takes it back."""
-    if pinned.changed:
-        pairs = " (with tool pairs)" if set(pinned.changed) - set(pinned.asked) else ""
-        screen.line(("bold", f"{done}: "), f"{_names(pinned.changed)}{pairs}.")
-    else:
-        screen.line("Nothing was changed: it already was so.")
-    screen.line(f"Pins of {pinned.conversation} now: {_names(pinned.pins) or 'none'}.")
-    if pinned.changed:
-        undo = screen.call(back, pinned.conversation, *map(str, pinned.changed))
-        screen.line(("dim", f"Undo with: {undo}"))
+    def show(self, screen: Screen) -> None:
+        if self.changed:
+            pairs = " (with tool pairs)" if set(self.changed) - set(self.asked) else ""
+            done = "Unpinned" if self.is_off else "Pinned"
+            screen.line(("bold", f"{done}: "), f"{_names(self.changed)}{pairs}.")
+        else:
+            screen.line("Nothing changed.")
+        screen.line(f"Pins of {self.conversation} now: {_names(self.pins) or 'none'}.")
+        if self.changed:
+            words = [*map(str, self.changed), *([] if self.is_off else ["--off"])]
+            back = screen.call("pin", self.conversation, *words)
+            screen.line(("dim", f"Undo with: {back}"))
 
 
 def _names(seqs: tuple[int, ...]) -> str:
     return ", ".join(f"#{seq}" for seq in seqs)
-
-
-PIN = Command(
-    name="pin",
-    details="A tool call and its result are pinned together.",
-    arguments=PinArguments,
-    run=run_pin,
-    show=show_pin,
-)
-
-
-def run_unpin(session: Session, arguments: PinArguments) -> Pinned:
-    return set_pins(session, arguments, on=False)
-
-
-def show_unpin(pinned: Pinned, screen: Screen) -> None:
-    show_pins(pinned, screen, done="Unpinned", back="pin")
-
-
-UNPIN = Command(
-    name="unpin",
-    details="A tool call and its result are unpinned together.",
-    arguments=PinArguments,
-    run=run_unpin,
-    show=show_unpin,
-)
 
 
 FIRST = Meta(
@@ -135,31 +101,22 @@ LAST = Meta(
 )
 
 
-class HideArguments(Arguments, frozen=True, kw_only=True):
-    first: Annotated[str, FIRST]
-    last: Annotated[str, LAST] | None = None
-
-
-class Hidden(Result, frozen=True, kw_only=True):
-    """`batch` is what can be reverted; `items` are the spans that went, each with its reason.
-    `hidden` messages went that were shown, and so many `summaries` or notices that stood for
-    others."""
-
-    conversation: str
-    batch: str
-    items: tuple[Item, ...]
-    hidden: int
-    summaries: int
-    tokens_before: int
-    tokens_after: int
-
-
-def run_hide(session: Session, arguments: HideArguments) -> Hidden:
-    first = seq_of(arguments.first)
-    last = first if arguments.last is None else seq_of(arguments.last)
+@command(
+    "hide",
+    details="Tool calls are hidden with their results. Pins and the latest request are refused. "
+    "Nothing is lost: refold show ID #41 shows a message, refold undo brings all of them back.",
+)
+def hide(
+    session: Session,
+    *,
+    first: Annotated[str, FIRST],
+    last: Annotated[str, LAST] | None = None,
+) -> Hidden:
+    start = seq_of(first)
+    end = start if last is None else seq_of(last)
     with session.context(writes=True) as context:
         before = context.view.slots
-        receipt = context.hide(first, last)
+        receipt = context.hide(start, end)
         left = context.view.slots
     return Hidden(
         conversation=context.id,
@@ -172,28 +129,28 @@ def run_hide(session: Session, arguments: HideArguments) -> Hidden:
     )
 
 
-def show_hide(hidden: Hidden, screen: Screen) -> None:
-    tokens = f"{hidden.tokens_before:,} -> {hidden.tokens_after:,} tokens"
-    went = [number(hidden.hidden, "message")] if hidden.hidden else []
-    if hidden.summaries:
-        went.append("what stood for other messages" if went else "what stood for messages")
-    screen.line(("bold", f"Hidden: {' and '.join(went)}"), f", {tokens}.")
-    for item in hidden.items:
-        screen.line(f"  {item.handle}", ("dim", f"  {short_line(item.reason, 200)}"))
-    show_undo(hidden.conversation, screen)
+class Hidden(Result, frozen=True, kw_only=True):
+    """`batch` is what can be reverted; `items` are the spans that went, each with its reason.
+    `hidden` counts messages, `summaries` hidden stand-ins."""
 
+    conversation: str
+    batch: str
+    items: tuple[Item, ...]
+    hidden: int
+    summaries: int
+    tokens_before: int
+    tokens_after: int
 
-HIDE = Command(
-    name="hide",
-    details="Tool calls are hidden with their results. Pins and the latest request are refused. "
-    "Nothing is lost: refold unfold ID #41 shows a message, refold undo brings all of them back.",
-    arguments=HideArguments,
-    run=run_hide,
-    show=show_hide,
-)
+    def show(self, screen: Screen) -> None:
+        tokens = f"{self.tokens_before:,} -> {self.tokens_after:,} tokens"
+        went = [number(self.hidden, "message")] if self.hidden else []
+        if self.summaries:
+            went.append("what stood for other messages" if went else "what stood for messages")
+        screen.line(("bold", f"Hidden: {' and '.join(went)}"), f", {tokens}.")
+        for item in self.items:
+            screen.line(f"  {item.handle}", ("dim", f"  {short_line(item.reason, 200)}"))
+        show_undo(self.conversation, screen)
 
-
-BACKUPS_MAX = 1_000
 
 BACKUP = Meta(
     description="First write the whole conversation to this file, as refold export does. It must "
@@ -203,13 +160,28 @@ BACKUP = Meta(
 CHECKPOINT = Meta(description="A name for the place before.", extra={"metavar": "NAME"})
 
 
-YES = Meta(description="Do not ask.")
-
-
-class ClearArguments(Arguments, frozen=True, kw_only=True):
-    backup: Annotated[str, BACKUP] | None = None
-    checkpoint: Annotated[str, CHECKPOINT] = ""
-    yes: Annotated[bool, YES] = False
+@command(
+    "clear",
+    details="Pins, system prompt and tools stay. Nothing is lost: refold undo takes it back.",
+)
+def clear(
+    session: Session,
+    *,
+    backup: Annotated[str, BACKUP] | None = None,
+    checkpoint: Annotated[str, CHECKPOINT] = "",
+    yes: Yes = False,
+) -> Cleared:
+    check_checkpoint(checkpoint)
+    with session.context(writes=True) as context:
+        before = page_size(context)
+        if not yes:
+            backup = _agreed(session, context, backup)
+        if backup is not None:
+            export_file(session.store, context.id, backup, format="json")
+        context.clear(checkpoint=checkpoint)
+        after = page_size(context)
+    written = UNSET if backup is None else backup
+    return Cleared(conversation=context.id, **sizes(before, after), backup=written)
 
 
 class Cleared(PageChange, frozen=True, kw_only=True):
@@ -217,30 +189,24 @@ class Cleared(PageChange, frozen=True, kw_only=True):
 
     backup: str | UnsetType = UNSET
 
-
-def run_clear(session: Session, arguments: ClearArguments) -> Cleared:
-    check_checkpoint(arguments.checkpoint)
-    with session.context(writes=True) as context:
-        before = page_size(context)
-        backup = _agreed(session, context, arguments)
-        if backup is not None:
-            export_file(session.store, context.id, backup, format="json")
-        context.clear(checkpoint=arguments.checkpoint)
-        after = page_size(context)
-    written = UNSET if backup is None else backup
-    return Cleared(conversation=context.id, **sizes(before, after), backup=written)
+    def show(self, screen: Screen) -> None:
+        if self.backup is not UNSET:
+            screen.line(f"Backup: {self.backup}; {screen.call('import')} reads it again.")
+        if self.slots_before == self.slots_after:
+            screen.line(f"Nothing was done: the page of {self.conversation} is clear already.")
+            return
+        screen.line(("bold", f"Cleared {self.conversation}"), f": {sizes_text(self)}.")
+        show_undo(self.conversation, screen)
 
 
-def _agreed(session: Session, context: Context, arguments: ClearArguments) -> str | None:
-    """The backup to write, if there is to be one; asks unless that was answered already."""
-    if arguments.yes:
-        return arguments.backup
+def _agreed(session: Session, context: Context, backup: str | None) -> str | None:
+    """Asks whether to clear, and for the backup to write if none is named."""
     messages = number(len(context.view.slots), "message")
     session.confirm(
         f"Take {messages} off the page of {context.id}?", yes=False, reason="clear asks first"
     )
-    if arguments.backup is not None:
-        return arguments.backup
+    if backup is not None:
+        return backup
     file = _free_name(context.id)
     return file if session.ask(f"Write the whole conversation to {file} first?") else None
 
@@ -250,22 +216,3 @@ def _free_name(id: str) -> str:
     plain = re.sub(r"[^\w.-]", "_", id)[:100]
     names = (f"{plain}-backup{count or ''}.json" for count in range(BACKUPS_MAX))
     return next((name for name in names if not os.path.lexists(name)), f"{plain}.json")
-
-
-def show_clear(cleared: Cleared, screen: Screen) -> None:
-    if cleared.backup is not UNSET:
-        screen.line(f"Backup: {cleared.backup}; {screen.call('import')} reads it again.")
-    if cleared.slots_before == cleared.slots_after:
-        screen.line(f"Nothing was done: the page of {cleared.conversation} is clear already.")
-        return
-    screen.line(("bold", f"Cleared {cleared.conversation}"), f": {sizes_text(cleared)}.")
-    show_undo(cleared.conversation, screen)
-
-
-CLEAR = Command(
-    name="clear",
-    details="Pins, system prompt and tools stay. Nothing is lost: refold undo takes it back.",
-    arguments=ClearArguments,
-    run=run_clear,
-    show=show_clear,
-)

@@ -1,15 +1,8 @@
-"""`refold replay`: a session once more, through refold and through what people use today.
+"""`refold replay`: a session played through refold and through the policies people use today.
 
 The session is a conversation of the store, or a file that `refold import` reads; nothing is
-written. What is counted, and how, stands in `refold.replay`; `replay_shown` shows it.
-
-What `replay` gives back: each session with what every policy did, and the policy that did best
-beside refold.
-
-How a person sees what `replay` gives: one session whole, or all of them, a row each.
-
-A table has to fit 80 columns, so its heads are short; the guide says what they mean. Neighbours:
-`replay` plays, `replay.words` has the sentences that the page in a browser shows as well.
+written. `refold.replay` plays and measures, and has the sentences that its page for a browser shows
+as well. A table has to fit 80 columns, so its heads are short; the guide explains them.
 """
 
 from __future__ import annotations
@@ -26,11 +19,11 @@ from refold.checked import quoted
 from refold.conversations.listing import meta_of, newest, title_of
 from refold.display import cut, number, one_line
 from refold.edges.commands.command import (
-    POSITIONAL,
-    Arguments,
-    Command,
+    Limit,
     Result,
     Screen,
+    Window,
+    command,
     short_line,
     show_damage,
 )
@@ -93,6 +86,14 @@ class Replays(Result, frozen=True, kw_only=True):
     def outcome(self) -> str:
         return "corrupt" if self.damaged else "ok"
 
+    def show(self, screen: Screen) -> None:
+        if self.is_total:
+            _show_all(self, screen)
+            return
+        _show_one(self.sessions[0], screen)
+        if self.page:
+            screen.line(f"{self.page} shows every turn; open it in a browser.")
+
 
 def best_of_others(replayed: Replayed) -> str:
     """Of the other policies that keep to the window, the one that kept most names; of equals, the
@@ -117,15 +118,6 @@ ROW_WORDS = (
     "and the faults of both. The best policy is the one that kept the most names within the "
     "window; if several did, the one with the fewest faults, then the cheapest."
 )
-
-
-def show(replays: Replays, screen: Screen) -> None:
-    if replays.is_total:
-        _show_all(replays, screen)
-        return
-    _show_one(replays.sessions[0], screen)
-    if replays.page:
-        screen.line(f"{replays.page} shows every turn; open it in a browser.")
 
 
 # --- one session ---
@@ -161,7 +153,7 @@ def _show_lost(outcome: Outcome, screen: Screen) -> None:
 
 
 def counted(played: Played) -> str:
-    """What of a session is played, and how it is counted."""
+    """The part of a session that is played, and how it is counted."""
     return counted_words(
         played.replayed,
         played.messages,
@@ -301,52 +293,73 @@ def row(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
     )
 
 
-WINDOW_MIN, WINDOW_MAX = 1_000, 100_000_000
+WINDOW_MIN = 1_000
 SHARE = 0.4  # of a session that fits its model, so that there is something to compare
-SESSION = Meta(description="A conversation of the store, or a file.", extra=POSITIONAL)
-WINDOW = Meta(description="The window, in tokens.", ge=WINDOW_MIN, le=WINDOW_MAX)
+SESSION = Meta(
+    description="A conversation of the store, or a file.",
+    extra={"positional": True, "metavar": "SESSION"},
+)
 MODEL = Meta(description="The model whose window and prices count; the session's by default.")
 HTML = Meta(
     description="Write a page that shows every turn, without secrets.", extra={"metavar": "FILE"}
 )
 EVERY = Meta(description="Every imported session: a row for each, and the sums.")
-LIMIT = Meta(description="With --all, show at most this many rows, the newest.", ge=1)
 
 
-class ReplayArguments(Arguments, frozen=True, kw_only=True):
-    session: Annotated[str, SESSION] | None = None
-    window: Annotated[int, WINDOW] | None = None
-    model: Annotated[str, MODEL] | None = None
-    all: Annotated[bool, EVERY] = False
-    limit: Annotated[int, LIMIT] = ROWS_SHOWN
-    html: Annotated[str, HTML] | None = None
+@command(
+    "replay",
+    details="Plays a session turn by turn through refold and through the policies that people use "
+    "today, and says what each would have sent, cost and lost. SESSION is a "
+    "conversation of the store, or a file that refold import reads. Nothing is written.",
+    on="store",
+    reads=True,
+)
+def replay_sessions(
+    session: Session,
+    *,
+    name: Annotated[str, SESSION] = "",
+    window: Window | None = None,
+    model: Annotated[str, MODEL] | None = None,
+    all: Annotated[bool, EVERY] = False,
+    limit: Limit = ROWS_SHOWN,
+    html: Annotated[str, HTML] | None = None,
+    demo: Annotated[
+        bool, Meta(description="Play a scripted session with and without refold, live.")
+    ] = False,
+) -> Result:
+    if demo:
+        if session.screen is not None and not session.screen.is_shell:
+            raise Invalid("the demo is for a shell, not for a chat", hint="refold replay --demo")
+        from refold.edges.demo.story import play
 
-
-def run_replay(session: Session, arguments: ReplayArguments) -> Replays:
-    if arguments.all == (arguments.session is not None):
+        return play(session, window=window)
+    if all == bool(name):
         hint = "name a conversation or a file, or take every imported session with --all"
         raise Invalid("name one session, or all", hint=hint)
-    if arguments.session is not None:
-        store, id, remark = _found(session, arguments.session)
-        kept = Kept() if arguments.html is not None else None
-        one = _played(session, store, id, arguments, kept)
-        one = replace(one, remark=". ".join(filter(None, (remark, one.remark))))
-        if kept is not None and arguments.html is not None:
-            _write(session, one, kept, Path(arguments.html))
-        return Replays(sessions=[one], skipped={}, damaged={}, page=arguments.html or "")
-    if arguments.html is not None:
-        raise Invalid("--html shows one session", hint="name it, or leave --html out")
-    return _all_played(session, arguments)
+    if window is not None and window < WINDOW_MIN:
+        reason = f"a window of {number(window, 'token')} holds no turn"
+        raise Invalid(reason, hint=f"--window takes {WINDOW_MIN:,} and more")
+    if all:
+        if html is not None:
+            raise Invalid("--html shows one session", hint="name it, or leave --html out")
+        return _all_played(session, window, model, limit)
+    store, id, remark = _found(session, name)
+    kept = Kept() if html is not None else None
+    one = _played(session, store, id, window, model, kept)
+    one = replace(one, remark=". ".join(filter(None, (remark, one.remark))))
+    if kept is not None and html is not None:
+        _write(session, one, kept, Path(html))
+    return Replays(sessions=[one], skipped={}, damaged={}, page=html or "")
 
 
-def _all_played(session: Session, arguments: ReplayArguments) -> Replays:
+def _all_played(session: Session, window: int | None, model: str | None, limit: int) -> Replays:
     """Every imported session; one that cannot be played does not keep the others from it."""
     played: list[Played] = []
     skipped: dict[str, str] = {}
     damaged: dict[str, str] = {}
     for position, id in _imported(session.store):
         try:
-            one = _played(session, session.store, id, arguments)
+            one = _played(session, session.store, id, window, model)
             played.append(replace(one, position=position))
         except Corrupt as error:
             damaged[id] = error.message
@@ -354,9 +367,7 @@ def _all_played(session: Session, arguments: ReplayArguments) -> Replays:
             skipped[id] = error.message
     if not (played or skipped or damaged):
         raise NotFound("no session was imported", hint="refold import --scan finds some")
-    return Replays(
-        sessions=played, skipped=skipped, damaged=damaged, is_total=True, limit=arguments.limit
-    )
+    return Replays(sessions=played, skipped=skipped, damaged=damaged, is_total=True, limit=limit)
 
 
 def _found(session: Session, name: str) -> tuple[Store, str, str]:
@@ -384,8 +395,8 @@ def _stored(session: Session, name: str) -> str:
 
 
 def _imported(store: Store) -> Iterator[tuple[int, str]]:
-    """The imported sessions, each with its place among all conversations, newest first. A fork of
-    one is no session of its own: its turns would count twice."""
+    """The imported sessions, each with its place among all conversations, newest first. Forks
+    are left out: their turns would count twice."""
     for position, about in enumerate(newest(store), start=1):
         if not about.parent and "imported" in (meta_of(store, about).metadata or {}):
             yield position, about.id
@@ -395,14 +406,15 @@ def _played(
     session: Session,
     store: Store,
     id: str,
-    arguments: ReplayArguments,
+    window_wanted: int | None,
+    model_wanted: str | None,
     kept: Kept | None = None,
 ) -> Played:
     context = Context(store, id, config=session.config)
     said = said_in(context)
     messages = said.messages
-    model = arguments.model or said.model
-    window, remark = window_of(messages, model, arguments.window)
+    model = model_wanted or said.model
+    window, remark = window_of(messages, model, window_wanted)
     if not any(message["role"] == "assistant" for message in messages):
         raise Invalid(f"{id} has no answer of an assistant", hint="nothing would have been sent")
     with session.progress(f"replaying {id}") as show:
@@ -459,16 +471,3 @@ def _unknown_words(model: str) -> str:
     if not model:
         return "the session does not name its model"
     return f"no table knows the model {model}: its prices and its window are not known"
-
-
-REPLAY = Command(
-    name="replay",
-    details="Plays a session turn by turn through refold and through the policies that people use "
-    "today, and says what each would have sent, cost and lost. SESSION is a "
-    "conversation of the store, or a file that refold import reads. Nothing is written.",
-    on="store",
-    reads=True,
-    arguments=ReplayArguments,
-    run=run_replay,
-    show=show,
-)

@@ -1,9 +1,7 @@
-"""`refold search`: finding what was said, also where no page shows it any more.
+"""`refold search`: messages and artifacts of all conversations, or of one together with the memory.
 
-What a search has to say about its index is in `notices`. Snippets are content: they are shown
-through the screen, which lets none of it steer the terminal.
-
-`refold index`: the search index brought up to date, or made again.
+Notices about the index come with the result. Snippets are content: the screen shows them, so that
+none can steer the terminal. `--reindex` brings the index up to date, `--rebuild` makes it again.
 """
 
 from __future__ import annotations
@@ -15,24 +13,37 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct
 
-from refold.core.model import Role
-from refold.display import moment
-from refold.edges.commands.command import Arguments, Command, Part, Result, Screen, number
+from refold.display import moment, number
+from refold.edges.commands.command import (
+    Limit,
+    OnlyRole,
+    Part,
+    Result,
+    Screen,
+    command,
+)
 from refold.edges.commands.session import Session
 from refold.errors import Denied, Invalid
+from refold.memory.entry import MemoryEntry
 from refold.search.searcher import Searcher
 from refold.search.snippets import LIMIT_MAX, Hit
 from refold.stores import is_writable
 
 _AGO = re.compile(r"(\d{1,5})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-QUERY = Meta(description="The words to look for.", min_length=1, extra={"positional": True})
-IN = Meta(description="Only this conversation; may be repeated.", extra={"metavar": "ID"})
-LIMIT = Meta(description="At most this many.", ge=1, le=LIMIT_MAX)
+
+Kind = Literal["message", "artifact", "meta", "checkpoint", "edit"]
+
+
+QUERY = Meta(description="The words to look for.", extra={"positional": True})
+IN = Meta(
+    description="Only this conversation; may be repeated.",
+    extra={"metavar": "ID", "completes": "conversation"},
+)
+HERE = Meta(description="Only this conversation (in a shell, the newest), and memories.")
 NEWEST = Meta(description="Newest first; every word must match.")
-ROLE = Meta(description="Only messages of this role.")
 TOOL = Meta(description="Only calls and results of this tool.", extra={"metavar": "NAME"})
 KIND = Meta(description="Only events of this kind; edit: summaries.")
 SINCE = Meta(
@@ -41,21 +52,66 @@ SINCE = Meta(
 )
 UNTIL = Meta(description="Up to then.", extra={"metavar": "WHEN"})
 FULL_TEXT = Meta(description="Full-text search only, without vectors.")
+REINDEX = Meta(description="Bring the index up to date, all of it at once.")
+REBUILD = Meta(description="Discard the index and make it again.")
+MEMORY = Meta(description="With --reindex: the index of the memory, made again.")
 
-Kind = Literal["message", "artifact", "meta", "checkpoint", "edit"]
 
+@command(
+    "search",
+    details="Searches all conversations, including hidden messages.\n"
+    "Words in any form find each other; a '\"phrase in double quotes\"' must be there exactly. "
+    "Searching keeps the index up to date, a bounded number of events at a time.",
+    on="store",
+    derives=True,
+)
+def search(
+    session: Session,
+    *,
+    query: Annotated[tuple[str, ...], QUERY] = (),
+    in_: Annotated[tuple[str, ...], IN] = (),
+    here: Annotated[bool, HERE] = False,
+    limit: Limit = 10,
+    newest: Annotated[bool, NEWEST] = False,
+    role: OnlyRole | None = None,
+    tool: Annotated[str, TOOL] | None = None,
+    kind: Annotated[Kind, KIND] | None = None,
+    since: Annotated[str, SINCE] | None = None,
+    until: Annotated[str, UNTIL] | None = None,
+    full_text: Annotated[bool, FULL_TEXT] = False,
+    reindex: Annotated[bool, REINDEX] = False,
+    rebuild: Annotated[bool, REBUILD] = False,
+    memory: Annotated[bool, MEMORY] = False,
+) -> Result:
+    if reindex or rebuild:
+        return _index(session, rebuild=rebuild, full_text=full_text, memory=memory)
+    text = " ".join(query)
+    if not text.strip():
+        raise Invalid("there is nothing to look for", hint="refold search WORDS")
+    names = in_
+    if here and not names:
+        names = (session.conversation if session.is_named else "@1",)
+    with _searching(session, full_text=full_text) as searcher:
+        ids = [session.find(name) for name in names]
+        hits = searcher.search(
+            text,
+            limit=min(limit, LIMIT_MAX),
+            newest=newest,
+            role=role,
+            conversations=ids or None,
+            since=time_of(since),
+            until=time_of(until),
+            tool=tool,
+            kind=kind,
+        )
+        found = Found(query=text, hits=tuple(hits), notices=_notices(searcher))
+    if not here:
+        return found
+    from refold.edges.commands.memory import memory_of
 
-class SearchArguments(Arguments, frozen=True, kw_only=True):
-    query: Annotated[tuple[str, ...], QUERY]
-    conversations: Annotated[tuple[str, ...], IN] = field(name="in", default=())
-    limit: Annotated[int, LIMIT] = 10
-    newest: Annotated[bool, NEWEST] = False
-    role: Annotated[Role, ROLE] | None = None
-    tool: Annotated[str, TOOL] | None = None
-    kind: Annotated[Kind, KIND] | None = None
-    since: Annotated[str, SINCE] | None = None
-    until: Annotated[str, UNTIL] | None = None
-    full_text: Annotated[bool, FULL_TEXT] = False
+    with memory_of(session) as remembered:
+        entries = tuple(remembered.retrieve(text, min(limit, LIMIT_MAX)))
+    return FoundHere(conversation=ids[0], said=found, remembered=entries)
 
 
 class IndexNotice(Struct, frozen=True, kw_only=True):
@@ -68,27 +124,30 @@ class Found(Result, frozen=True, kw_only=True):
     hits: tuple[Hit, ...]
     notices: tuple[IndexNotice, ...]
 
+    def show(self, screen: Screen) -> None:
+        for hit in self.hits:
+            _show_hit(hit, screen)
+        if not self.hits:
+            screen.line("Nothing was found.")
+        _show_notices(self.notices, screen)
 
-def run_search(session: Session, arguments: SearchArguments) -> Found:
-    query = " ".join(arguments.query)
-    with searching(session, full_text=arguments.full_text) as searcher:
-        ids = [session.find(name) for name in arguments.conversations] or None
-        hits = searcher.search(
-            query,
-            limit=arguments.limit,
-            newest=arguments.newest,
-            role=arguments.role,
-            conversations=ids,
-            since=time_of(arguments.since),
-            until=time_of(arguments.until),
-            tool=arguments.tool,
-            kind=arguments.kind,
-        )
-        return Found(query=query, hits=tuple(hits), notices=notices_of(searcher))
+
+class FoundHere(Result, frozen=True, kw_only=True):
+    conversation: str
+    said: Found
+    remembered: tuple[MemoryEntry, ...]
+
+    def show(self, screen: Screen) -> None:
+        from refold.edges.commands.memory import show_entries
+
+        self.said.show(screen)
+        if self.remembered:
+            screen.line(("bold", "Remembered"))
+            show_entries(self.remembered, screen, "")
 
 
 @contextmanager
-def searching(session: Session, *, full_text: bool) -> Iterator[Searcher]:
+def _searching(session: Session, *, full_text: bool) -> Iterator[Searcher]:
     """A searcher over the session's store, closed at the end."""
     searcher = Searcher(session.store, embedder=False if full_text else None)
     try:
@@ -97,7 +156,7 @@ def searching(session: Session, *, full_text: bool) -> Iterator[Searcher]:
         searcher.close()
 
 
-def notices_of(searcher: Searcher) -> tuple[IndexNotice, ...]:
+def _notices(searcher: Searcher) -> tuple[IndexNotice, ...]:
     """What the searcher has to say about its index."""
     return tuple(IndexNotice(name=name, reason=reason) for name, reason in searcher.said)
 
@@ -124,18 +183,7 @@ def _time_ago(text: str) -> datetime | None:
     return datetime.now(UTC) - timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
-# --- shown ---
-
-
-def show_search(found: Found, screen: Screen) -> None:
-    for hit in found.hits:
-        _show_hit(hit, screen)
-    if not found.hits:
-        screen.line("Nothing was found.")
-    show_notices(found.notices, screen)
-
-
-def show_notices(notices: tuple[IndexNotice, ...], screen: Screen) -> None:
+def _show_notices(notices: tuple[IndexNotice, ...], screen: Screen) -> None:
     """What a caller should know about the index, beside the result."""
     for notice in notices:
         screen.note(f"{notice.name}: {notice.reason}")
@@ -161,64 +209,33 @@ def _snippet_parts(hit: Hit) -> list[Part]:
     return parts
 
 
-SEARCH = Command(
-    name="search",
-    details="Searches all conversations, including what no page shows any more.\n"
-    "Words in any form find each other; a '\"phrase in double quotes\"' must be there exactly.",
-    on="store",
-    derives=True,
-    arguments=SearchArguments,
-    run=run_search,
-    show=show_search,
-)
-
-
-REBUILD = Meta(description="Discard the index and make it again.")
-
-
-class IndexArguments(Arguments, frozen=True, kw_only=True):
-    rebuild: Annotated[bool, REBUILD] = False
-    full_text: Annotated[bool, FULL_TEXT] = False
-
-
 class Indexed(Result, frozen=True, kw_only=True):
     index: str
     events: int
     rebuilt: bool
     notices: tuple[IndexNotice, ...]
 
+    def show(self, screen: Screen) -> None:
+        screen.line(f"{number(self.events, 'event')} taken into {self.index}.")
+        _show_notices(self.notices, screen)
 
-def run_index(session: Session, arguments: IndexArguments) -> Indexed:
+
+def _index(session: Session, *, rebuild: bool, full_text: bool, memory: bool) -> Result:
+    """Brings the index of the store, or of the memory, up to date."""
+    if memory:
+        from refold.edges.commands.memory_transfer import reindex_memory
+
+        return reindex_memory(session)
     url = session.store.url
     if not is_writable(url):
         hint = "check the owner and the mode of its files; refold search works without an index"
         raise Denied(f"{url} may only be read", hint=hint)
     with (
-        searching(session, full_text=arguments.full_text) as searcher,
+        _searching(session, full_text=full_text) as searcher,
         session.progress("indexing") as progress,
     ):
         listener = partial(progress, "indexing") if progress else None
-        complete = searcher.rebuild if arguments.rebuild else searcher.complete
+        complete = searcher.rebuild if rebuild else searcher.complete
         events = complete(listener)
-        return Indexed(
-            index=searcher.path,
-            events=events,
-            rebuilt=arguments.rebuild,
-            notices=notices_of(searcher),
-        )
-
-
-def show_index(indexed: Indexed, screen: Screen) -> None:
-    screen.line(f"{number(indexed.events, 'event')} taken into {indexed.index}.")
-    show_notices(indexed.notices, screen)
-
-
-INDEX = Command(
-    name="index",
-    details="Searching does this automatically, a bounded number of events at a time. The index "
-    "holds nothing that the logs do not.",
-    on="store",
-    arguments=IndexArguments,
-    run=run_index,
-    show=show_index,
-)
+        notices = _notices(searcher)
+        return Indexed(index=searcher.path, events=events, rebuilt=rebuild, notices=notices)

@@ -1,5 +1,5 @@
-"""What a command is given besides its arguments: a store, a conversation, the settings, and
-whoever is watching.
+"""What a command is given besides its arguments: a store, a conversation, the settings and a
+screen.
 
 The store is opened when it is first used and closed with the session, so a result may still be
 read from it until then. Reading commands never write, not even a bookmark: their store is opened
@@ -81,8 +81,7 @@ class Session:
 
     @cached_property
     def store(self) -> Store:
-        """The store asked for, which must be there, or that of this project, which may be still
-        to come."""
+        """The store asked for, which must exist, or the project's, which may not exist yet."""
         if self.store_url or os.environ.get("REFOLD_STORE"):
             return _check_there(self.target)
         return self.target
@@ -132,6 +131,11 @@ class Session:
     # --- the conversation ---
 
     @property
+    def is_named(self) -> bool:
+        """Whether a conversation is asked for."""
+        return self._name is not None
+
+    @property
     def conversation(self) -> str:
         """The id of the conversation asked for."""
         if self._name is None:
@@ -166,8 +170,8 @@ class Session:
         return id
 
     def tell_found(self) -> None:
-        """Says which conversations were meant by `@1` and names, before anything else is said
-        about them; commands that only read show that themselves."""
+        """Prints the conversations behind `@1` and names, before anything else about them; commands
+        that only read show them anyway."""
         while self._untold and self.screen is not None:
             self.screen.line(self._untold.pop(0))
 
@@ -212,7 +216,7 @@ class Session:
         about = self.store.conversation(self.conversation)
         return loaded_for(meta_of(self.store, about).metadata or {})
 
-    # --- whoever is watching ---
+    # --- the person at the screen ---
 
     def progress(self, doing: str) -> AbstractContextManager[Progress | None]:
         """What shows progress while a block runs: `show(what, done, total)`; None where nobody
@@ -258,7 +262,7 @@ class Session:
         self.screen.confirm(question, reason)
 
     def ask(self, question: str) -> bool:
-        """The answer of whoever is watching; no, where nobody is."""
+        """The answer of the person at the screen; no without one."""
         if self.screen is None or not self.screen.can_ask:
             return False
         self.tell_found()

@@ -1,9 +1,8 @@
-"""`refold help` and `/help`: the commands by name, or what one of them takes.
+"""`refold help`, `/help` and `refold completion`: how a person finds and types commands.
 
-`refold completion`: what a shell needs to complete commands, options and names.
-
-The shell runs refold with `REFOLD_COMPLETE` set and the words up to the cursor; it is given one
-candidate in a line, with what it means after a tab. Where there is none it completes files itself.
+The shell completes by running refold with `REFOLD_COMPLETE` set and the words up to the cursor; it
+gets one candidate in a line, with its meaning after a tab. Where there is none it completes files
+itself. Neighbours: `candidates` finds the candidates, `edges/cli/app` shows the same overview.
 """
 
 from __future__ import annotations
@@ -12,32 +11,49 @@ from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from refold.display import suggestion
-from refold.edges.commands import COMMANDS, GROUPS, Entry, load
+from refold.edges.commands import ALIASES, COMMANDS, DAILY, GROUPS, PREFIXES, Entry, load
 from refold.edges.commands.command import (
     POSITIONAL,
-    Arguments,
-    Command,
     Parameter,
     Result,
     Screen,
     Taking,
+    command,
     parameters_of,
     short_line,
 )
-from refold.edges.commands.line import as_lines, shell_only, table
+from refold.edges.commands.line import as_lines, resolved, shell_only, table
 from refold.edges.commands.session import Session
 from refold.errors import NotFound
 
+CONTEXT = "context"  # the prefix of the designs' words
 NAME = Meta(
-    description="A command or a group, such as context; by default all.",
+    description="A command or a group, such as memory or agents; by default all.",
     extra={"positional": True, "takes_rest": True, "completes": "command"},
 )
 
 
-class HelpArguments(Arguments, frozen=True, kw_only=True):
-    command: Annotated[str, NAME] = ""
+@command("help", on="nothing")
+def help_(session: Session, *, command: Annotated[str, NAME] = "") -> Topics | Explained:
+    name = command.removeprefix("/")
+    is_shell = session.screen is None or session.screen.is_shell
+    known = COMMANDS if is_shell else table()
+    if name and not is_shell and (elsewhere := shell_only(name.split())):
+        raise elsewhere
+    if name in ALIASES and name not in PREFIXES:
+        alias = ALIASES[name]
+        words = " ".join((alias.command, *alias.preset))
+        return replace(explained(load(name)), name=name, summary=alias.summary, alias=words)
+    if name in known:
+        return explained(load(name), known)
+    if not name or name in PREFIXES or name in GROUPS:
+        return Topics(group=name, commands=topics(name, known))
+    resolved(name.split(), is_shell=is_shell)  # raises for a name that moved
+    names = [*known, *ALIASES, *GROUPS]
+    raise NotFound(f"there is no command {short_line(name, 40)!r}", hint=suggestion(name, names))
 
 
 class Taken(Struct, frozen=True, kw_only=True):
@@ -56,15 +72,29 @@ class Topic(Struct, frozen=True, kw_only=True):
 
 
 class Topics(Result, frozen=True, kw_only=True):
-    """The commands of a group; those without one where `group` is empty."""
+    """The commands of a group; all of them where `group` is empty."""
 
     group: str
     commands: tuple[Topic, ...]
 
+    def show(self, screen: Screen) -> None:
+        if self.group:
+            _show_topics(self.commands, screen)
+            return
+        known = COMMANDS if screen.is_shell else table()
+        daily = [_topic(name) for name in DAILY if name in known]
+        _show_topics(tuple(daily), screen)
+        screen.line()
+        groups = overview(known, "" if screen.is_shell else "/")
+        size = max(map(len, groups))
+        for heading, names in groups.items():
+            screen.line(("bold", f"{heading.ljust(size)}  "), names, hang=size + 2)
+        screen.line(("dim", f"{screen.call('help')} COMMAND explains one, or a group."))
+
 
 class Explained(Result, frozen=True, kw_only=True):
-    """What one command does and takes; `on` is what it works on. `inside` are the commands of
-    the group that has its name."""
+    """One command and its arguments; `on` is what it works on. `inside` are the commands whose
+    names begin with its own. `alias` is the command, with options, that this is another name of."""
 
     name: str
     summary: str
@@ -73,24 +103,47 @@ class Explained(Result, frozen=True, kw_only=True):
     arguments: tuple[Taken, ...]
     options: tuple[Taken, ...]
     inside: tuple[Topic, ...]
+    alias: str = ""
+
+    def show(self, screen: Screen) -> None:
+        screen.line(("bold", "Usage: "), _usage(self, screen))
+        screen.line(f"  {self.summary}")
+        if self.alias:
+            screen.line(f"  The same as {screen.call(self.alias)}.")
+        if self.details:
+            screen.line(f"  {self.details if screen.is_shell else as_lines(self.details)}")
+        _show_taken((*self.arguments, *self.options), screen)
+        if self.inside:
+            screen.line()
+            _show_topics(self.inside, screen)
 
 
-def run_help(session: Session, arguments: HelpArguments) -> Topics | Explained:
-    name = arguments.command.removeprefix("/")
-    is_shell = session.screen is None or session.screen.is_shell
-    known = COMMANDS if is_shell else table()
-    if name and not is_shell and (elsewhere := shell_only(name.split())):
-        raise elsewhere
-    if name in known:
-        return explained(load(name), known)
-    if not name or name in GROUPS:
-        return Topics(group=name, commands=topics(name, known))
-    raise NotFound(f"there is no command {short_line(name, 40)!r}", hint=suggestion(name, known))
+def overview(known: Mapping[str, Entry], slash: str = "") -> dict[str, str]:
+    """The commands of each group but the daily ones, by the group's heading: `redo, history, ...,
+    memory list, add, search`."""
+    lines: dict[str, str] = {}
+    for group, heading in GROUPS.items():
+        names = [name for name, entry in known.items() if entry.group == group]
+        shown: list[str] = []
+        before = ""
+        for name in names:
+            prefix, space, last = name.rpartition(" ")
+            if name not in DAILY:
+                shown.append(last if space and prefix == before else slash + name)
+            before = prefix
+        lines[heading] = ", ".join(shown)
+    return {heading: names for heading, names in lines.items() if names}
 
 
 def topics(group: str = "", known: Mapping[str, Entry] = COMMANDS) -> tuple[Topic, ...]:
-    """The known commands of a group; without one, all that stand alone and every group."""
-    if group:
+    """The known commands of a group of the help, or those whose names begin with this word;
+    without a group, all first words."""
+    if group == CONTEXT:
+        forms = [one for one in ALIASES if f"{one} ".startswith(f"{group} ")]
+        return tuple(Topic(name=name, summary=ALIASES[name].summary) for name in forms)
+    if group in GROUPS:
+        names = [name for name, entry in known.items() if entry.group == group]
+    elif group:
         names = [name for name in known if name.startswith(f"{group} ")]
     else:
         names = list(dict.fromkeys(name.split()[0] for name in known))
@@ -98,9 +151,9 @@ def topics(group: str = "", known: Mapping[str, Entry] = COMMANDS) -> tuple[Topi
 
 
 def _topic(name: str) -> Topic:
-    if name in GROUPS:
-        return Topic(name=name, summary=GROUPS[name])
-    entry = COMMANDS[name]
+    entry = COMMANDS.get(name)
+    if entry is None:
+        return Topic(name=name, summary=PREFIXES[name])
     return Topic(name=name, summary=entry.summary, is_shell_only=entry.is_shell_only)
 
 
@@ -114,23 +167,13 @@ def explained(command: Taking, known: Mapping[str, Entry] = COMMANDS) -> Explain
         on=command.on,
         arguments=tuple(_taken(one) for one in taken if not one.option),
         options=tuple(_taken(one) for one in taken if one.option),
-        inside=topics(command.name, known) if command.name in GROUPS else (),
+        inside=topics(command.name, known) if command.name in PREFIXES else (),
     )
 
 
 def _taken(parameter: Parameter) -> Taken:
     choices = f" One of {', '.join(parameter.choices)}." if parameter.choices else ""
     return Taken(usage=parameter.shown, help=parameter.help + choices)
-
-
-# --- shown ---
-
-
-def show_help(result: Topics | Explained, screen: Screen) -> None:
-    if isinstance(result, Topics):
-        _show_topics(result.commands, screen)
-    else:
-        _show_explained(result, screen)
 
 
 def _show_topics(listed: tuple[Topic, ...], screen: Screen) -> None:
@@ -140,22 +183,11 @@ def _show_topics(listed: tuple[Topic, ...], screen: Screen) -> None:
         screen.line(("cyan", name), f"  {one.summary}", hang=size + 2)
 
 
-def _show_explained(result: Explained, screen: Screen) -> None:
-    screen.line(("bold", "Usage: "), _usage(result, screen))
-    screen.line(f"  {result.summary}")
-    if result.details:
-        screen.line(f"  {result.details if screen.is_shell else as_lines(result.details)}")
-    _show_taken((*result.arguments, *result.options), screen)
-    if result.inside:
-        screen.line()
-        _show_topics(result.inside, screen)
-
-
 def _usage(result: Explained, screen: Screen) -> str:
     id = "ID" if result.on == "conversation" else ""
     words = [one.usage for one in result.arguments]
     options = ["[OPTIONS]"] if result.options else []
-    # What is to be filled in is not a value: it is not quoted.
+    # A placeholder is not a value, so it is not quoted.
     return " ".join((screen.call(result.name, id), *words, *options))
 
 
@@ -165,18 +197,12 @@ def _show_taken(rows: tuple[Taken, ...], screen: Screen) -> None:
         screen.line(("cyan", f"  {one.usage.ljust(size)}"), f"  {one.help}", hang=size + 4)
 
 
-HELP = Command(
-    name="help",
-    on="nothing",
-    arguments=HelpArguments,
-    run=run_help,
-    show=show_help,
-)
-
+# --- completion ---
 
 SHELL = Meta(description="The shell: bash, zsh or fish.", extra=POSITIONAL)
 
 Shell = Literal["bash", "zsh", "fish"]
+
 
 SCRIPTS: dict[Shell, str] = {
     "bash": """_refold() {
@@ -221,29 +247,19 @@ INSTALL: dict[Shell, str] = {
 }
 
 
-class CompletionArguments(Arguments, frozen=True, kw_only=True):
-    shell: Annotated[Shell, SHELL]
+@command(
+    "completion",
+    details='For bash: eval "$(refold completion bash)" in ~/.bashrc.',
+    on="nothing",
+)
+def completion(_: Session, *, shell: Annotated[Shell, SHELL]) -> Script:
+    return Script(shell=shell, script=SCRIPTS[shell])
 
 
 class Script(Result, frozen=True, kw_only=True):
     shell: Shell
     script: str
 
-
-def run_completion(_: object, arguments: CompletionArguments) -> Script:
-    return Script(shell=arguments.shell, script=SCRIPTS[arguments.shell])
-
-
-def show_completion(found: Script, screen: Screen) -> None:
-    screen.line(f"# {INSTALL[found.shell]}")
-    screen.text(found.script)
-
-
-COMPLETION = Command(
-    name="completion",
-    details='For bash: eval "$(refold completion bash)" in ~/.bashrc.',
-    on="nothing",
-    arguments=CompletionArguments,
-    run=run_completion,
-    show=show_completion,
-)
+    def show(self, screen: Screen) -> None:
+        screen.line(f"# {INSTALL[self.shell]}")
+        screen.text(self.script)

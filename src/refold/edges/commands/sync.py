@@ -1,18 +1,16 @@
-"""The commands of syncing, and what they share: which two stores are meant.
+"""`refold sync`: makes this store and a far one the same, shows how they differ, checks the far
+store, and lists the devices that sync with it.
 
-`refold sync`: makes the near and the far store the same, or says how they stand.
-
-`refold sync verify`: reads all that the far store keeps, decrypts it where there is a key, and
-says what is not as it was sent.
-
-An artifact that is lost or damaged there can be sent again: its digest proves that it is the same.
-So can a conversation, or its end, that was there and is not: any sync does it. A damaged log cannot
-be, because others may have gone on from what stands there.
+A check fetches everything that the far store keeps, and decrypts it where there is a key. An
+artifact that is lost or damaged there can be sent again: its digest proves that it is the same. So
+can a lost conversation, or a lost end of one: any sync does it. A damaged log cannot, because other
+devices may have continued it. Neighbours: `sync_keys` has the keys, `integrity` the check of a
+local store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Annotated
 
 from msgspec import Meta, field
@@ -21,34 +19,33 @@ from msgspec.structs import replace
 from refold.conversations.verifier import Problem, Verification, verify
 from refold.core import codec
 from refold.core.model import Artifact
-from refold.edges.commands.command import (
-    Arguments,
-    Command,
-    Progress,
-    Result,
-    Screen,
-    number,
-    short_line,
-)
-from refold.edges.commands.integrity import NAME, Verified
-from refold.edges.commands.integrity import show_verify as show_verified
+from refold.display import moment
+from refold.edges.commands.command import Progress, Result, Screen, command, number, short_line
+from refold.edges.commands.integrity import ID_POSITION, Verified
 from refold.edges.commands.session import Session
 from refold.errors import Denied, Invalid, NotFound, RefoldError
 from refold.log.log import now_ms
 from refold.log.trace import is_memory, kept_logs
 from refold.stores import synced_of
-from refold.stores.protocol import WAITING, Store, Synced, SyncedStore, SyncListener
+from refold.stores.protocol import WAITING, Device, Store, Synced, SyncedStore, SyncListener
 
-FAR = Meta(description="The far store, if the store's URL names none.")
-KEY = Meta(
-    description="The key file, if the store's URL names none.",
-    extra={"metavar": "FILE"},
-)
+Far = Annotated[str, Meta(description="The far store, if the store's URL names none.")]
+Key = Annotated[
+    str,
+    Meta(description="The key file, if the store's URL names none.", extra={"metavar": "FILE"}),
+]
+STYLES = {
+    "synced": "green",
+    "forked": "yellow",
+    "pending": "yellow",
+    "blocked": "red",
+    "held": "red",
+}
 
 
 def synced_store(session: Session, far: str | None, key: str | None = None) -> SyncedStore:
-    """The store asked for, as one that is synced: with the far store that it names, or with this
-    one, or by this key. What becomes of secrets stays as it says."""
+    """The session's store with its far store; `far` and `key` replace those that it names. How it
+    treats secrets stays as its URL says."""
     target = session.target
     named = synced_of(target)
     if far is not None or (key is not None and named is not None):
@@ -67,37 +64,9 @@ def synced_store(session: Session, far: str | None, key: str | None = None) -> S
     return store
 
 
-STATUS = "status"
-NAMES = Meta(
-    description="The conversations; by default all. `status`, or `status ID`, syncs nothing and "
-    "says how they stand, without asking anybody.",
-    extra={"positional": True, "metavar": "ID"},
-)
-NEW_FAR = Meta(description="The far store is new, or was emptied on purpose: fill it.")
-TAKE_PLAIN = Meta(
-    description="With a key: also take plain text from the far store, which anybody there could "
-    "have written."
-)
-STYLES = {
-    "synced": "green",
-    "forked": "yellow",
-    "pending": "yellow",
-    "blocked": "red",
-    "held": "red",
-}
-
-
-class SyncArguments(Arguments, frozen=True, kw_only=True):
-    conversations: Annotated[tuple[str, ...], NAMES] = ()
-    far: Annotated[str, FAR] | None = None
-    key: Annotated[str, KEY] | None = None
-    new_far: Annotated[bool, NEW_FAR] = False
-    take_plain: Annotated[bool, TAKE_PLAIN] = False
-
-
 class SyncResult(Result, frozen=True, kw_only=True):
-    """How the conversations stand: after a sync those that it touched or that wait, else all.
-    `same` others needed nothing."""
+    """The state of conversations: after a sync only of those that it touched or that wait. `same`
+    others needed nothing."""
 
     near: str
     far: str
@@ -121,75 +90,31 @@ class SyncResult(Result, frozen=True, kw_only=True):
             return "unavailable"
         return "conflict" if states & {"blocked", "held"} or self.is_under_way else "ok"
 
-
-def run_sync(session: Session, arguments: SyncArguments) -> SyncResult:
-    store = synced_store(session, arguments.far, arguments.key)
-    ids = arguments.conversations
-    if ids[:1] == (STATUS,):
-        status = store.sync_status(ids[1:])
-        return SyncResult(
-            near=status.near,
-            far=status.far,
-            conversations=status.conversations,
-            is_status=True,
-            at_ms=status.at_ms,
-            device=status.device,
-            reason=status.reason,
-        )
-    status = store.sync_status()
-    pending = sum(one.pending for one in status.conversations)
-    with session.progress("syncing") as progress:
-        listener = _listener(progress, pending) if progress else None
-        report = store.sync(
-            ids,
-            new_far=arguments.new_far,
-            takes_plain=arguments.take_plain,
-            progress=listener,
-        )
-    return SyncResult(
-        near=status.near,
-        far=status.far,
-        conversations=report.synced,
-        same=report.same,
-        is_under_way=report.is_under_way,
-        device=status.device,
-        reason=report.reason,
-        is_refused=report.is_refused,
-    )
+    def show(self, screen: Screen) -> None:
+        if self.is_under_way:
+            screen.line("Another sync of this store is running; it does the same.")
+            return
+        for one in self.conversations:
+            screen.line(
+                (STYLES[one.state], f"{one.state:8}"), f" {one.conversation}{_details(one)}"
+            )
+        if self.reason:
+            screen.line(("red", f"{self.far}: {short_line(self.reason, 300)}"))
+            again = "once it lets you in" if self.is_refused else "later"
+            screen.line(f"What was written is kept here; sync again {again}.")
+        elif not self.is_status:
+            waiting = sum(one.state in WAITING for one in self.conversations)
+            same = number(self.same + len(self.conversations) - waiting, "conversation")
+            not_yet = f", {waiting} not yet" if waiting else ""
+            screen.line(f"{same} the same in {self.near} and {self.far}{not_yet}.")
+        elif self.at_ms:
+            screen.line(f"This device is {self.device}.")
+        elif not self.conversations:
+            screen.line(f"There are no conversations in {self.near}.")
 
 
-def _listener(progress: Progress, pending: int) -> SyncListener:
-    """What is to come from the far store is not known before, so the total grows with it."""
-    done = 0
-
-    def listen(conversation: str, count: int) -> None:
-        nonlocal done
-        done += count
-        progress(conversation, done, max(pending, done))
-
-    return listen
-
-
-def show_sync(result: SyncResult, screen: Screen) -> None:
-    if result.is_under_way:
-        screen.line("Another sync of this store is running; it does the same.")
-        return
-    for one in result.conversations:
-        screen.line((STYLES[one.state], f"{one.state:8}"), f" {one.conversation}{_done(one)}")
-    if result.reason:
-        screen.line(("red", f"{result.far}: {short_line(result.reason, 300)}"))
-        again = "once it lets you in" if result.is_refused else "later"
-        screen.line(f"What was written is kept here; sync again {again}.")
-    elif not result.is_status:
-        screen.line(_sum(result))
-    elif result.at_ms:
-        screen.line(f"This device is {result.device}.")
-    elif not result.conversations:
-        screen.line(f"There are no conversations in {result.near}.")
-
-
-def _done(one: Synced) -> str:
-    """What was done for a conversation, or waits, in words."""
+def _details(one: Synced) -> str:
+    """What a sync did for a conversation, or what waits."""
     parts = [
         f"{number(one.pending, 'event')} to send" if one.pending else "",
         f"{number(one.pushed, 'event')} sent" if one.pushed else "",
@@ -203,43 +128,11 @@ def _done(one: Synced) -> str:
     return f": {text}" if text else ""
 
 
-def _sum(result: SyncResult) -> str:
-    waiting = sum(one.state in WAITING for one in result.conversations)
-    same = result.same + len(result.conversations) - waiting
-    said = f"{number(same, 'conversation')} the same in {result.near} and {result.far}"
-    return f"{said}, {waiting} not yet." if waiting else f"{said}."
-
-
-SYNC = Command(
-    name="sync",
-    details="sync [ID ...] syncs these conversations, by default all; sync status [ID ...] only "
-    "says how they differ. A sync sends what the far store does not have and fetches what is "
-    "missing here. If a conversation grew on both sides, the far log stands, and what was said "
-    "here continues as a fork. A blocked conversation says why, and each sync tries it again.",
-    on="store",
-    arguments=SyncArguments,
-    run=run_sync,
-    show=show_sync,
-)
-
-
-MEND = Meta(
-    description="Send again what the far store lost, and artifacts that are damaged only there."
-)
-
-
-class SyncVerifyArguments(Arguments, frozen=True, kw_only=True):
-    conversation: Annotated[str, NAME] | None = None
-    far: Annotated[str, FAR] | None = None
-    key: Annotated[str, KEY] | None = None
-    mend: Annotated[bool, MEND] = False
-
-
 class FarVerified(Verified, frozen=True, kw_only=True):
-    """What was checked there. `whole_here` are conversations that are damaged there and not in the
-    near store; `sent_again` are the artifacts and `conversations_again` the conversations that were
-    mended, before all was checked. `lost` is how many events of a conversation were there and are
-    gone; `is_all_lost` says that the far store has no conversation that it had."""
+    """The result of a check of the far store. `whole_here` are conversations that are damaged only
+    there; `sent_again` and `conversations_again` are the artifacts and conversations that were
+    repaired before the final check. `lost` counts the events of a conversation that were there and
+    are gone; `is_all_lost` if the far store lost every conversation."""
 
     whole_here: tuple[str, ...] = ()
     artifacts_here: tuple[str, ...] = ()
@@ -248,106 +141,237 @@ class FarVerified(Verified, frozen=True, kw_only=True):
     lost: dict[str, int] = field(default_factory=dict)
     is_all_lost: bool = False
 
+    def show(self, screen: Screen) -> None:
+        super().show(screen)
+        if self.sent_again:
+            names = ", ".join(self.sent_again)
+            screen.line(f"{number(len(self.sent_again), 'artifact')} sent again: {names}")
+        for id in self.conversations_again:
+            screen.line(f"{id} sent again")
+        if self.artifacts_here:
+            count = number(len(self.artifacts_here), "artifact")
+            repair = screen.call("sync", "", "--verify", "--repair")
+            screen.line(f"{count} can be sent again from this device: {repair}")
+        if self.lost:
+            count = number(len(self.lost), "conversation")
+            again = screen.call("sync", "", *(("--new-far",) if self.is_all_lost else ()))
+            if self.is_all_lost:
+                screen.line(
+                    "It has nothing of what it had before. Is it mounted? If it was emptied on "
+                    "purpose:"
+                )
+            screen.line(f"{count} can be sent again from this device: {again}")
+        if self.whole_here:
+            [first, *others] = self.whole_here
+            delete = screen.call("delete", first, "--store", self.store)
+            screen.line(f"{first} is whole on this device, which sends it again after:")
+            screen.line(f"{delete}, then {screen.call('sync')}")
+            if others:
+                screen.line(f"The same goes for {', '.join(others)}.")
 
-def run_sync_verify(session: Session, arguments: SyncVerifyArguments) -> FarVerified:
-    synced = synced_store(session, arguments.far, arguments.key)
-    near: Store = getattr(synced, "near", session.target)
-    found = _checked(near, synced, arguments.conversation)
-    if not arguments.mend or not (found.artifacts_here or found.lost):
-        return found
-    if found.lost:
-        synced.sync(tuple(found.lost))
-    for digest in found.artifacts_here:
-        _send_again(digest, near, synced.far)
-    mended = _checked(near, synced, arguments.conversation)
-    return replace(
-        mended,
-        sent_again=_names(found.artifacts_here),
-        conversations_again=tuple(id for id in found.lost if id not in mended.lost),
+
+class DevicesListed(Result, frozen=True, kw_only=True):
+    """The devices, the last to sync first."""
+
+    far: str
+    devices: tuple[Device, ...]
+
+    def show(self, screen: Screen) -> None:
+        rows = [
+            (one.name, moment(one.at_ms), "this one" if one.is_here else "") for one in self.devices
+        ]
+        if rows:
+            screen.table(("DEVICE", "SYNCED ALL", ""), rows)
+        else:
+            sync = screen.call("sync")
+            screen.line(f"No device is known that syncs with {self.far}; {sync} asks.")
+
+
+class ForgottenDevice(Result, frozen=True, kw_only=True):
+    device: str
+    far: str
+
+    def show(self, screen: Screen) -> None:
+        screen.line(f"{self.device} is no longer listed in {self.far}, until it syncs again.")
+        screen.line("What it has stays on it, and its token still lets it in.")
+
+
+@command(
+    "sync",
+    details="Sends what the far store does not have and fetches what is missing here, of these "
+    "conversations or of all. If a conversation grew on both sides, the far log wins, and what was "
+    "said here continues as a fork. A blocked conversation says why, and each sync tries it again. "
+    "--verify fetches and checks everything, and decrypts it where the store has a key; from then "
+    "on, --status knows about losses too. --devices shows the list of the last sync of everything; "
+    "a device reports at most once an hour, and one whose token may only read cannot report. "
+    "--forget-device changes only that list: nothing is removed from the device, and its token is "
+    "not revoked.",
+    on="store",
+)
+def sync(
+    session: Session,
+    *,
+    conversations: Annotated[
+        tuple[str, ...], Meta(description="The conversations; by default all.", extra=ID_POSITION)
+    ] = (),
+    status: Annotated[
+        bool, Meta(description="Sync nothing: show the state that is known here.")
+    ] = False,
+    verify: Annotated[
+        bool, Meta(description="Sync nothing: check that the far store keeps what was sent to it.")
+    ] = False,
+    repair: Annotated[
+        bool,
+        Meta(
+            description="With --verify: send again what the far store lost, and artifacts that are "
+            "damaged only there."
+        ),
+    ] = False,
+    devices: Annotated[
+        bool, Meta(description="List the devices that sync with the far store.")
+    ] = False,
+    forget_device: Annotated[
+        str,
+        Meta(
+            description="Remove this device from the list, until it syncs again.",
+            extra={"metavar": "NAME"},
+        ),
+    ]
+    | None = None,
+    far: Far | None = None,
+    key: Key | None = None,
+    new_far: Annotated[
+        bool, Meta(description="The far store is new, or was emptied on purpose: fill it.")
+    ] = False,
+    take_plain: Annotated[
+        bool,
+        Meta(
+            description="With a key: also take plain text from the far store, which anybody there "
+            "could have written."
+        ),
+    ] = False,
+) -> SyncResult | FarVerified | DevicesListed | ForgottenDevice:
+    if sum((status, verify, devices, forget_device is not None)) > 1:
+        modes = "--status, --verify, --devices and --forget-device"
+        raise Invalid(f"{modes} exclude each other", hint="give one of them")
+    if repair and not verify:
+        raise Invalid("--repair is for --verify", hint="refold sync --verify --repair")
+    store = synced_store(session, far, key)
+    if verify:
+        near: Store = getattr(store, "near", session.target)
+        return _verified(near, store, conversations, repair=repair)
+    if devices:
+        return DevicesListed(far=store.far_url, devices=tuple(store.devices()))
+    if forget_device is not None:
+        store.forget_device(forget_device)
+        return ForgottenDevice(device=forget_device, far=store.far_url)
+    before = store.sync_status(conversations if status else ())
+    if status:
+        return SyncResult(
+            near=before.near,
+            far=before.far,
+            conversations=before.conversations,
+            is_status=True,
+            at_ms=before.at_ms,
+            device=before.device,
+            reason=before.reason,
+        )
+    pending = sum(one.pending for one in before.conversations)
+    with session.progress("syncing") as progress:
+        listener = _listener(progress, pending) if progress else None
+        report = store.sync(
+            conversations, new_far=new_far, takes_plain=take_plain, progress=listener
+        )
+    return SyncResult(
+        near=before.near,
+        far=before.far,
+        conversations=report.synced,
+        same=report.same,
+        is_under_way=report.is_under_way,
+        device=before.device,
+        reason=report.reason,
+        is_refused=report.is_refused,
     )
 
 
-def _checked(near: Store, synced: SyncedStore, name: str | None) -> FarVerified:
-    """What is wrong there, and what of it is whole here."""
-    far, refused, reports = synced.far, set[str](), list[Verification]()
-    absent: NotFound | None = None
-    for id in [name] if name is not None else [about.id for about in kept_logs(far)]:
-        try:
-            reports.append(_verified(far, id, refused))
-        except NotFound as error:
-            absent = error
-    found = _together(far, reports)
-    told = {one.conversation for one in found.problems if one.part in ("log", "store")}
-    lost = synced.losses(() if name is None else (name,), besides=told)
-    if absent is not None and not lost.events:
-        raise absent
-    problems = (*found.problems, *(_loss(far, *one) for one in lost.events.items()))
+def _listener(progress: Progress, pending: int) -> SyncListener:
+    """A listener whose total grows: the number of events to fetch is unknown at the start."""
+    done = 0
+
+    def listen(conversation: str, count: int) -> None:
+        nonlocal done
+        done += count
+        progress(conversation, done, max(pending, done))
+
+    return listen
+
+
+def _verified(
+    near: Store, synced: SyncedStore, names: Sequence[str], *, repair: bool
+) -> FarVerified:
+    """The result of a check, after a repair of what can be sent again."""
+    before = _checked(near, synced, names)
+    if not repair or not (before.artifacts_here or before.lost):
+        return before
+    if before.lost:
+        synced.sync(tuple(before.lost))
+    for digest in before.artifacts_here:
+        synced.far.put(near.get(digest))
+        if not _is_kept(synced.far, digest):
+            # A store keeps the content that it has, even if damaged.
+            synced.far.drop(digest, before_ms=now_ms() + 1)
+            synced.far.put(near.get(digest))
+    after = _checked(near, synced, names)
     return replace(
-        found,
+        after,
+        sent_again=tuple(codec.artifact_id(digest) for digest in before.artifacts_here),
+        conversations_again=tuple(id for id in before.lost if id not in after.lost),
+    )
+
+
+def _checked(near: Store, synced: SyncedStore, names: Sequence[str]) -> FarVerified:
+    """The damage in the far store, and which parts are whole here."""
+    far, refused, reports = synced.far, set[str](), list[Verification]()
+    absent: dict[str, NotFound] = {}
+    for id in names or [about.id for about in kept_logs(far)]:
+        try:
+            reports.append(_report(far, id, refused))
+        except NotFound as error:
+            absent[id] = error
+    problems = [problem for report in reports for problem in report.problems]
+    damaged = {one.conversation for one in problems if one.part in ("log", "store")}
+    lost = synced.losses(names, besides=damaged)
+    for id, absence in absent.items():
+        if id not in lost.events:
+            raise absence
+    digests = {
+        digest
+        for one in problems
+        if one.part == "artifact"
+        for digest in _digests_in(near, one.conversation, one.seq)
+    }
+    for id, count in lost.events.items():
+        what = f"the far store has lost {number(count, 'event')} that it had"
+        problems.append(Problem(part="log", what=what, conversation=id, file=far.url))
+    return FarVerified(
+        store=far.url,
         ok=not problems,
-        problems=problems,
-        whole_here=tuple(id for id in sorted(told - refused) if _is_whole(near, id)),
-        artifacts_here=tuple(sorted(_artifacts_here(near, found.problems))),
+        conversations=sum(report.conversations for report in reports),
+        events=sum(report.events for report in reports),
+        artifacts=sum(report.artifacts for report in reports),
+        memories=sum(report.memories for report in reports),
+        problems=tuple(problems),
+        remarks=tuple(remark for report in reports for remark in report.remarks),
+        whole_here=tuple(id for id in sorted(damaged - refused) if _is_whole(near, id)),
+        artifacts_here=tuple(sorted(digest for digest in digests if _is_kept(near, digest))),
         lost=lost.events,
         is_all_lost=lost.is_all,
     )
 
 
-def _loss(far: Store, id: str, count: int) -> Problem:
-    what = f"the far store has lost {number(count, 'event')} that it had"
-    return Problem(part="log", what=what, conversation=id, file=far.url)
-
-
-def _artifacts_here(near: Store, problems: Iterable[Problem]) -> set[str]:
-    """The digests of artifacts that are lost or damaged there, and whole here."""
-    lost: set[str] = set()
-    for one in problems:
-        if one.part == "artifact":
-            lost.update(_digests_in(near, one.conversation, one.seq))
-    return {digest for digest in lost if _is_kept(near, digest)}
-
-
-def _digests_in(near: Store, id: str, seq: int) -> list[str]:
-    """What an event names here; nothing where this device does not have it."""
-    try:
-        bodies = [codec.decode(event) for event in near.read(id, after=seq - 1, last=seq, limit=1)]
-    except RefoldError:
-        return []
-    return [body.digest for body in bodies if isinstance(body, Artifact)]
-
-
-def _is_kept(store: Store, digest: str) -> bool:
-    try:
-        for _ in store.get(digest):
-            pass
-    except RefoldError:
-        return False
-    return True
-
-
-def _send_again(digest: str, near: Store, far: Store) -> None:
-    far.put(near.get(digest))
-    if not _is_kept(far, digest):
-        # A store keeps what it has, damaged or not.
-        far.drop(digest, before_ms=now_ms() + 1)
-        far.put(near.get(digest))
-
-
-def _names(digests: Iterable[str]) -> tuple[str, ...]:
-    return tuple(codec.artifact_id(digest) for digest in digests)
-
-
-def _is_whole(near: Store, id: str) -> bool:
-    """Whether the near store has a conversation as it was written."""
-    try:
-        return not verify(near, id).problems
-    except RefoldError:
-        return False
-
-
-def _verified(far: Store, id: str, refused: set[str]) -> Verification:
-    """The report on one conversation; one of another key delays no other, and is `refused`: it
-    may be whole."""
+def _report(far: Store, id: str, refused: set[str]) -> Verification:
+    """The report on one conversation. One with another key does not stop the check; it is added to
+    `refused`, as it may be whole."""
     try:
         report = verify(far, id, erasures=True)
     except Denied as error:
@@ -370,56 +394,26 @@ def _verified(far: Store, id: str, refused: set[str]) -> Verification:
     return replace(report, problems=(*report.problems, problem))
 
 
-def _together(far: Store, reports: Iterable[Verification]) -> FarVerified:
-    reports = [*reports]
-    problems = tuple(problem for report in reports for problem in report.problems)
-    return FarVerified(
-        store=far.url,
-        ok=not problems,
-        conversations=sum(report.conversations for report in reports),
-        events=sum(report.events for report in reports),
-        artifacts=sum(report.artifacts for report in reports),
-        memories=sum(report.memories for report in reports),
-        problems=problems,
-        remarks=tuple(remark for report in reports for remark in report.remarks),
-    )
+def _digests_in(near: Store, id: str, seq: int) -> list[str]:
+    """The digests of artifacts that an event names; none if this device does not have it."""
+    try:
+        bodies = [codec.decode(event) for event in near.read(id, after=seq - 1, last=seq, limit=1)]
+    except RefoldError:
+        return []
+    return [body.digest for body in bodies if isinstance(body, Artifact)]
 
 
-def show_sync_verify(verified: FarVerified, screen: Screen) -> None:
-    show_verified(verified, screen)
-    if verified.sent_again:
-        names = ", ".join(verified.sent_again)
-        screen.line(f"{number(len(verified.sent_again), 'artifact')} sent again: {names}")
-    for id in verified.conversations_again:
-        screen.line(f"{id} sent again")
-    if verified.artifacts_here:
-        count = number(len(verified.artifacts_here), "artifact")
-        mend = screen.call("sync verify", "--mend")
-        screen.line(f"{count} can be sent again from this device: {mend}")
-    if verified.lost:
-        count = number(len(verified.lost), "conversation")
-        again = screen.call("sync", *(("--new-far",) if verified.is_all_lost else ()))
-        if verified.is_all_lost:
-            screen.line(
-                "It has nothing of what it had before. Is it mounted? If it was emptied on purpose:"
-            )
-        screen.line(f"{count} can be sent again from this device: {again}")
-    if verified.whole_here:
-        [first, *others] = verified.whole_here
-        delete = screen.call("delete", first, "--store", verified.store)
-        screen.line(f"{first} is whole on this device, which sends it again after:")
-        screen.line(f"{delete}, then {screen.call('sync')}")
-        if others:
-            screen.line(f"The same goes for {', '.join(others)}.")
+def _is_kept(store: Store, digest: str) -> bool:
+    try:
+        for _ in store.get(digest):
+            pass
+    except RefoldError:
+        return False
+    return True
 
 
-SYNC_VERIFY = Command(
-    name="sync verify",
-    details="Every event and artifact is fetched and checked, and decrypted where the store has a"
-    " key. What was there and is lost is a problem as well, and sync status says so from then on."
-    " Nothing is changed on either side, unless --mend is given.",
-    on="store",
-    arguments=SyncVerifyArguments,
-    run=run_sync_verify,
-    show=show_sync_verify,
-)
+def _is_whole(near: Store, id: str) -> bool:
+    try:
+        return not verify(near, id).problems
+    except RefoldError:
+        return False

@@ -1,23 +1,17 @@
-"""`refold import`: sessions of other agents, lists of messages, and exports of refold's own.
+"""`refold import` and `refold export`: conversations and memories as files and copies.
 
-Whose file it is shows in its first lines (`importers.recognition`). A session that is imported
-again is followed: only what is new is appended. `--scan` looks where agents keep their sessions and
-asks; `--list` says what can be read.
-
-`refold export`: a conversation as a file, in the format of `conversations.exporter`.
-
-On standard output an export is a document of its own: the very bytes for a pipe or a file, made
-harmless on a terminal.
-
-`refold copy`: conversations from one store to another.
+The first lines of a file say whose it is (`importers.recognition`). A session imported again is
+followed: only new messages are appended. On standard output an export is a document of its own:
+the very bytes for a pipe or a file, made harmless on a terminal. `export --to` copies into another
+store. Neighbour: `memory_transfer` has the files of a memory.
 """
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -25,19 +19,21 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from refold.config import Config
-from refold.conversations.copier import Copied, CopyListener, copy
+from refold.conversations.copier import Copied, CopyProgress, copy
 from refold.conversations.exporter import chunks_of, export_file, format_of
 from refold.conversations.importer import DOCUMENT_BYTES_MAX
 from refold.conversations.scanner import scan
 from refold.display import number
 from refold.edges.commands.command import (
-    Arguments,
-    Command,
+    FORMAT,
     Document,
-    Progress,
+    Force,
+    Project,
     Result,
+    Scope,
     Screen,
+    Yes,
+    command,
     short_line,
 )
 from refold.edges.commands.session import Session
@@ -49,11 +45,22 @@ from refold.edges.importers.recognition import Found, files_in
 from refold.edges.importers.recognition import scan as places_scan
 from refold.errors import Conflict, Invalid, NotFound, RefoldError
 from refold.log.trace import open_id_checked
+from refold.memory.transfer import FORMAT as MEMORY_FORMAT
 from refold.redaction import is_redacted, takes_emails
 
-STDIN, STDIN_NAME = "-", "standard input"
+Reader = Callable[[Path], Report]
+STDIO, STDIN_NAME = "-", "standard input"
 PIECE_BYTES = 1 << 20
+SNIFFED_BYTES = 4_096
 LINES_SHOWN = 10
+STATES = {
+    "copied": "copied",
+    "continued": "brought up to date",
+    "same": "there already",
+    "ahead": "there, and went on",
+}
+
+
 FILES = Meta(
     description="The files to read, or folders of them; - is standard input.",
     extra={"positional": True, "metavar": "PATH"},
@@ -63,18 +70,64 @@ ID = Meta(
     extra={"metavar": "NEW"},
 )
 SCAN = Meta(description="Find the sessions of agents on this machine, and ask.")
-LIST = Meta(description="List what can be read.")
-BRANCHES = Meta(description="Make each branch that the session left a fork of its own.")
-YES = Meta(description="Import what --scan finds without asking.")
+LIST = Meta(description="List the formats that can be read.")
+BRANCHES = Meta(description="Make each abandoned branch of a session a fork of its own.")
+ACCEPT = Meta(description="Of a memory: you vouch for the file, so nothing waits in the inbox.")
 
 
-class ImportArguments(Arguments, frozen=True, kw_only=True):
-    files: Annotated[tuple[str, ...], FILES] = ()
-    id: Annotated[str, ID] | None = None
-    scan: Annotated[bool, SCAN] = False
-    list: Annotated[bool, LIST] = False
-    yes: Annotated[bool, YES] = False
-    branches: Annotated[bool, BRANCHES] = False
+@command(
+    "import",
+    details="PATH is a session of an agent (see refold import --list), a list of messages, an "
+    "export of refold, an exported memory, or a folder of these; - is standard input. Importing a "
+    "session again adds what is new. What is not understood is reported, and the rest is imported "
+    "(exit status 2). Nothing in a file is run, and no path in it is followed.",
+    on="store",
+)
+def import_(
+    session: Session,
+    *,
+    files: Annotated[tuple[str, ...], FILES] = (),
+    id: Annotated[str, ID] | None = None,
+    scan: Annotated[bool, SCAN] = False,
+    list: Annotated[bool, LIST] = False,
+    branches: Annotated[bool, BRANCHES] = False,
+    scope: Scope | None = None,
+    project: Project | None = None,
+    accept: Annotated[bool, ACCEPT] = False,
+    yes: Yes = False,
+) -> Result:
+    if list:
+        return Imported(sources=tuple(_readable(*one) for one in SOURCES.items()))
+    if id is not None:
+        open_id_checked(id)
+    read = partial(_one, session, branches=branches)
+    if scan:
+        return _scanned(session, read, yes=yes)
+    if not files:
+        raise Invalid("no file is named", hint="name a PATH, or find sessions with --scan")
+    paths = _expanded(files, id)
+    if len(files) > 1 or paths != [Path(files[0])]:
+        in_folders = {path for path in paths if str(path) not in files}
+        return _all(session, partial(read, id=id), paths, in_folders)
+    [path] = paths
+    with _kept_stdin(session) if str(path) == STDIO else nullcontext(path) as file:
+        name = STDIN_NAME if file is not path else str(path)
+        if _is_memory(file):
+            from refold.edges.commands.memory_transfer import import_memory
+
+            done = import_memory(
+                session, file=str(file), scope=scope, accept=accept, project=project
+            )
+            return replace(done, file=name)
+        return _result(session, [replace(read(file, id=id), file=name)], {})
+
+
+def _is_memory(file: Path) -> bool:
+    """Whether the first line says that the file is an exported memory."""
+    if not file.is_file():
+        return False
+    with file.open("rb") as opened:
+        return f'"{MEMORY_FORMAT}"'.encode() in opened.readline(SNIFFED_BYTES)
 
 
 class Readable(Struct, frozen=True, kw_only=True):
@@ -88,8 +141,7 @@ class Readable(Struct, frozen=True, kw_only=True):
 
 class Imported(Result, frozen=True, kw_only=True):
     """What became of the files. `conversation` is the first one that was written; `failed` has the
-    files that are no sessions, with the reason. `asked`: somebody was shown what was found, and did
-    not want it."""
+    unreadable files with the reason. `asked`: a person saw the list of files and declined."""
 
     store: str = ""
     conversation: str = ""
@@ -104,48 +156,47 @@ class Imported(Result, frozen=True, kw_only=True):
         is_read = not self.failed and not any(report.unread_total for report in self.files)
         return "ok" if is_read else "invalid"
 
-
-def run_import(session: Session, arguments: ImportArguments) -> Imported:
-    if arguments.list:
-        return Imported(sources=tuple(_readable(*one) for one in SOURCES.items()))
-    if arguments.id is not None:
-        open_id_checked(arguments.id)
-    if arguments.scan:
-        return _scanned(session, arguments)
-    if not arguments.files:
-        raise Invalid("no file is named", hint="name a PATH, or find sessions with --scan")
-    paths = _expanded(arguments)
-    if len(arguments.files) == 1 and paths == [Path(arguments.files[0])]:
-        return _result(session, [_one(session, paths[0], arguments)], {})
-    in_folders = {path for path in paths if str(path) not in arguments.files}
-    return _all(session, paths, in_folders, arguments)
+    def show(self, screen: Screen) -> None:
+        if self.sources:
+            heads = ("source", "what", "files", "tried on")
+            rows = [(one.source, one.title, one.files, one.tried) for one in self.sources]
+            own = (REFOLD, "exports of refold's own", "*.json", "every release")
+            screen.table(heads, [*rows, own])
+            return
+        for report in self.files:
+            _show_report(report, self.store, screen)
+        for file, reason in self.failed.items():
+            where = "" if reason.startswith(file) else f"{file}: "
+            screen.line(("red", where), reason)
+        if not self.files and not self.failed:
+            _show_found(self, screen)
 
 
 def _readable(name: str, source: Source) -> Readable:
     return Readable(source=name, title=source.title, files=source.files, tried=source.tried)
 
 
-def _expanded(arguments: ImportArguments) -> list[Path]:
+def _expanded(files: Sequence[str], id: str | None) -> list[Path]:
     paths: list[Path] = []
-    for file in arguments.files:
+    for file in files:
         path = Path(file)
         paths += files_in(path) if path.is_dir() else [path]
-    if arguments.id is not None and len(paths) != 1:
+    if id is not None and len(paths) != 1:
         raise Invalid(f"--id names one conversation, not {len(paths)}", hint="name one file")
     if not paths:
-        raise NotFound(f"there are no sessions in {arguments.files[0]}", hint="name a file")
+        raise NotFound(f"there are no sessions in {files[0]}", hint="name a file")
     return paths
 
 
-def _scanned(session: Session, arguments: ImportArguments) -> Imported:
+def _scanned(session: Session, read: Reader, *, yes: bool) -> Imported:
     found = tuple(places_scan())
     paths = [Path(file) for one in found for file in one.files]
     can_ask = session.screen is not None and session.screen.can_ask
-    if not paths or not (arguments.yes or can_ask):
+    if not paths or not (yes or can_ask):
         return Imported(found=found)
-    if not arguments.yes and not _is_wanted(session, found):
+    if not yes and not _is_wanted(session, found):
         return Imported(found=found, asked=True)
-    return replace(_all(session, paths, set(paths), arguments), found=found)
+    return replace(_all(session, read, paths, set(paths)), found=found)
 
 
 def _is_wanted(session: Session, found: tuple[Found, ...]) -> bool:
@@ -156,27 +207,20 @@ def _is_wanted(session: Session, found: tuple[Found, ...]) -> bool:
     return session.ask(f"Import {count} into {session.target.url}?")
 
 
-def _all(
-    session: Session, paths: list[Path], in_folders: set[Path], arguments: ImportArguments
-) -> Imported:
-    """Imports file after file. What was not named itself and is no session is passed over."""
+def _all(session: Session, read: Reader, paths: list[Path], in_folders: set[Path]) -> Imported:
+    """Imports file after file. A file of a folder that holds no session is skipped."""
     reports: list[Report] = []
     failed: dict[str, str] = {}
     for path in paths:
         try:
-            reports.append(_one(session, path, arguments))
+            reports.append(read(path))
         except RefoldError as error:
             if path not in in_folders or not isinstance(error, Invalid):
                 failed[printable(path)] = str(error)
     return _result(session, reports, failed)
 
 
-def _one(session: Session, path: Path, arguments: ImportArguments) -> Report:
-    import_ = partial(import_file, session.target, session.config, branches=arguments.branches)
-    id = arguments.id if len(arguments.files) == 1 else None
-    if str(path) == STDIN:
-        with _kept_stdin(session) as kept:
-            return replace(import_(kept, id=id), file=STDIN_NAME)
+def _one(session: Session, path: Path, *, branches: bool, id: str | None = None) -> Report:
     with session.progress(path.name) as shown:
         size = path.stat().st_size if shown is not None and path.exists() else 0
 
@@ -184,7 +228,9 @@ def _one(session: Session, path: Path, arguments: ImportArguments) -> Report:
             if shown is not None:
                 shown(path.name, done, size)
 
-        return import_(path, id=id, advance=advance)
+        return import_file(
+            session.target, session.config, path, branches=branches, id=id, advance=advance
+        )
 
 
 @contextmanager
@@ -214,25 +260,6 @@ def _result(session: Session, reports: list[Report], failed: dict[str, str]) -> 
         files=tuple(reports),
         failed=failed,
     )
-
-
-# --- for a person ---
-
-
-def show_import(imported: Imported, screen: Screen) -> None:
-    if imported.sources:
-        heads = ("source", "what", "files", "tried on")
-        rows = [(one.source, one.title, one.files, one.tried) for one in imported.sources]
-        own = (REFOLD, "exports of refold's own", "*.json", "every release")
-        screen.table(heads, [*rows, own])
-        return
-    for report in imported.files:
-        _show_report(report, imported.store, screen)
-    for file, reason in imported.failed.items():
-        where = "" if reason.startswith(file) else f"{file}: "
-        screen.line(("red", where), reason)
-    if not imported.files and not imported.failed:
-        _show_found(imported, screen)
 
 
 def _show_report(report: Report, store: str, screen: Screen) -> None:
@@ -289,38 +316,84 @@ def _show_found(imported: Imported, screen: Screen) -> None:
     screen.line(("dim", f"Nothing was imported; {again} imports them."))
 
 
-IMPORT = Command(
-    name="import",
-    details="PATH is a session of an agent (see refold import --list), a list of messages, an "
-    "export of refold, or a folder of these; - is standard input. Importing a session again adds "
-    "what is new. What is not understood is reported, and the rest is imported (exit status 2). "
-    "Nothing in a file is run, and no path in it is followed.",
-    on="store",
-    arguments=ImportArguments,
-    run=run_import,
-    show=show_import,
-)
+# --- export ---
 
-
-STDOUT = "-"
 FILE = Meta(
     description="The file to write; - is standard output.",
     extra={"positional": True, "completes": "file"},
 )
-FORMAT = Meta(description="By default, what FILE ends in.")
-FORCE = Meta(description="Replace FILE if it exists.")
 SECRETS = Meta(
     description="Keep secrets in Markdown exports; do not warn about them in JSON exports."
 )
 REDACTED = Meta(description="Remove secrets, also from JSON: a copy to hand on.")
+TO = Meta(
+    description="Copy into this store instead; without an ID, all conversations.",
+    extra={"metavar": "STORE"},
+)
+MEMORY = Meta(
+    description="Write the memory to this file instead.",
+    extra={"metavar": "FILE", "completes": "file"},
+)
 
 
-class ExportArguments(Arguments, frozen=True, kw_only=True):
-    file: Annotated[str, FILE]
-    format: Annotated[Literal["json", "markdown"], FORMAT] | None = None
-    force: Annotated[bool, FORCE] = False
-    secrets: Annotated[bool, SECRETS] = False
-    redacted: Annotated[bool, REDACTED] = False
+@command(
+    "export",
+    details="FILE ends in .json (complete, can be imported again) or in .md (to be read, without "
+    "secrets). --to takes a store, such as files:DIR or sqlite:PATH: every event keeps its bytes, "
+    "every fork its parent, and everything is read again at the end. A copy that was interrupted "
+    "continues; a log that differs there is left as it is.",
+    on="either",
+    reads=True,
+    writes_with=("to",),
+)
+def export(
+    session: Session,
+    *,
+    file: Annotated[str, FILE] = "",
+    format: Annotated[Literal["json", "markdown"], FORMAT] | None = None,
+    force: Force = False,
+    secrets: Annotated[bool, SECRETS] = False,
+    redacted: Annotated[bool, REDACTED] = False,
+    to: Annotated[str, TO] | None = None,
+    memory: Annotated[str, MEMORY] | None = None,
+    scope: Scope | None = None,
+    project: Project | None = None,
+) -> Result:
+    if memory is not None:
+        from refold.edges.commands.memory_transfer import export_memory
+
+        return export_memory(session, file=memory, scope=scope, force=force, project=project)
+    if to is not None:
+        return _copied(session, to)
+    if secrets and redacted:
+        reason = "--secrets keeps secrets, --redacted removes them"
+        raise Invalid(reason, hint="refold export --help")
+    conversation = session.conversation
+    if not file:
+        raise Invalid("no file is named", hint="refold export ID FILE")
+    form = format or ("json" if file == STDIO else format_of(file))
+    emails = takes_emails(session.config.redact)
+    # None is what the format usually does.
+    is_known = secrets or not is_redacted(session.config.redact, "exports")
+    keeps = False if redacted else True if is_known else None
+    if file == STDIO:
+        chunks = chunks_of(session.store, conversation, form, secrets=keeps, emails=emails)
+        return Document(chunks=chunks, is_json=form == "json")
+    try:
+        with session.followed("exporting", conversation) as store:
+            size_bytes = export_file(
+                store, conversation, file, format=form, force=force, secrets=keeps, emails=emails
+            )
+    except Conflict as error:
+        hint = "choose another name, or use --force to replace it"
+        raise Conflict(error.message, hint=hint) from error
+    is_whole = keeps is None and form == "json"
+    return Exported(
+        conversation=conversation,
+        file=file,
+        size_bytes=size_bytes,
+        secrets=scan(session.store, [conversation]).total if is_whole else 0,
+    )
 
 
 class Exported(Result, frozen=True, kw_only=True):
@@ -331,110 +404,12 @@ class Exported(Result, frozen=True, kw_only=True):
     size_bytes: int
     secrets: int
 
-
-def run_export(session: Session, arguments: ExportArguments) -> Exported | Document:
-    if arguments.secrets and arguments.redacted:
-        reason = "--secrets keeps secrets, --redacted removes them"
-        raise Invalid(reason, hint="refold export --help")
-    if arguments.file == STDOUT:
-        return _document(session, arguments)
-    return _export_file(session, arguments)
-
-
-def _document(session: Session, arguments: ExportArguments) -> Document:
-    """The export itself, to be written to standard output."""
-    form = _format(arguments)
-    chunks = chunks_of(
-        session.store,
-        session.conversation,
-        form,
-        secrets=_secrets(arguments, session.config),
-        emails=takes_emails(session.config.redact),
-    )
-    return Document(chunks=chunks, is_json=form == "json")
-
-
-def _export_file(session: Session, arguments: ExportArguments) -> Exported:
-    form, secrets = _format(arguments), _secrets(arguments, session.config)
-    conversation = session.conversation
-    try:
-        with session.followed("exporting", conversation) as store:
-            size_bytes = export_file(
-                store,
-                conversation,
-                arguments.file,
-                format=form,
-                force=arguments.force,
-                secrets=secrets,
-                emails=takes_emails(session.config.redact),
-            )
-    except Conflict as error:
-        hint = "choose another name, or use --force to replace it"
-        raise Conflict(error.message, hint=hint) from error
-    is_whole = secrets is None and form == "json"
-    return Exported(
-        conversation=conversation,
-        file=arguments.file,
-        size_bytes=size_bytes,
-        secrets=scan(session.store, [conversation]).total if is_whole else 0,
-    )
-
-
-def _format(arguments: ExportArguments) -> str:
-    if arguments.format is not None:
-        return arguments.format
-    return "json" if arguments.file == STDOUT else format_of(arguments.file)
-
-
-def _secrets(arguments: ExportArguments, config: Config) -> bool | None:
-    """Whether secrets are kept (True) or removed (False); None for what the format usually does."""
-    if arguments.redacted:
-        return False
-    is_known = arguments.secrets or not is_redacted(config.redact, "exports")
-    return True if is_known else None
-
-
-def show_export(exported: Exported | Document, screen: Screen) -> None:
-    if isinstance(exported, Document):
-        screen.document(exported.chunks)
-        return
-    screen.line(
-        f"{exported.conversation} is in {exported.file} ({number(exported.size_bytes, 'byte')})."
-    )
-    if exported.secrets:
-        held = f"It contains {number(exported.secrets, 'secret')}"
-        advice = f"see {screen.call('scan', '', exported.conversation)}, or use --redacted"
-        screen.line(("yellow", f"{held}: {advice}."))
-
-
-EXPORT = Command(
-    name="export",
-    details="FILE ends in .json (complete, can be imported again) or in .md (to be read, without "
-    "secrets); - is standard output.",
-    reads=True,
-    arguments=ExportArguments,
-    run=run_export,
-    show=show_export,
-)
-
-
-STATES = {
-    "copied": "copied",
-    "continued": "brought up to date",
-    "same": "there already",
-    "ahead": "there, and went on",
-}
-SOURCE = Meta(description="The store to copy from.", extra={"positional": True, "metavar": "FROM"})
-TARGET = Meta(description="The store to copy to.", extra={"positional": True, "metavar": "TO"})
-NAMES = Meta(
-    description="The conversations; by default all.", extra={"positional": True, "metavar": "ID"}
-)
-
-
-class CopyArguments(Arguments, frozen=True, kw_only=True):
-    source: Annotated[str, SOURCE] = field(name="from")
-    target: Annotated[str, TARGET] = field(name="to")
-    conversations: Annotated[tuple[str, ...], NAMES] = ()
+    def show(self, screen: Screen) -> None:
+        screen.line(f"{self.conversation} is in {self.file} ({number(self.size_bytes, 'byte')}).")
+        if self.secrets:
+            held = f"It contains {number(self.secrets, 'secret')}"
+            advice = f"see {screen.call('scan', '', self.conversation)}, or use --redacted"
+            screen.line(("yellow", f"{held}: {advice}."))
 
 
 class CopyResult(Result, frozen=True, kw_only=True):
@@ -446,32 +421,31 @@ class CopyResult(Result, frozen=True, kw_only=True):
     def outcome(self) -> str:
         return "corrupt" if any(one.problems for one in self.conversations) else "ok"
 
+    def show(self, screen: Screen) -> None:
+        copied = self.conversations
+        if not copied:
+            screen.line(f"There are no conversations in {self.source}.")
+            return
+        screen.table(("ID", ">EVENTS", ">WRITTEN", ">ARTIFACTS", "STATE"), map(_cells, copied))
+        for one in copied:
+            _show_problems(one, screen)
+        events = number(sum(one.events for one in copied), "event")
+        artifacts = number(sum(one.artifacts for one in copied), "artifact")
+        place = f"{number(len(copied), 'conversation')} in {self.target}"
+        screen.line(f"{place}: {events} and {artifacts} written, all read again.")
 
-def run_copy(session: Session, arguments: CopyArguments) -> CopyResult:
-    source = session.open_store(arguments.source)
-    target = session.open_store(arguments.target, creates=True)
+
+def _copied(session: Session, url: str) -> CopyResult:
+    source, target = session.store, session.open_store(url, creates=True)
+    chosen = (session.conversation,) if session.is_named else ()
     with session.progress("comparing") as progress:
-        listener = _listener(progress) if progress else None
-        copied = copy(source, target, arguments.conversations, progress=listener)
+
+        def listen(at: CopyProgress) -> None:
+            if progress is not None:
+                progress(at.conversation, at.done, at.total)
+
+        copied = copy(source, target, chosen, progress=listen if progress else None)
     return CopyResult(source=source.url, target=target.url, conversations=tuple(copied))
-
-
-def _listener(progress: Progress) -> CopyListener:
-    return lambda at: progress(at.conversation, at.done, at.total)
-
-
-def show_copy(result: CopyResult, screen: Screen) -> None:
-    copied = result.conversations
-    if not copied:
-        screen.line(f"There are no conversations in {result.source}.")
-        return
-    screen.table(("ID", ">EVENTS", ">WRITTEN", ">ARTIFACTS", "STATE"), map(_cells, copied))
-    for one in copied:
-        _show_problems(one, screen)
-    events = number(sum(one.events for one in copied), "event")
-    artifacts = number(sum(one.artifacts for one in copied), "artifact")
-    place = f"{number(len(copied), 'conversation')} in {result.target}"
-    screen.line(f"{place}: {events} and {artifacts} written, all read again.")
 
 
 def _show_problems(one: Copied, screen: Screen) -> None:
@@ -482,15 +456,3 @@ def _show_problems(one: Copied, screen: Screen) -> None:
 
 def _cells(one: Copied) -> tuple[str, ...]:
     return one.id, f"{one.head:,}", f"{one.events:,}", f"{one.artifacts:,}", STATES[one.state]
-
-
-COPY = Command(
-    name="copy",
-    details="FROM and TO are stores, such as files:DIR or sqlite:PATH. Every event keeps its "
-    "bytes, every fork its parent, and everything is read again at the end. A copy that was "
-    "interrupted continues; a log that differs there is left as it is.",
-    on="nothing",
-    arguments=CopyArguments,
-    run=run_copy,
-    show=show_copy,
-)

@@ -1,31 +1,13 @@
-"""`refold undo`: takes the newest compaction or restore back that stands, one step at a time.
+"""`refold undo` and `refold redo`: compactions and restores, taken back and brought back.
 
-Where all of it would not fit the window, messages must leave the page for it: then it is asked
-first, with the sizes before, after and whole, and the ways to have all of it. Neighbours:
-`rehearsal` finds out, `redo` goes the other way.
-
-`refold redo`: brings back what was undone last, one step at a time.
-
-`refold revert`: switches one compaction off, whichever it is.
-
-`refold receipts`: every compaction of a conversation: which batch, by which strategy, when,
-what it saved, and whether it holds or was undone.
-
-What `undo`, `redo`, `revert` and `clear` give back: how large the page was, and is now.
-
-Sizes are those of `stats`, so that every command says the same number for the same page.
-
-Files that `restore`, `undo` and `redo` put back, as a person sees them.
-
-A change tried on a copy in memory, so that a person can be asked about what it would do.
-
-The copy has the whole log and no contents of artifacts; what is done to it is done nowhere else.
-Neighbours: `undo` asks with what came of it.
+Where a whole step does not fit the window, messages have to leave the page for it: `undo` tries the
+step on a copy in memory and asks first. `PageChange` has the page's size before and after, in the
+numbers of `stats`; `show_put_back` and `confirm_changes` are about files that come back with a
+step. Neighbours: `restore` and `page_edits` share both.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, NamedTuple, TypedDict
@@ -37,24 +19,74 @@ from refold.checked import quoted
 from refold.compaction.trigger import PAUSE_RATIO, REASONS
 from refold.core.codec import decode
 from refold.core.model import Hide
-from refold.display import moment, number
+from refold.display import number
 from refold.edges.commands.command import (
-    Arguments,
-    Command,
     Result,
     Screen,
+    Yes,
     batch_noun,
+    command,
     short_line,
     show_undo,
 )
 from refold.edges.commands.session import Session
 from refold.engine.context import Context
 from refold.errors import Invalid
-from refold.log.points import Batch
 from refold.log.trace import pages_of
 from refold.log.undo import Change, ChangeKind, FileChange, History, history
 from refold.log.undo import Undone as Taken
 from refold.stores import open_store
+
+SPANS_SHOWN = 4
+BATCHES_NAMED = 5
+DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+PUT_BACK = {
+    "create": "is there again",
+    "change": "is as it was then",
+    "remove": "was not there then: removed",
+    "same": "is as it was already",
+    "impossible": "is left alone",
+}
+
+
+Files = Annotated[bool, Meta(description="Also put the files of this folder back.")]
+BATCH = Meta(
+    description="One compaction, however old: its batch in refold history, or how it begins.",
+    extra={"positional": True, "completes": "batch"},
+)
+
+
+@command(
+    "undo",
+    details="Running undo again goes one step further back; refold redo comes forward again. With "
+    "a BATCH, later compactions stay.",
+)
+def undo(
+    session: Session,
+    *,
+    batch: Annotated[str, BATCH] | None = None,
+    files: Files = False,
+    yes: Yes = False,
+) -> Undone | Reverted:
+    if batch is not None:
+        return _revert(session, batch)
+    if files:
+        _confirm_files(session, _past(session).standing, yes=yes)
+    if not yes:
+        _confirm_room(session)
+    step = _take_step(session, lambda context: context.undo(files=files))
+    return Undone(**asdict(step), undone=step.kind != "none")
+
+
+@command("redo", details="What refold undo switched off is on the page again.")
+def redo(session: Session, *, files: Files = False, yes: Yes = False) -> Redone:
+    if files:
+        _confirm_files(session, _past(session).undone, yes=yes)
+    step = _take_step(session, lambda context: context.redo(files=files))
+    return Redone(**asdict(step), redone=step.kind != "none")
+
+
+# --- sizes of the page ---
 
 
 class PageChange(Result, frozen=True, kw_only=True):
@@ -98,26 +130,17 @@ def sizes_text(change: PageChange) -> str:
     return f"{slots}, {change.tokens_before:,} -> {number(change.tokens_after, 'token')}"
 
 
-SPANS_SHOWN = 4
-FILES = Meta(description="Where a restore put files back, take that back as well.")
-
-
-YES = Meta(description="Do not ask before files are put back, or messages leave the page.")
-
-
-class StepArguments(Arguments, frozen=True, kw_only=True):
-    files: Annotated[bool, FILES] = False
-    yes: Annotated[bool, YES] = False
+# --- one step ---
 
 
 class Step(PageChange, frozen=True, kw_only=True):
     """One step of `undo` or `redo`: a compaction by its `batch`, or the restore written at `seq`;
-    `kind` is none if there was nothing to do. `purpose` is what the batch was for.
+    `kind` says if there was nothing to do. `purpose` is what the batch was for.
     `made_room` is the batch by which the messages `left_out` had to leave: with them the page
     would have `tokens_whole`, and `tokens_max` fit. `pause_tokens` must come before a page that
     is full is compacted again; `is_capped` says that `tokens_cap` makes it full, not the window.
     The counts say how many changes stand and how many are undone now:
-    an undone restore lets those stand again that it had switched off. `changes` are the files
+    an undone restore reinstates the changes it had switched off. `changes` are the files
     that were put back."""
 
     kind: ChangeKind
@@ -138,55 +161,36 @@ class Step(PageChange, frozen=True, kw_only=True):
 class Undone(Step, frozen=True, kw_only=True):
     undone: bool
 
+    def show(self, screen: Screen) -> None:
+        if self.undone:
+            _show_step(self, screen, done="Undone")
+        else:
+            screen.line(
+                "There is nothing left to undo." if self.redo_steps else "There is nothing to undo."
+            )
+        if self.undo_steps:
+            further = screen.call("undo", self.conversation)
+            screen.line(("dim", f"Further back with: {further}"))
+        if self.redo_steps:
+            words = ("--files",) if self.changes else ()
+            screen.line(("dim", f"Redo with: {screen.call('redo', self.conversation, *words)}"))
 
-def run_undo(session: Session, arguments: StepArguments) -> Undone:
-    if arguments.files:
-        confirm_files(session, past_of(session).standing, yes=arguments.yes)
-    if not arguments.yes:
-        _confirm_room(session)
-    step = take_step(session, lambda context: context.undo(files=arguments.files))
-    return Undone(**asdict(step), undone=step.kind != "none")
 
+class Redone(Step, frozen=True, kw_only=True):
+    redone: bool
 
-def _confirm_room(session: Session) -> None:
-    """Asks before messages leave the page because all that comes back does not fit."""
-    with rehearsal(session) as context:
-        head = context.view.head
-        tried = context.undo()
-        if not tried.made_room:
+    def show(self, screen: Screen) -> None:
+        if not self.redone:
+            screen.line("There is nothing to redo.")
             return
-        most = context.budget.input_max
-        left_out = _left_out(context, tried.made_room, head)
-    sizes = f"all of it would be {number(tried.tokens_whole, 'token')}, and {most:,} fit"
-    after = number(tried.tokens_after, "token")
-    change = f"the page would go from {tried.tokens_before:,} to {after}"
-    told = f"{sizes}: {left_out} would be left out, and {change}"
-    if session.ask(f"{told[0].upper()}{told[1:]}. Take it back all the same?"):
-        return
-    id = session.conversation
-    ways = f"for all of it: refold model {id} --window N, or a model with a larger window"
-    raise Invalid(f"nothing was changed: {told}", hint=f"{ways}; --yes takes it back all the same")
+        _show_step(self, screen, done="Redone")
+        if self.redo_steps:
+            further = screen.call("redo", self.conversation)
+            screen.line(("dim", f"Further with: {further}"))
+        show_undo(self.conversation, screen, files=bool(self.changes))
 
 
-def _left_out(context: Context, batch: str, head: int) -> str:
-    """The messages that a batch written after that place took off the page, as handles."""
-    bodies = (decode(event) for event in context.log.events(after=head) if event.kind == "edit")
-    spans = [body.span for body in bodies if isinstance(body, Hide) and body.batch == batch]
-    more = ["..."] if len(spans) > SPANS_SHOWN else []
-    return ", ".join([*map(str, spans[:SPANS_SHOWN]), *more]) or "nothing"
-
-
-def confirm_files(session: Session, steps: Sequence[Change], *, yes: bool) -> None:
-    """Asks before the last of these steps changes files: they may have been edited since."""
-    step = steps[-1] if steps else Change()
-    if step.kind != "restore":
-        return
-    with session.context() as context:
-        changes = context.files.changes(step.undone_at or step.seq)
-    confirm_changes(session, changes, yes=yes)
-
-
-def take_step(session: Session, take: Callable[[Context], Taken]) -> Step:
+def _take_step(session: Session, take: Callable[[Context], Taken]) -> Step:
     """Undoes or redoes one step, and says what it did."""
     with session.context(writes=True) as context:
         before, head = page_size(context), context.view.head
@@ -195,7 +199,7 @@ def take_step(session: Session, take: Callable[[Context], Taken]) -> Step:
         after = page_size(context)
         pause = _pause(context)
         budget, cap = context.budget, context.config.tokens_cap
-    past = past_of(session)
+    past = _past(session)
     return Step(
         conversation=context.id,
         kind=done.kind,
@@ -222,29 +226,14 @@ def _pause(context: Context) -> int:
     return round(PAUSE_RATIO * stats.window) if is_paused else 0
 
 
-def past_of(session: Session) -> History:
-    """What stands in the conversation asked for, and what was undone."""
+def _past(session: Session) -> History:
+    """The active and the undone changes of the conversation."""
     store, id = session.store, session.conversation
     pages = pages_of(store, id, last=store.conversation(id).head)
     return history(event for events in pages for event in events)
 
 
-def show(step: Undone, screen: Screen) -> None:
-    if step.undone:
-        show_step(step, screen, done="Undone")
-    else:
-        screen.line(
-            "There is nothing left to undo." if step.redo_steps else "There is nothing to undo."
-        )
-    if step.undo_steps:
-        further = screen.call("undo", step.conversation)
-        screen.line(("dim", f"Further back with: {further}"))
-    if step.redo_steps:
-        words = ("--files",) if step.changes else ()
-        screen.line(("dim", f"Redo with: {screen.call('redo', step.conversation, *words)}"))
-
-
-def show_step(step: Step, screen: Screen, *, done: str) -> None:
+def _show_step(step: Step, screen: Screen, *, done: str) -> None:
     """What was done, and what it did to the page."""
     what = (
         f"the {batch_noun(step.purpose)} {step.batch}" if step.batch else f"the restore #{step.seq}"
@@ -265,70 +254,76 @@ def show_step(step: Step, screen: Screen, *, done: str) -> None:
         setting, end = ("tokens_cap", ".") if step.is_capped else ("compact_ratio", ", or")
         screen.line(f"To wait longer: a higher {setting} or auto = false in refold.toml{end}")
     if step.made_room or (step.pause_tokens and not step.is_capped):
-        window = screen.call("model", step.conversation, "--window", "N")
-        screen.line(f"  a larger window: {window}")
-        screen.line(f"  a model that has one: {screen.call('model', step.conversation, 'NAME')}")
+        edit = screen.call("edit", step.conversation)
+        screen.line(f"  a larger window: {edit} --window N")
+        screen.line(f"  a model that has one: {edit} --model NAME")
 
 
-UNDO = Command(
-    name="undo",
-    details="Running undo again goes one step further back; refold redo comes forward again.",
-    arguments=StepArguments,
-    run=run_undo,
-    show=show,
-)
-
-
-class Redone(Step, frozen=True, kw_only=True):
-    redone: bool
-
-
-def run_redo(session: Session, arguments: StepArguments) -> Redone:
-    if arguments.files:
-        confirm_files(session, past_of(session).undone, yes=arguments.yes)
-    step = take_step(session, lambda context: context.redo(files=arguments.files))
-    return Redone(**asdict(step), redone=step.kind != "none")
-
-
-def show_redo(step: Redone, screen: Screen) -> None:
-    if not step.redone:
-        screen.line("There is nothing to redo.")
+def _confirm_room(session: Session) -> None:
+    """Asks before messages leave the page because all that comes back does not fit."""
+    with _rehearsal(session) as context:
+        head = context.view.head
+        tried = context.undo()
+        if not tried.made_room:
+            return
+        most = context.budget.input_max
+        left_out = _left_out(context, tried.made_room, head)
+    sizes = f"all of it would be {number(tried.tokens_whole, 'token')}, and {most:,} fit"
+    after = number(tried.tokens_after, "token")
+    change = f"the page would go from {tried.tokens_before:,} to {after}"
+    told = f"{sizes}: {left_out} would be left out, and {change}"
+    if session.ask(f"{told[0].upper()}{told[1:]}. Take it back all the same?"):
         return
-    show_step(step, screen, done="Redone")
-    if step.redo_steps:
-        further = screen.call("redo", step.conversation)
-        screen.line(("dim", f"Further with: {further}"))
-    show_undo(step.conversation, screen, files=bool(step.changes))
+    id = session.conversation
+    ways = f"for all of it: refold edit {id} --window N, or a model with a larger window"
+    raise Invalid(f"nothing was changed: {told}", hint=f"{ways}; --yes takes it back all the same")
 
 
-REDO = Command(
-    name="redo",
-    details="What refold undo or refold revert switched off is on the page again.",
-    arguments=StepArguments,
-    run=run_redo,
-    show=show_redo,
-)
+def _left_out(context: Context, batch: str, head: int) -> str:
+    """The messages that a batch written after that place took off the page, as handles."""
+    bodies = (decode(event) for event in context.log.events(after=head) if event.kind == "edit")
+    spans = [body.span for body in bodies if isinstance(body, Hide) and body.batch == batch]
+    more = ["..."] if len(spans) > SPANS_SHOWN else []
+    return ", ".join([*map(str, spans[:SPANS_SHOWN]), *more]) or "nothing"
 
 
-BATCHES_NAMED = 5
-BATCH = Meta(
-    description="The batch, as refold receipts and refold why name it, or how it begins.",
-    extra={"positional": True, "completes": "batch"},
-)
+def _confirm_files(session: Session, steps: Sequence[Change], *, yes: bool) -> None:
+    """Asks before the last of these steps changes files: they may have been edited since."""
+    step = steps[-1] if steps else Change()
+    if step.kind != "restore":
+        return
+    with session.context() as context:
+        changes = context.files.changes(step.undone_at or step.seq)
+    confirm_changes(session, changes, yes=yes)
 
 
-class RevertArguments(Arguments, frozen=True, kw_only=True):
-    batch: Annotated[str, BATCH]
+@contextmanager
+def _rehearsal(session: Session) -> Iterator[Context]:
+    """A copy of the conversation in memory, without the contents of artifacts."""
+    store, id = session.store, session.conversation
+    copy = open_store("memory:")
+    for events in pages_of(store, id, last=store.conversation(id).head):
+        copy.append(id, events, expect=events[0].seq - 1)
+    with Context(copy, id, config=session.config_beside) as context:
+        yield context
+
+
+# --- one compaction, however old ---
 
 
 class Reverted(PageChange, frozen=True, kw_only=True):
     batch: str
 
+    def show(self, screen: Screen) -> None:
+        what = f"Reverted the compaction {self.batch}"
+        screen.line(("bold", what), f": {sizes_text(self)}.")
+        screen.line(("dim", f"Redo with: {screen.call('redo', self.conversation)}"))
 
-def run_revert(session: Session, arguments: RevertArguments) -> Reverted:
+
+def _revert(session: Session, typed: str) -> Reverted:
     with session.context(writes=True) as context:
         before = page_size(context)
-        batch = _batch_meant(context, arguments.batch)
+        batch = _batch_meant(context, typed)
         context.undo(batch)
         after = page_size(context)
     return Reverted(conversation=context.id, batch=batch, **sizes(before, after))
@@ -345,85 +340,7 @@ def _batch_meant(context: Context, typed: str) -> str:
     return known.pop()
 
 
-def show_revert(reverted: Reverted, screen: Screen) -> None:
-    what = f"Reverted the compaction {reverted.batch}"
-    screen.line(("bold", what), f": {sizes_text(reverted)}.")
-    screen.line(("dim", f"Redo with: {screen.call('redo', reverted.conversation)}"))
-
-
-REVERT = Command(
-    name="revert",
-    details="Later compactions stay. refold undo takes the newest back, this command any.",
-    arguments=RevertArguments,
-    run=run_revert,
-    show=show_revert,
-)
-
-
-class Receipts(Result, frozen=True, kw_only=True):
-    """Oldest first."""
-
-    conversation: str
-    batches: tuple[Batch, ...]
-
-
-def run_receipts(session: Session, arguments: Arguments) -> Receipts:
-    with session.context() as context:
-        return Receipts(conversation=context.id, batches=tuple(context.log.batches()))
-
-
-def show_receipts(receipts: Receipts, screen: Screen) -> None:
-    id = receipts.conversation
-    if not receipts.batches:
-        screen.line(f"{id} was never compacted.")
-        return
-    heads = ("BATCH", "KIND", ">SEQ", "AT", "BY", ">EDITS", ">TOKENS", "STATE")
-    screen.table(heads, [_cells(batch) for batch in receipts.batches])
-    live = [batch for batch in receipts.batches if batch.live]
-    undone = len(receipts.batches) - len(live)
-    screen.line(f"{_counted(live)} on the page, {undone:,} undone.")
-    if live:
-        screen.line(("dim", f"Take one back with: {screen.call('revert', id, 'BATCH')}"))
-        show_undo(id, screen)
-
-
-def _counted(batches: Sequence[Batch]) -> str:
-    """`2 compactions, 1 hide`."""
-    nouns = Counter(batch_noun(batch.purpose) for batch in batches)
-    return ", ".join(_number(count, noun) for noun, count in nouns.items()) or "Nothing"
-
-
-def _number(count: int, noun: str) -> str:
-    first, space, rest = noun.partition(" ")
-    return f"{number(count, first)}{space}{rest}"
-
-
-def _cells(batch: Batch) -> tuple[str, ...]:
-    sizes = f"{batch.tokens_before:,} -> {batch.tokens_after:,}"
-    by = short_line(batch.strategy, 60)
-    state = "live" if batch.live else "undone"
-    noun = batch_noun(batch.purpose)
-    at, edits = moment(batch.at_ms), f"{batch.edits:,}"
-    return batch.id, noun, f"#{batch.seq}", at, by, edits, sizes, state
-
-
-RECEIPTS = Command(
-    name="receipts",
-    reads=True,
-    arguments=Arguments,
-    run=run_receipts,
-    show=show_receipts,
-)
-
-
-DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
-PUT_BACK = {
-    "create": "is there again",
-    "change": "is as it was then",
-    "remove": "was not there then: removed",
-    "same": "is as it was already",
-    "impossible": "is left alone",
-}
+# --- files ---
 
 
 def show_put_back(changes: Iterable[FileChange], screen: Screen, *, dry_run: bool = False) -> None:
@@ -437,7 +354,7 @@ def show_put_back(changes: Iterable[FileChange], screen: Screen, *, dry_run: boo
 
 
 def confirm_changes(session: Session, changes: Iterable[FileChange], *, yes: bool) -> None:
-    """Asks before files are put back, with what that changes in front of whoever is asked."""
+    """Asks before files are put back, and shows the differences before the question."""
     going = [one for one in changes if one.change not in ("same", "impossible")]
     if not going or yes:
         return
@@ -469,14 +386,3 @@ def show_diff(diff: str, screen: Screen) -> None:
     """A unified diff, its lines colored by what they do."""
     for line in diff.splitlines():
         screen.line((DIFF_STYLES.get(line[:1], ""), line))
-
-
-@contextmanager
-def rehearsal(session: Session) -> Iterator[Context]:
-    """The conversation asked for once more, as it would go on."""
-    store, id = session.store, session.conversation
-    copy = open_store("memory:")
-    for events in pages_of(store, id, last=store.conversation(id).head):
-        copy.append(id, events, expect=events[0].seq - 1)
-    with Context(copy, id, config=session.config_beside) as context:
-        yield context

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from refold.display import number
-from refold.edges.commands.command import Result
+from refold.edges.commands.command import Result, Screen
 from refold.edges.demo.questions import Found, Question
 from refold.edges.demo.sides import SUMMARY_TOKENS
 
@@ -102,6 +102,12 @@ class Report(Result, frozen=True, kw_only=True):
         """An error if refold did not keep what it promises."""
         fits = not self.requests_invalid and not self.requests_over_budget
         return "ok" if fits and self.undo["equal"] and self.unfold["equal"] else "error"
+
+    def show(self, screen: Screen) -> None:
+        from refold.edges.demo.screen import Lines, console_on
+
+        console = console_on(screen)
+        Lines(console, symbols_for(console.encoding)).closing(self)
 
 
 def report_of(

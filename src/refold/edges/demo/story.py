@@ -7,17 +7,21 @@ shows.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from refold.core.model import Span
 from refold.core.plan import Receipt
 from refold.edges.commands.command import number
+from refold.edges.commands.session import Session
 from refold.edges.demo import proofs, script
 from refold.edges.demo.questions import Question, Search, on_entries, questions, questions_message
 from refold.edges.demo.report import Answer, Note, Report, report_of
-from refold.edges.demo.screen import Screen
+from refold.edges.demo.screen import Screen, console_on, stage_on
 from refold.edges.demo.script import TOOLS, Call, Outcome, Turn, Workshop
 from refold.edges.demo.sides import (
     Entry,
@@ -35,6 +39,22 @@ from refold.tokens.models import model_info
 
 MODEL = "claude-sonnet-5-5"
 ITEMS_SHOWN = 3
+WINDOW = 24_000
+
+
+def play(session: Session, *, window: int | None = None, fast: bool = False) -> Report:
+    """Plays the demo on the session's screen, animated if somebody watches. On a terminal it takes
+    about 35 seconds; in a pipe, with `fast` or as JSON it does not wait."""
+    started = time.monotonic()
+    stage = stage_on(console_on(session.screen), fast=fast)
+    with script.scratch_folder() as folder:
+        story = Story(folder, stage, window=window or WINDOW)
+        try:
+            report = story.play()
+        finally:
+            story.folded.context.close()
+            stage.stop()
+    return replace(report, seconds=round(time.monotonic() - started, 2))
 
 
 class Story:

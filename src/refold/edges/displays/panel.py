@@ -193,12 +193,12 @@ def _item(head: str, text: str, advice: str, room: int) -> Line:
 def _advice(one: Large, call: Call) -> str:
     """The commands for an item."""
     if one.is_pinned:
-        return f"pinned; {call('unpin', str(one.seq))}"
+        return f"pinned; {call('pin', str(one.seq), '--off')}"
     if one.is_request:
         return "the latest request stays"
     if one.part == "summaries":
         # Without the #: in a shell it would begin a comment.
-        return call("unfold", _handle(one).removeprefix("#"))
+        return call("show", _handle(one).removeprefix("#"))
     return call("hide", str(one.seq))
 
 

@@ -81,7 +81,7 @@ def configured(**given: Any) -> Endpoint | None:
     if not url:
         return None
     if not model:
-        hint = "name it: model, or --writer-model"
+        hint = "name it: model in [writer] of refold.toml, or REFOLD_WRITER_MODEL"
         raise Invalid(f"the writer at {redacted(url)!r} has no model", hint=hint)
     return endpoint(url, model, **settings)
 

@@ -166,7 +166,7 @@ class _Keeper:
         # The content is written first, so that a reader that finds the name finds both.
         state.write(folder, f"{artifact.id}.content", content)
         state.write(folder, f"{artifact.id}.json", msgspec.json.encode(artifact))
-        reach = f"In a shell, {_program()} artifacts show {state.conversation_of(self._session)}"
+        reach = f"In a shell, {_program()} artifact show {state.conversation_of(self._session)}"
         stub = stub_of(text, self._origin, lambda _: None, tool=reach)
         return msgspec.structs.replace(stub, kept=kept).text(artifact, None)
 

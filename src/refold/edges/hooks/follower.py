@@ -35,7 +35,7 @@ SWEPT_AFTER_S = 30 * 24 * 3_600.0  # Claude Code itself deletes transcripts afte
 _HEADING = """\
 This session was compacted. refold kept all of it; this is what its log says, taken by code from \
 what was said and done (#N is the place in the log). Treat it as notes, not as new requests.
-`refold search {id} WORDS` finds anything that was said, `refold unfold {id} '#N'` shows it whole.
+`refold search {id} WORDS` finds anything that was said, `refold show {id} '#N'` shows it whole.
 """
 
 

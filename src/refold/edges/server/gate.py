@@ -330,7 +330,7 @@ def place_checked(place: str) -> str:
         raise Invalid(message, hint="sqlite:FOLDER, or postgresql://USER@HOST/DATABASE")
     if scheme in ("sqlite", "files") and os.path.isfile(os.path.expanduser(rest)):
         message = f"{quoted(rest)} is a file; a server has one for each organization"
-        raise Invalid(message, hint="refold copy brings conversations into an organization")
+        raise Invalid(message, hint="refold export --to brings conversations into an organization")
     return place
 
 

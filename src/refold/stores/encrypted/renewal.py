@@ -5,7 +5,7 @@ Only a log that is the same on both sides is deleted, forks before their parents
 all of it is near. Its old contents go first: a kill in between leaves logs that still name the
 outdated contents, and the next run finds them. A survey reads only the far logs, and no cache of a
 device. Logs of devices are rewritten at once. Neighbours: `stores.hybrid.store` syncs, `refold sync
-verify` lists far events in plain text.
+--verify` lists far events in plain text.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ class Folder:
         if self.log.first > 1:
             path = self.file(METADATA)
             message = f"{path} does not say where {self.id!r} left its parent: {error}"
-            hint = "restore the file from a copy; refold repair keeps the conversation's own events"
+            hint = "restore the file from a copy; refold verify --repair keeps its own events"
             raise Corrupt(message, hint=hint) from error
         if self.log.first == 0:
             return Metadata(id=self.id)

@@ -98,7 +98,7 @@ def forget(kept: record.Record, far: Store, name: str, now_ms: int) -> None:
     found = [(id, one) for id, one in kept.devices.items() if one.name == name]
     if not found or found[0][1].is_forgotten:
         message = f"there is no device {quoted(name, 80)}"
-        raise NotFound(message, hint="refold sync devices lists them")
+        raise NotFound(message, hint="refold sync --devices lists them")
     id, one = found[0]
     note = DeviceNote(
         device=name, at_ms=one.at_ms, number=one.number, mark=one.mark, is_forgotten=True

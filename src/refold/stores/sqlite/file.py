@@ -269,7 +269,9 @@ def failure(error: apsw.Error, path: str) -> RefoldError:
         case apsw.FullError():
             return Unavailable(reason, hint="free some space, then try again")
         case apsw.NotADBError() | apsw.CorruptError() | apsw.FormatError():
-            hint = "refold verify tells what can still be read, refold repair ID keeps that"
+            hint = (
+                "refold verify tells what can still be read, refold verify ID --repair keeps that"
+            )
             return Corrupt(reason, hint=hint)
         case apsw.SQLError() | apsw.SchemaChangeError() | apsw.MismatchError():
             return Corrupt(f"{path} is not laid out as ours: {error}", hint="refold verify")

@@ -1,10 +1,9 @@
-"""`refold watch`: a conversation that another process writes, followed live.
+"""A conversation that another process writes, followed live: `refold show --follow`.
 
-The log is looked at again and again, for reading only; what came since is an update. On a terminal
-one picture is drawn over and over, as large as the terminal is at that moment: the meter, and what
-happened last; when it ends, the last one stays. Anywhere else everything that happens is a line, as
-it comes. With `--json`, updates have the events as they are written. It ends
-when it is interrupted, or after `--seconds`. Neighbour: `displays.happening` has the words.
+The log is read again and again. On a terminal one picture is redrawn at the terminal's size: the
+meter and the newest events; the last picture stays. Elsewhere every event is a line, and with
+`--json` updates hold the events as written. It ends on an interrupt, or after `--seconds`.
+Neighbour: `displays.phrases` has the words.
 """
 
 from __future__ import annotations
@@ -13,16 +12,15 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.core.model import Event
 from refold.display import number
-from refold.edges.commands.command import Arguments, Command, Result, Screen
+from refold.edges.commands.command import Result, Screen
+from refold.edges.commands.messages import EventRow, event_row
 from refold.edges.commands.session import Session
-from refold.edges.commands.show import EventRow, event_row
 from refold.edges.displays.panel import Line, meter
 from refold.edges.displays.phrases import Happening, happenings, tokens_of
 from refold.edges.displays.wrap import fitted, harmless, padded
@@ -32,6 +30,7 @@ from refold.stores import synced_of
 from refold.stores.protocol import Store, Synced
 
 NEWEST = 12
+EVERY_S = 0.25  # between two looks at the log
 PLAIN_COLUMNS = 400  # of a line in a pipe
 WHO_COLUMNS = 10
 NARROW = 60
@@ -45,15 +44,6 @@ STYLES = {
     "restored": "yellow",
 }
 BATCH_EVENTS = 1_000
-SECONDS = Meta(description="End after this many seconds; by default never.", ge=0.0)
-EVERY = Meta(description="How often to look, in seconds.", ge=0.05, le=60.0)
-LAST = Meta(description="Begin with this many of the newest events.", ge=0, le=1_000)
-
-
-class WatchArguments(Arguments, frozen=True, kw_only=True):
-    seconds: Annotated[float, SECONDS] | None = None
-    every: Annotated[float, EVERY] = 0.5
-    last: Annotated[int, LAST] = NEWEST
 
 
 class Update(Struct, frozen=True, kw_only=True):
@@ -76,21 +66,39 @@ class Watched(Result, frozen=True, kw_only=True):
     conversation: str
     updates: Iterator[Update]
 
+    def show(self, screen: Screen) -> None:
+        if screen.draws:
+            _draw(self, screen)
+            return
+        sync = ""
+        for update in self.updates:
+            for one in update.happened:
+                screen.line(*_event_line(one, PLAIN_COLUMNS))
+            if update.events or update.sync != sync:
+                sync = update.sync
+                told = f", {update.sync}" if update.sync else ""
+                screen.line(f"Context: {tokens_of(update.current, update.window)}{told}")
+                screen.out.flush()
 
-def run(session: Session, arguments: WatchArguments) -> Watched:
+
+def follow(session: Session, *, last: int | None, seconds: float | None) -> Watched:
+    """The conversation's newest events, then new ones as they come."""
     with session.context() as context:
-        return Watched(conversation=context.id, updates=_updates(session, context, arguments))
+        updates = _updates(session, context, NEWEST if last is None else last, seconds)
+        return Watched(conversation=context.id, updates=updates)
 
 
-def _updates(session: Session, context: Context, arguments: WatchArguments) -> Iterator[Update]:
+def _updates(
+    session: Session, context: Context, last: int, seconds: float | None
+) -> Iterator[Update]:
     """What is there, then whatever comes; the same once more where a picture has another size."""
     store, size, began = session.store, _size(session), context.id
-    until = None if arguments.seconds is None else time.monotonic() + arguments.seconds
-    seen = max(0, context.view.head - arguments.last)
+    until = None if seconds is None else time.monotonic() + seconds
+    seen = max(0, context.view.head - last)
     update = _update(store, began, context, seen)
     yield update
     while until is None or time.monotonic() < until:
-        time.sleep(arguments.every)
+        time.sleep(EVERY_S)
         is_same = _sync_state(store, began, context.id) == update.sync
         if context.view.head > update.head or not is_same:
             update = _update(store, began, context, update.head)
@@ -126,7 +134,7 @@ def _update(store: Store, began: str, context: Context, after: int) -> Update:
 
 
 def _sync_state(store: Store, began: str, id: str) -> str:
-    """How the conversation stands with the far store, in words; empty where there is none."""
+    """The sync state of the conversation in words; empty without a far store."""
     synced = synced_of(store)
     if synced is None:
         return ""
@@ -148,24 +156,6 @@ def _batches(context: Context, events: Sequence[Event]) -> tuple[Batch, ...]:
     if not any(event.kind == "edit" for event in events):
         return ()
     return tuple(one for one in context.log.batches() if one.seq >= events[0].seq)
-
-
-# --- shown ---
-
-
-def show(watched: Watched, screen: Screen) -> None:
-    if screen.draws:
-        _draw(watched, screen)
-        return
-    sync = ""
-    for update in watched.updates:
-        for one in update.happened:
-            screen.line(*_event_line(one, PLAIN_COLUMNS))
-        if update.events or update.sync != sync:
-            sync = update.sync
-            told = f", {update.sync}" if update.sync else ""
-            screen.line(f"Context: {tokens_of(update.current, update.window)}{told}")
-            screen.out.flush()
 
 
 def _draw(watched: Watched, screen: Screen) -> None:
@@ -222,17 +212,8 @@ def _event_line(one: Happening, room: int) -> Line:
 
 
 def _clock(at_ms: int) -> str:
-    """`10:30:05`, in the local time zone; a number that is no time is left open."""
+    """`10:30:05`, in the local time zone; dashes for an invalid time."""
     try:
         return datetime.fromtimestamp(at_ms / 1000).astimezone().strftime("%H:%M:%S")
     except (ValueError, OverflowError, OSError):
         return "--:--:--"
-
-
-WATCH = Command(
-    name="watch",
-    reads=True,
-    arguments=WatchArguments,
-    run=run,
-    show=show,
-)
