@@ -1,1 +1,1 @@
-"""What is too large for a page: kept whole, listed, selected, searched, cleaned up."""
+"""Content too large for a page: stored verbatim, listed, selected, searched, cleaned up."""

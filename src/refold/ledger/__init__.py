@@ -1,2 +1,1 @@
-"""What an agent did and what is known of it, read by code from its messages: actions, outcomes,
-to-dos, the ledger."""
+"""The actions and facts of an agent, found by code in its messages."""

@@ -1,1 +1,1 @@
-"""What kind of text an output is, and which of its lines tell most: one module per kind."""
+"""The kinds of output text and their most telling lines."""
