@@ -47,7 +47,16 @@ class Silent(MemoryStore):
         self.asked = 0
 
     def __getattribute__(self, name: str):
-        if name in ("conversation", "conversations", "read", "append", "put", "get", "fork"):
+        if name in (
+            "head",
+            "conversation",
+            "conversations",
+            "read",
+            "append",
+            "put",
+            "get",
+            "fork",
+        ):
             self.asked += 1
             raise Unavailable("down")
         return super().__getattribute__(name)
