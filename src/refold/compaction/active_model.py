@@ -235,8 +235,8 @@ class ActiveModel:
         return limits(self._log.config, self.info, self.window, lesson)
 
     def watch(self) -> None:
-        """Says once that the page is getting full. Cheap where nothing came since the last
-        time."""
+        """Warns once when the page is getting full. Cheap if nothing has changed since the last
+        check."""
         budget, current = self.load
         head = self._log.log.state.head
         is_quiet = current < budget.warn_at and not self._log.notices.added_once

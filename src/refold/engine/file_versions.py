@@ -67,7 +67,7 @@ class FileVersions:
         permitted: Permitted | None = None,
     ) -> list[Path]:
         """Puts the current text of files that the work still needs in front of the newest summary,
-        and gives those files. Does nothing if no message was taken off the page, or no file
+        and returns those files: none if no message left the page, or no file
         changed. Reads only files inside `root` that `permitted` allows."""
         limits = Limits(files_max=files_max, chars_max=chars_max, permitted=permitted)
         return refresh(self._log, self._model, Path(root), limits)

@@ -1,20 +1,9 @@
-"""The past of an open conversation, as `context.log` offers it: events, points to go back to, what
-differs between two, why a message is as it is, and exports.
+"""Reads and undoes the past of an open conversation: `context.log`, undo and redo, search.
 
-Nothing here writes to the log. Neighbours: `log.points`, `log.trace` and `conversations` do the
-work.
-
-Undo and redo, carried out: what the log says is to be written, and room on the page after it.
-
-A page that an undo makes too large is not compacted again: its oldest messages leave instead, as a
-batch that the answer names. A redo gives back the very page that the undo was asked on, and nothing
-leaves it: if that page is too large, the next request makes room. What is newest is looked for
-again if others compacted or went back meanwhile. Neighbours: `log.undo` says what is written,
-`compaction.compactor` makes room.
-
-Search in a conversation that is held open, or in all conversations of its store.
-
-The index is opened when it is first asked. Neighbour: `search.searcher` does the work.
+An undo that makes the page too large removes its oldest messages, as a batch that the result names;
+a redo restores the very page on which the undo was requested. Both start over if other writers
+compacted or went back meanwhile. The search index is opened at first use. Neighbours: `log.points`,
+`log.trace`, `log.undo`, `compaction.compactor`, `search.searcher`.
 """
 
 from __future__ import annotations
@@ -90,9 +79,9 @@ class LogReader:
 
     @checked
     def points(self, *, every: int = 10, keep: int = 5, hours: float = 24.0) -> list[Point]:
-        """Where `restore` can go, newest first: checkpoints by name, every so many messages, and
-        before each compaction, undo and restore. Those without a name are listed for so many
-        hours, the newest `keep` forever; any other seq can be restored as well."""
+        """Restore points, newest first: checkpoints by name, one for `every` messages, and one
+        before each compaction, undo and restore. Unnamed points are listed for `hours`, the newest
+        `keep` always; any other seq can be restored, too."""
         from refold.log.points import points_of
 
         with self._log.reading() as state:
@@ -101,8 +90,8 @@ class LogReader:
             return points_of(events, now_ms, every=every, keep=keep, hours=hours)
 
     def batches(self) -> list[Batch]:
-        """Every compaction, oldest first: its id for `revert`, its strategy, the size of the page
-        before and after it, and whether it still stands."""
+        """Every compaction, oldest first: its id for `undo`, its strategy, the size of the page
+        before and after, and whether it is active."""
         from refold.log.points import batches_of
 
         with self._log.reading() as state:
@@ -182,7 +171,7 @@ Choose = Callable[[History], tuple[Change, list[Revert]]]
 
 
 def undo(log: OpenLog, model: ActiveModel, compactor: Compactor) -> Undone:
-    """Switches the newest compaction or restore off that still stands."""
+    """Switches off the newest active compaction or restore."""
     with log.reading():
         undone = _switched(log, model, _to_undo)
         if not undone:
@@ -221,7 +210,7 @@ def restore(
 
 
 def redo(log: OpenLog, model: ActiveModel) -> Undone:
-    """Switches on again what was undone last."""
+    """Reinstates what was undone last."""
     with log.reading():
         return _switched(log, model, _to_redo)
 
@@ -253,8 +242,8 @@ def _switched(log: OpenLog, model: ActiveModel, choose: Choose) -> Undone:
 def _written_again(
     events: Sequence[Event], restore: int, reverts: Sequence[Revert]
 ) -> list[Revert]:
-    """Takes off what was written again under its key after a restore, and comes back because that
-    is undone: otherwise the page would have it twice."""
+    """Reverts messages written again under their keys after a restore: undoing it brings back the
+    originals, and the page would have both."""
     head = events[-1].seq
     controls = [(event.seq, decode(event)) for event in events if event.kind in CONTROLS]
     off = switched([*controls, *enumerate(reverts, head + 1)]).off
@@ -275,14 +264,14 @@ def _undone(change: Change, before: int, after: int) -> Undone:
         purpose=change.purpose,
         tokens_before=before,
         tokens_after=after,
-        # The writes of a step stand in the log directly after the event that it wrote.
+        # The file writes of a step follow its own event in the log.
         files_at=0 if change.batch else change.undone_at or change.seq,
     )
 
 
 class Filters(TypedDict, total=False):
-    """What narrows a search. `newest` gives the newest places that hold all words instead of the
-    best; times are milliseconds or datetimes."""
+    """Filters of a search. `newest` returns the newest hits with all words instead of the best;
+    times are milliseconds or datetimes."""
 
     newest: bool
     role: str | None
@@ -314,7 +303,7 @@ class ConversationSearch:
         everywhere: bool = False,
         **filters: Unpack[Filters],
     ) -> list[Hit]:
-        """The places that answer a query best."""
+        """The best hits for a query."""
         self._log.check_open()
         _check_names(filters)
         if not isinstance(everywhere, bool):
@@ -331,7 +320,7 @@ class ConversationSearch:
             self._log.notices.tell()
 
     def close(self) -> None:
-        """Lets the index catch up with the conversation, and lets go of it."""
+        """Brings the index up to date with the conversation, and closes it."""
         self._searcher.close(conversation=self._log.id)
 
     @cached_property

@@ -1,33 +1,18 @@
-"""Memories on the page: what is remembered and answers the latest request, shown right after it.
+"""Memory in an open conversation: entries shown on the page, facts extracted from it, and tools.
 
-They come as one message by `memory`, at the first request after a user spoke and never inside a
-tool loop, within `memory_tokens`. What is visible already is not shown again. It is data between
-marks, with its date and source; nobody asked it, so it is no request and no fact of the ledger, and
-it is the first to leave when the page is compacted. Only what a user or a model said is shown: what
-a tool said, or what was imported, waits until a person has accepted it. Neighbours:
-`memory.semantic` finds, `pages` renders.
-
-Facts of messages that a compaction took off the page go into the memory, if that is wanted.
-
-`memory_extract` is `off`, `keep`, or `ask`: then they wait in the inbox until a person accepts
-them. Rules read every message that left the page; a writer is asked once more about those that
-left it just now, and shown what is known of the same: it may say what a fact replaces. To-dos are
-what the ledger knows, and end when they are done. It happens after the compaction, with no lock
-held, and a failure is told and costs nothing else. Neighbours: `memory.extraction` and
-`writer.facts` read the messages, `memory.semantic` keeps them.
-
-What a model may do with the memory: remember, recall, forget. Off unless they are named.
-
-What a model remembers has the trust `model`. It is shown nothing that waits for a person to accept
-it, and its words do not pass by what waits. Neighbours: `toolbox` offers the tools and bounds
-their answers, `memory.semantic` does the work.
+Entries that answer the latest request are shown after it in one message by `memory`, never inside a
+tool loop, within `memory_tokens`: data between marks, neither request nor fact, and the first to
+leave the page. With `memory_extract`, facts of messages that a compaction hid go into the memory,
+or into the inbox (`ask`); a failure is reported and costs nothing else. The tools remember, recall
+and forget are off unless named; entries of a model have the trust `model`, and pending entries are
+never shown to it. Neighbours: `memory.semantic`, `memory.extraction`, `writer.facts`, `toolbox`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -38,7 +23,7 @@ from refold.compaction.active_model import ActiveModel
 from refold.core.codec import decode
 from refold.core.fold import Fold
 from refold.core.laws import is_request
-from refold.core.model import MEMORIES, Fact, Message, Slot, Text, Trust, Usage, is_shown
+from refold.core.model import MEMORIES, Fact, Message, Slot, Text, Usage, is_shown
 from refold.core.shortened import text_of
 from refold.display import fenced, moment, number, one_line
 from refold.errors import Invalid, NotFound, RefoldError, sentence
@@ -57,7 +42,7 @@ from refold.writer.asker import Asker
 
 BY = "memory"
 SHARE, TOKENS_MAX = 0.03, 2_000
-LOOKED_AT, SCORE_MIN = 40, 0.15
+CANDIDATES, SCORE_MIN = 40, 0.15
 QUERY_CHARS = 600
 ENTRIES_MAX = 20_000  # beyond this, no more facts are taken from conversations
 HEAD = (
@@ -91,77 +76,54 @@ class ShownMemories:
         memory: Callable[[], SemanticMemory],
     ) -> None:
         self._log, self._model, self._intake, self._memory = log, model, intake, memory
-        self._failure = ""  # why the last look-up failed, which is told once
+        self._failure = ""  # reason of the last failed lookup, reported once
 
     def show(self) -> None:
-        """Appends the memories that answer the latest request, if it has none yet. Called with
-        the lock held, once others' events are read."""
+        """Appends the memories that answer the latest request, unless it has some. Called with the
+        lock held, after other writers' events are read."""
         state = self._log.state
         if not state.slots or state.slots[-1].seq != state.request or self._memory().is_empty():
             return
-        asked, room = _latest_request_text(state), self._room()
-        if asked is None or not room:
+        last, room = state.slots[-1], self._log.config.memory_tokens
+        if room is None:
+            room = min(TOKENS_MAX, int(SHARE * self._model.budget.window))
+        query = one_line(" ".join(map(text_of, last.message.blocks)))[:QUERY_CHARS]
+        if not room or not is_request(last) or not query.strip():
             return
         try:
-            text, ids = self._told(asked, room)
+            text, ids = self._memory_message(query, room)
         except RefoldError as error:
-            self._fail(sentence(error))
+            if (reason := sentence(error)) != self._failure:  # or it would come every turn
+                self._log.notify("memory-failed", reason)
+            self._failure = reason
             return
         self._failure = ""
         if ids:
             shown = Message(role="user", blocks=(Text(text),), metadata={MEMORIES: ids})
             self._log.append(self._intake.message(shown, BY))
 
-    def _fail(self, why: str) -> None:
-        """Tells a failure unless it is the one that was told last: it would come every turn."""
-        if why != self._failure:
-            self._log.notify("memory-failed", why)
-        self._failure = why
-
-    def _room(self) -> int:
-        """The tokens that memories may have."""
-        given = self._log.config.memory_tokens
-        share = min(TOKENS_MAX, int(SHARE * self._model.budget.window))
-        return share if given is None else given
-
-    def _told(self, asked: str, room: int) -> tuple[str, list[str]]:
-        """The message, and the entries in it: as many of the best as fit."""
-        visible = _visible(self._log.state.slots)
-        found = self._memory().retrieve(asked, LOOKED_AT, accepted=True)
+    def _memory_message(self, query: str, room: int) -> tuple[str, list[str]]:
+        """The message with the best entries that fit, and their ids; the page's own are left
+        out."""
+        slots = self._log.state.slots
+        visible = {id for slot in slots for id in slot.message.metadata.get(MEMORIES, ())}
         rows: list[str] = []
         ids: list[str] = []
-        for entry in found:
+        for entry in self._memory().retrieve(query, CANDIDATES, accepted=True):
             if entry.id in visible or entry.score < SCORE_MIN:
                 continue
-            if self._log.counter(_message([*rows, _row(entry)])) > room:
+            source = f", {entry.source[0]} #{entry.source[1]}" if entry.source else ""
+            doubt = "; others say something else" if entry.rivals else ""
+            date = moment(entry.updated_ms).partition(" ")[0]
+            row = f"- {one_line(entry.content)} ({date}, {entry.trust}{source}{doubt})"
+            if self._log.counter(_fenced_rows([*rows, row])) > room:
                 break
-            rows.append(_row(entry))
+            rows.append(row)
             ids.append(entry.id)
-        return _message(rows), ids
+        return _fenced_rows(rows), ids
 
 
-def _latest_request_text(state: Fold) -> str | None:
-    """What the user said last, if nothing came after it."""
-    last = state.slots[-1] if state.slots else None
-    if last is None or last.seq != state.request or not is_request(last):
-        return None
-    text = one_line(" ".join(map(text_of, last.message.blocks)))[:QUERY_CHARS]
-    return text if text.strip() else None
-
-
-def _visible(slots: Sequence[Slot]) -> set[Any]:
-    """The entries that the page shows."""
-    return {id for slot in slots for id in slot.message.metadata.get(MEMORIES, ())}
-
-
-def _row(entry: MemoryEntry) -> str:
-    source = f", {entry.source[0]} #{entry.source[1]}" if entry.source else ""
-    doubt = "; others say something else" if entry.rivals else ""
-    date = moment(entry.updated_ms).partition(" ")[0]
-    return f"- {one_line(entry.content)} ({date}, {entry.trust}{source}{doubt})"
-
-
-def _message(rows: Sequence[str]) -> str:
+def _fenced_rows(rows: Sequence[str]) -> str:
     return HEAD + "\n" + fenced("\n".join(rows), "memory")
 
 
@@ -169,21 +131,21 @@ TODO = "To do: "
 
 
 class Extraction:
-    """Takes facts from one open log, from where it stopped last."""
+    """Extracts facts from one open log, from where it stopped last."""
 
     def __init__(
         self, log: OpenLog, memory: Callable[[], SemanticMemory], asker: Asker | None = None
     ) -> None:
         self._log, self._memory, self._asker = log, memory, asker
         self._upto = 0
-        self._left: set[int] = set()  # messages up to there that the page still showed
-        # A writer is asked about what leaves the page from now on, never about a whole old log.
+        self._left: set[int] = set()  # messages up to `_upto` that the page still showed
+        # A writer reads messages that leave the page from now on, never a whole old log.
         self._opened_at, self._shown_then = log.state.head, _shown(log.state)
         if log.config.memory_extract != "off" and not log.is_read_only:
             log.notices.on("compaction-complete", self._extract)
 
     def move(self) -> None:
-        """The log is another one now; what was taken before is known by its words."""
+        """Starts over for another log; facts extracted before are recognized by their text."""
         self._upto = 0
 
     def _extract(self, notice: Notice) -> None:
@@ -215,7 +177,7 @@ class Extraction:
             self._log.notices.add(notice)
 
     def _hidden(self) -> list[Slot]:
-        """The messages that the page no longer shows as they came, each once."""
+        """Messages newly hidden or shortened on the page, each once."""
         with self._log.reading() as state:
             shown = _shown(state)
             events = list(self._log.log.read(self._upto, state.head))
@@ -231,38 +193,43 @@ class Extraction:
         return found
 
     def _by_writer(self, hidden: Sequence[Slot]) -> tuple[list[Taken], list[Usage]]:
-        """What the writer finds in the messages that left the page just now."""
+        """Facts that the writer finds in messages that just left the page."""
         asker = self._asker
         new = [slot for slot in hidden if self._is_new(slot)]
         if asker is None or asker.resting or not new or self._log.config.writer_wait_s <= 0:
             return [], []
         try:
-            found, usage = facts.noted(asker, new, self._log.config.writer_wait_s, self._known)
+            found, usage = facts.noted(
+                asker, new, self._log.config.writer_wait_s, self._remembered_facts
+            )
         except Rejected as error:
             self._log.notify("memory-failed", f"the writer: {error}")
             return [], []
         if unshown := {id for one in found for id in one.unshown}:
-            said = (
-                f"{number(len(unshown), 'id')} that it was not shown: nothing is replaced by that"
-            )
-            self._log.notify("memory-failed", f"the writer named {said}")
-        return [_taken(one) for one in found if may_be_kept(one.sentence)], usage
+            ids = number(len(unshown), "id")
+            reason = f"the writer named {ids} that it was not shown: nothing is replaced by that"
+            self._log.notify("memory-failed", reason)
+        return [
+            Taken(one.sentence, one.seq, "tool" if one.by_tool else "model", one.kind, one.replaces)
+            for one in found
+            if may_be_kept(one.sentence)
+        ], usage
 
-    def _known(self, slots: Sequence[Slot]) -> list[facts.Known]:
-        """What is remembered of what these messages say themselves; long texts are left out."""
-        said = [one for slot in slots for one in sentences(own_text(slot.message))]
-        found = [one for one in self._memory().known_of(said) if may_be_kept(one.content)]
+    def _remembered_facts(self, slots: Sequence[Slot]) -> list[facts.Known]:
+        """Entries about the sentences of these messages; long ones are left out."""
+        texts = [one for slot in slots for one in sentences(own_text(slot.message))]
+        found = [one for one in self._memory().known_of(texts) if may_be_kept(one.content)]
         return [facts.Known(one.id, one.content) for one in found]
 
     def _is_new(self, slot: Slot) -> bool:
-        """Whether a message left the page since this was opened; what only shows
-        memories or a file is nothing that was said."""
+        """Whether a message left the page since the conversation was opened; messages that only
+        show memories or a file do not count."""
         is_recent = slot.seq > self._opened_at or slot.seq in self._shown_then
         return is_recent and not is_shown(slot.message)
 
     def _todos(self) -> list[Fact]:
-        """The to-dos that the ledger knows, as they are now: what the page still shows may have
-        ended one."""
+        """The to-dos of the ledger in their current state: messages on the page may have ended
+        some."""
         with self._log.reading() as state:
             known = {fact.text: fact for fact in state.facts.values() if _is_todo(fact)}
             slots = [slot for slot in state.slots if not slot.standin]
@@ -274,13 +241,8 @@ class Extraction:
 
 
 def _shown(state: Fold) -> set[int]:
-    """The messages that the page shows as they came."""
+    """Messages that the page shows verbatim."""
     return {slot.seq for slot in state.slots if not slot.standin}
-
-
-def _taken(noted: facts.Noted) -> Taken:
-    trust: Trust = "tool" if noted.by_tool else "model"
-    return Taken(noted.sentence, noted.seq, trust, noted.kind, noted.replaces)
 
 
 def _is_todo(fact: Fact) -> bool:
@@ -300,7 +262,7 @@ ToolScope = Annotated[
 
 
 class RememberArguments(Struct, forbid_unknown_fields=True, kw_only=True):
-    content: Annotated[str, Meta(description="One fact, in a sentence that stands by itself.")]
+    content: Annotated[str, Meta(description="One fact, in a self-contained sentence.")]
     tags: Annotated[list[str], Meta(description="A few words to sort it by.")] = []
     scope: ToolScope = "project"
     replaces: Annotated[
@@ -334,7 +296,7 @@ NEAR_CHARS_MAX = 300
 
 
 class MemoryTools:
-    """The three tools over a memory that is opened when it is first asked."""
+    """The three tools; the memory is opened at first use."""
 
     def __init__(self, memory: Callable[[], SemanticMemory]) -> None:
         self._memory = memory
@@ -364,7 +326,6 @@ class MemoryTools:
         return f"[Remembered as {entry.id}{known}. {NEAR}]\n{shown}"
 
     def recall(self, given: RecallArguments) -> list[str]:
-        """The rows of what was found."""
         found = self._memory().retrieve(given.query, given.limit, accepted=True)
         return [row_of(entry) for entry in found]
 
@@ -376,7 +337,7 @@ class MemoryTools:
 
 @contextmanager
 def _hints_for_a_model() -> Iterator[None]:
-    """What a model can do about an id of nothing; commands are for people."""
+    """Replaces hints that name commands: those are for people."""
     try:
         yield
     except NotFound as error:
@@ -384,30 +345,30 @@ def _hints_for_a_model() -> Iterator[None]:
 
 
 def _scope(memory: SemanticMemory, given: RememberArguments) -> str | None:
-    """The scope in which something is remembered; None for that of what it replaces. An agent with
-    a memory of its own remembers there, not for the whole project."""
+    """The scope of a new entry; None for the scope of the entry it replaces. An agent with a memory
+    of its own remembers there, not for the whole project."""
     if given.scope == "user":
         return "user"
     return None if given.replaces and memory.scope == "project" else memory.scope
 
 
 def _beside(entry: MemoryEntry) -> str:
-    """What is so as well: something that was replaced may have been history already."""
+    """Names other current entries: a replaced entry may have been history already."""
     if not entry.rivals:
         return ""
     return f" {', '.join(entry.rivals)}: still true beside it, name that in replaces if it is not"
 
 
 def _near_row(entry: MemoryEntry) -> str:
-    """An entry on one line. Words are shown whole or not at all: a part of them would not be found
-    when they are forgotten."""
+    """An entry on one line, with all of its text or none: forgetting would not find a part of
+    it."""
     if len(entry.content) <= NEAR_CHARS_MAX:
         return row_of(entry)
     return row_of(replace(entry, content=f"({len(entry.content):,} characters; recall shows them)"))
 
 
 def row_of(entry: MemoryEntry) -> str:
-    """An entry on one line, with its date and where it is from."""
+    """An entry on one line, with date and source."""
     source = f", {entry.source[0]} #{entry.source[1]}" if entry.source else ""
     doubt = ", others say something else" if entry.rivals else ""
     about = f"{moment(entry.updated_ms)}, {entry.trust}{source}{doubt}"

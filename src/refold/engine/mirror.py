@@ -29,7 +29,9 @@ AMENDED_MAX = 2  # messages at the end that may change within one history
 TRIES_MAX = 5
 ID_CHARS_MAX, FRONT_CHARS = 64, 8
 
-Inner = Mapping[int, Sequence[Any]]  # by place in the list: the messages behind the owner's one
+Inner = Mapping[
+    int, Sequence[Any]
+]  # by place in the list: the messages that replace the owner's one
 NOTHING_INSIDE: Inner = MappingProxyType({})
 
 Kind = Literal["same", "grown", "amended", "forked", "moved"]

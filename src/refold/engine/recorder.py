@@ -301,7 +301,7 @@ class Recorder:
         )
 
     def _calls_in_log(self, calls: Set[str]) -> set[str]:
-        """Those of these calls that the log has, on the page or off it."""
+        """The calls among these that the log has, on the page or off it."""
         if self._log.state.head == 0 or not calls:
             return set()
         parts = [msgspec.json.encode(id)[1:-1] if id.isascii() else b"" for id in calls]

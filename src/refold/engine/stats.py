@@ -120,7 +120,7 @@ def stats_of_view(view: View, budget: Budget, *, now_ms: int) -> Stats:
         breakdown=_breakdown(view, current),
         messages=sum(view.counts.values()),
         active=len(view.slots) - len(standins),
-        # What only says that messages were hidden is none.
+        # A notice that messages were hidden is not a summary.
         summaries=sum(slot.summary is not None for slot in standins),
         by_role=dict(view.counts),
         artifacts=0,
