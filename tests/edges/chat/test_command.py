@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -153,3 +154,11 @@ def test_a_request_may_have_several_lines() -> None:
     assert read('"""', "one", "", "two", '"""', "three") == ["one\n\ntwo", "three"]
     assert read('"""', "one") == ["one"]
     assert joined(lambda _: None) is None
+
+
+def test_the_first_prompt_does_not_wait_for_the_engine() -> None:
+    code = (
+        "import sys, refold.edges.chat.terminal, refold.edges.chat.prompt;"
+        "assert not [name for name in sys.modules if name.startswith('refold.engine')]"
+    )
+    subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
