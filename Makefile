@@ -25,7 +25,7 @@ $(VENV)/.test: $(VENV)/.base requirements-pytest.txt requirements-test.txt
 	@touch $@
 
 demo: $(VENV)/.base
-	@$(BIN)/refold replay --demo
+	@$(BIN)/refold demo
 
 test: $(VENV)/.test
 	$(BIN)/ruff format --check --quiet src tests bench

@@ -60,7 +60,7 @@ def played(place: Path) -> dict[str, Any]:
         [
             sys.executable,
             "-c",
-            "from refold.edges.cli.app import outcome; raise SystemExit(outcome(['replay', '--demo', '--json']))",
+            "from refold.edges.cli.app import outcome; raise SystemExit(outcome(['demo', '--json']))",
         ],
         capture_output=True,
         text=True,
@@ -130,7 +130,7 @@ def test_in_a_pipe_it_prints_the_story_line_by_line_and_ends_with_the_table():
     command = [
         sys.executable,
         "-c",
-        "from refold.edges.cli.app import outcome; raise SystemExit(outcome(['replay', '--demo']))",
+        "from refold.edges.cli.app import outcome; raise SystemExit(outcome(['demo']))",
     ]
     ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "80"}
     done = subprocess.run(
@@ -153,9 +153,7 @@ def test_in_a_pipe_it_prints_the_story_line_by_line_and_ends_with_the_table():
 
 
 def test_a_reader_that_leaves_early_leaves_nothing_behind(place):
-    code = (
-        "import sys; from refold.edges.cli import main; sys.argv[1:] = ['replay', '--demo']; main()"
-    )
+    code = "import sys; from refold.edges.cli import main; sys.argv[1:] = ['demo']; main()"
     with subprocess.Popen(
         [sys.executable, "-c", code],
         stdout=subprocess.PIPE,
@@ -296,7 +294,7 @@ def test_a_frame_fits_the_terminal(width, height):
 def test_the_page_that_the_model_reads_is_shown(monkeypatch, capsys):
     from refold.edges.cli.app import outcome
 
-    assert outcome(["replay", "--demo"]) == 0
+    assert outcome(["demo"]) == 0
     shown = capsys.readouterr().out
     assert "the page: " in shown and "for summaries are $" in " ".join(shown.split())
     assert "a script stands for the model" in " ".join(shown.split())

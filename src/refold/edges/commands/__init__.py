@@ -87,6 +87,7 @@ COMMANDS = {
     "replay": Entry(
         "replay", "Compare refold with other policies on one of your sessions.", "conversation"
     ),
+    "demo": Entry("replay", "Play an agent session with and without refold.", "conversation", True),
     "artifact list": Entry(
         "artifacts", "List the artifacts of a conversation, without their contents.", "artifact"
     ),
@@ -273,7 +274,6 @@ MOVED = {
     "hook claude-code install": "install claude-code --hooks",
     "hook claude-code uninstall": "install claude-code --hooks --remove",
     "repair": "verify --repair",
-    "demo": "replay --demo",
 }
 
 

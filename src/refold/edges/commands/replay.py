@@ -306,6 +306,13 @@ HTML = Meta(
 EVERY = Meta(description="Every imported session: a row for each, and the sums.")
 
 
+@command("demo", on="nothing")
+def demo(session: Session, *, window: Window | None = None) -> Result:
+    from refold.edges.demo.story import play
+
+    return play(session, window=window)
+
+
 @command(
     "replay",
     details="Plays a session turn by turn through refold and through the policies that people use "
@@ -323,16 +330,7 @@ def replay_sessions(
     all: Annotated[bool, EVERY] = False,
     limit: Limit = ROWS_SHOWN,
     html: Annotated[str, HTML] | None = None,
-    demo: Annotated[
-        bool, Meta(description="Play a scripted session with and without refold, live.")
-    ] = False,
 ) -> Result:
-    if demo:
-        if session.screen is not None and not session.screen.is_shell:
-            raise Invalid("the demo is for a shell, not for a chat", hint="refold replay --demo")
-        from refold.edges.demo.story import play
-
-        return play(session, window=window)
     if all == bool(name):
         hint = "name a conversation or a file, or take every imported session with --all"
         raise Invalid("name one session, or all", hint=hint)
