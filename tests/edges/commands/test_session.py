@@ -63,20 +63,15 @@ def test_where_nobody_watches_there_is_no_progress_and_nobody_to_ask() -> None:
 CREATING = (
     "import",
     "memory add",
-    "memory import",
     "chat",
     "doctor",
     "statusline",
     "mcp",
     "sync",
-    "sync verify",
-    "sync devices",
-    "sync forget",
     "sync key apply",
     "proxy",
     "run",
-    "hook claude-code install",
-    "mcp install",
+    "install",
 )
 READING = [name for name in COMMANDS if load(name).on != "nothing" and name not in CREATING]
 
