@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bench import programs
 from bench.programs import Case
-from refold.artifacts.kinds.registry import Looked
+from refold.artifacts.kinds.registry import ClassifiedText
 from refold.tokens.counter import ESTIMATE
 
 CHARS = 1_700
@@ -26,7 +26,7 @@ Shown = Callable[[str, int], str]
 
 def by_kind(text: str, chars: int) -> str:
     """The lines that tell most, by the kind of the text."""
-    return "\n".join(Looked(text, print).excerpt(chars))
+    return "\n".join(ClassifiedText(text, print).excerpt(chars))
 
 
 def by_ends(text: str, chars: int) -> str:
@@ -56,7 +56,7 @@ def measured(cases: list[Case], chars: int) -> list[dict[str, object]]:
         rows.append(
             {
                 "output": case.name,
-                "kind": Looked(case.text, print).name,
+                "kind": ClassifiedText(case.text, print).name,
                 "characters": len(case.text),
                 "tokens": ESTIMATE(kind),
                 "tokens, ends": ESTIMATE(ends),
@@ -82,7 +82,7 @@ def main() -> None:
                 for case in cases:
                     if given.show in case.name:
                         print(
-                            f"### {case.name}: {Looked(case.text, print).name}\n{by_kind(case.text, given.chars)}\n"
+                            f"### {case.name}: {ClassifiedText(case.text, print).name}\n{by_kind(case.text, given.chars)}\n"
                         )
                 continue
             rows = measured(cases, given.chars)

@@ -62,7 +62,7 @@ def stub_of(context) -> str:
 )
 def test_a_call_is_described_by_its_first_text(tool, arguments, description):
     """T-09."""
-    assert describing.described(tool, arguments, failing) == description
+    assert describing.call_description(tool, arguments, failing) == description
 
 
 def test_a_tool_is_described_as_its_program_says(store):
@@ -134,7 +134,7 @@ def test_a_describer_cannot_change_a_call(store):
 
     register("read", describe=greedy)
     call = ToolCall("c", "read", {"deep": {"n": 1}})
-    assert describing.described(
+    assert describing.call_description(
         call.name, call.arguments, failing
     ) == "read" and call.arguments == {"deep": {"n": 1}}
 

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from refold.artifacts import grep as grepping
-from refold.artifacts.grep import grepped
+from refold.artifacts.grep import matching_lines
 from refold.errors import Corrupt, Invalid, NotFound, Unavailable
 from refold.log.unfold import lines_between
 from refold.stores import open_store
@@ -49,27 +49,33 @@ def test_grep_gives_numbered_lines(regex):
     content = b"first\r\nNeedle in a line\nlast needle"
     for size in (1, 7, 1_000):
         chunks = [content[at : at + size] for at in range(0, len(content), size)]
-        found = grepped(chunks, "needle", regex=regex, ignore_case=True)
+        found = matching_lines(chunks, "needle", regex=regex, ignore_case=True)
         assert [(line.number, line.text) for line in found.lines] == [
             (2, "Needle in a line"),
             (3, "last needle"),
         ]
         assert found.ended == ""
-    assert [line.number for line in grepped([content], "needle", regex=regex).lines] == [3]
+    assert [line.number for line in matching_lines([content], "needle", regex=regex).lines] == [3]
     assert (
-        grepped([b""], "x", regex=regex).lines == () and grepped([], "x", regex=regex).lines == ()
+        matching_lines([b""], "x", regex=regex).lines == ()
+        and matching_lines([], "x", regex=regex).lines == ()
     )
     assert (
-        grepped([content], "needle", regex=regex, ignore_case=True, most=1).ended
+        matching_lines([content], "needle", regex=regex, ignore_case=True, most=1).ended
         == "stopped at 1 lines"
     )
 
 
 def test_a_plain_pattern_is_not_a_regular_expression():
-    assert [line.number for line in grepped([b"a.c\nabc\n[x\n"], "a.c").lines] == [1]
-    assert [line.number for line in grepped([b"a.c\nabc\n[x\n"], "a.c", regex=True).lines] == [1, 2]
-    assert [line.number for line in grepped([b"a.c\nabc\n[x\n"], "[x").lines] == [3]
-    assert [line.number for line in grepped([b"x\r\nyx\r\n"], "x$", regex=True).lines] == [1, 2]
+    assert [line.number for line in matching_lines([b"a.c\nabc\n[x\n"], "a.c").lines] == [1]
+    assert [
+        line.number for line in matching_lines([b"a.c\nabc\n[x\n"], "a.c", regex=True).lines
+    ] == [1, 2]
+    assert [line.number for line in matching_lines([b"a.c\nabc\n[x\n"], "[x").lines] == [3]
+    assert [line.number for line in matching_lines([b"x\r\nyx\r\n"], "x$", regex=True).lines] == [
+        1,
+        2,
+    ]
 
 
 @pytest.mark.parametrize("regex", [False, True])
@@ -78,12 +84,12 @@ def test_a_line_without_end_is_looked_at_in_pieces(regex):
     for place in (0, (1 << 20) - 3, (1 << 20) + 100_000, 3_000_000):
         content = b"x" * place + b"needle" + b"x" * 500_000
         chunks = [content[at : at + 262_144] for at in range(0, len(content), 262_144)]
-        [line] = grepped(chunks, "needle", regex=regex).lines
+        [line] = matching_lines(chunks, "needle", regex=regex).lines
         assert line.number == 1 and "needle" in line.text and len(line.text) < 400
 
 
 def test_bytes_that_are_no_text_can_be_grepped():
-    found = grepped([bytes(range(256)), b"\n\xff\xfeneedle\x00\xff\n"], "needle")
+    found = matching_lines([bytes(range(256)), b"\n\xff\xfeneedle\x00\xff\n"], "needle")
     assert [line.number for line in found.lines] == [3] and "needle" in found.lines[0].text
 
 
@@ -91,7 +97,7 @@ def test_bytes_that_are_no_text_can_be_grepped():
 def test_a_regular_expression_that_would_never_end_is_ended(pattern):
     """T-22: no catastrophic pattern; what was found before it is kept."""
     hits = "aaaa\n" if pattern.startswith("(a") else "ab.Cd\n"
-    found = grepped(
+    found = matching_lines(
         [hits.encode(), b"a" * 5_000 + b"!\n", hits.encode()], pattern, regex=True, wait_s=2
     )
     assert found.ended.startswith("stopped after") and [line.number for line in found.lines] == [1]
@@ -102,13 +108,13 @@ def test_a_regular_expression_that_would_never_end_is_ended(pattern):
 )
 def test_a_regular_expression_that_is_none_says_so(pattern):
     with pytest.raises(Invalid, match="cannot be used"):
-        grepped([b"text\n"], pattern, regex=True)
+        matching_lines([b"text\n"], pattern, regex=True)
 
 
 def test_bounds_of_a_grep_are_checked():
     for wrong in ({"pattern": ""}, {"pattern": "x" * 1_001}, {"pattern": "two\nlines"}):
         with pytest.raises(Invalid):
-            grepped([b"x"], **wrong)
+            matching_lines([b"x"], **wrong)
     for wrong in (
         {"most": 0},
         {"most": 1_001},
@@ -117,7 +123,7 @@ def test_bounds_of_a_grep_are_checked():
         {"wait_s": float("nan")},
     ):
         with pytest.raises(Invalid):
-            grepped([b"x"], "x", **wrong)
+            matching_lines([b"x"], "x", **wrong)
 
 
 def test_a_grep_ends_no_later_than_its_time():
@@ -125,8 +131,8 @@ def test_a_grep_ends_no_later_than_its_time():
         while True:
             yield b"y\n" * 1_000
 
-    assert grepped(endless(), "x", wait_s=0.2).ended == "stopped after 0.2 s"
-    assert grepped(endless(), "x", regex=True, wait_s=0.5).ended.startswith("stopped after")
+    assert matching_lines(endless(), "x", wait_s=0.2).ended == "stopped after 0.2 s"
+    assert matching_lines(endless(), "x", regex=True, wait_s=0.5).ended.startswith("stopped after")
 
 
 def test_an_error_while_reading_comes_through_and_leaves_no_process(monkeypatch):
@@ -143,16 +149,16 @@ def test_an_error_while_reading_comes_through_and_leaves_no_process(monkeypatch)
     monkeypatch.setattr(subprocess, "Popen", started)
     for regex in (False, True):
         with pytest.raises(Corrupt):
-            grepped(damaged(), "zzz", regex=regex)
+            matching_lines(damaged(), "zzz", regex=regex)
     assert [child.returncode is not None for child in children] == [True]
 
 
 def test_without_a_process_a_regular_expression_is_unavailable(monkeypatch):
     monkeypatch.setattr(grepping.sys, "executable", "/nowhere/python")
     with pytest.raises(Unavailable) as refused:
-        grepped([b"x"], "x", regex=True)
+        matching_lines([b"x"], "x", regex=True)
     assert "plain text" in refused.value.hint
-    assert grepped([b"x"], "x").lines
+    assert matching_lines([b"x"], "x").lines
 
 
 def test_grep_looks_into_one_output_a_message_or_all(store):

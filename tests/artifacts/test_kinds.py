@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.artifacts.kinds import registry
-from refold.artifacts.kinds.registry import Looked, kind_of
+from refold.artifacts.kinds.registry import ClassifiedText, kind_of
 from refold.artifacts.stub import STUB_CHARS_MAX
 from tests.turns import call, opened
 
@@ -54,7 +54,7 @@ LINES = st.lists(
 @given(LINES, st.integers(200, 2_000))
 def test_an_excerpt_has_lines_of_the_text_in_their_order_and_fits(lines, room):
     text = "\n".join(line.replace("\n", " ") for line in lines)
-    shown = Looked(text, print).excerpt(room)
+    shown = ClassifiedText(text, print).excerpt(room)
     assert sum(map(len, shown)) + len(shown) <= room + 1
     at = 0
     for line in shown:
@@ -80,7 +80,7 @@ def test_the_first_entry_of_each_kind_says_how_many_are_like_it(entries):
     """Also where it is named as the beginning of the log, and above a hundred errors."""
     counts = Counter(entries)
     log = "\n".join(f"10:00:{n % 60:02} {entry} {n}" for n, entry in enumerate(entries))
-    shown = Looked(log, print).excerpt(2_000)
+    shown = ClassifiedText(log, print).excerpt(2_000)
     marks = [line for line in shown if line.endswith(" alike]")]
     assert sorted(marks) == sorted(
         f"10:00:{n % 60:02} {entry} {n} [+{counts[entry] - 1:,} alike]"
@@ -91,7 +91,7 @@ def test_the_first_entry_of_each_kind_says_how_many_are_like_it(entries):
 
 def test_a_log_that_is_not_looked_at_whole_says_how_many_are_alike_at_least():
     log = "\n".join(f"10:00:00 INFO served page {n}" for n in range(5_000))
-    [mark] = [line for line in Looked(log, print).excerpt(2_000) if "alike" in line]
+    [mark] = [line for line in ClassifiedText(log, print).excerpt(2_000) if "alike" in line]
     assert mark == "10:00:00 INFO served page 0 [+1,599 or more alike]"
 
 
@@ -114,15 +114,15 @@ def test_hostile_lines_are_looked_at_quickly(line):
     """Lines are data: no pattern may take long over them."""
     text = "\n".join(f"{line}{n}" for n in range(2_000))
     start = time.process_time()
-    Looked(text, print).excerpt(1_500)
-    Looked(line * 1_000, print).excerpt(1_500)
+    ClassifiedText(text, print).excerpt(1_500)
+    ClassifiedText(line * 1_000, print).excerpt(1_500)
     assert time.process_time() - start < 3
 
 
 def test_a_line_in_the_middle_of_a_very_long_log_is_found():
     lines = [f"row {n} of the listing" for n in range(200_000)]
     lines[123_456] = "the disk refused: EIO"
-    shown = "\n".join(Looked("\n".join(lines), print).excerpt(1_500))
+    shown = "\n".join(ClassifiedText("\n".join(lines), print).excerpt(1_500))
     assert "the disk refused: EIO" in shown and "… lines 123,458-" in shown
 
 

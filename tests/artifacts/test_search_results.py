@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.artifacts.kinds.registry import SEARCH_RESULTS, Looked, kind_of
+from refold.artifacts.kinds.registry import SEARCH_RESULTS, ClassifiedText, kind_of
 from refold.artifacts.kinds.structured import FIELDS, NAMES_MAX, RESULTS_MIN
 from refold.artifacts.stub import STUB_CHARS_MAX
 from refold.stores import open_store
@@ -36,8 +36,8 @@ SHAPES = {
 }
 
 
-def looked(text: str) -> Looked:
-    found = Looked(text, print)
+def looked(text: str) -> ClassifiedText:
+    found = ClassifiedText(text, print)
     assert found.name == SEARCH_RESULTS
     return found
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from refold.core.codec import decode
 from refold.core.eras import is_in, with_span
 from refold.core.fold import fold
-from refold.core.laws import thinking
+from refold.core.laws import thinking_check
 from refold.core.model import (
     NATIVE,
     Body,
@@ -41,7 +41,7 @@ spans = st.tuples(st.integers(1, 30), st.integers(1, 30)).map(lambda p: Span(min
 
 def standing(view: View, *, native: bool = False) -> list[int]:
     """The messages whose thinking stands."""
-    stands = thinking(view, bound=True, native=native)
+    stands = thinking_check(view, bound=True, native=native)
     return [slot.seq for slot in view.slots if not slot.standin and stands(slot)]
 
 

@@ -17,7 +17,7 @@ from refold.core.laws import (
     results_of,
     seams,
     settled,
-    thinking,
+    thinking_check,
     units,
     without_thinking,
 )
@@ -197,7 +197,9 @@ def test_thinking_from_before_a_change_is_dropped():
             ]
         )
     )
-    assert [_thinks(slot) for slot in without_thinking(view.slots, thinking(view, bound=True))] == [
+    assert [
+        _thinks(slot) for slot in without_thinking(view.slots, thinking_check(view, bound=True))
+    ] == [
         False,
         False,
         False,
@@ -205,7 +207,7 @@ def test_thinking_from_before_a_change_is_dropped():
         True,
     ]
     assert [
-        _thinks(slot) for slot in without_thinking(view.slots, thinking(view, bound=False))
+        _thinks(slot) for slot in without_thinking(view.slots, thinking_check(view, bound=False))
     ] == [
         False,
         False,
@@ -221,16 +223,16 @@ def test_thinking_from_before_a_change_is_dropped():
 def test_a_change_of_what_stands_before_it_ends_bound_thinking_only(change):
     thought = Message(role="assistant", blocks=(Thinking("hm", "sig"), Text("yes")))
     view = fold(sealed([user("a"), thought, change, user("b"), thought]))
-    after = without_thinking(view.slots, thinking(view, bound=True))
+    after = without_thinking(view.slots, thinking_check(view, bound=True))
     assert [_thinks(slot) for slot in after] == [False, False, False, True]
-    assert without_thinking(view.slots, thinking(view, bound=False)) is view.slots
+    assert without_thinking(view.slots, thinking_check(view, bound=False)) is view.slots
 
 
 def test_a_system_prompt_from_the_beginning_changes_nothing():
     thought = Message(role="assistant", blocks=(Thinking("hm", "sig"), Text("yes")))
     log = [Meta(system="Be brief."), Meta(tools=[]), user("a"), thought, Meta(title="t")]
     view = fold(sealed(log))
-    assert without_thinking(view.slots, thinking(view, bound=True)) is view.slots
+    assert without_thinking(view.slots, thinking_check(view, bound=True)) is view.slots
 
 
 def test_after_a_clear_nothing_is_asked():

@@ -8,7 +8,7 @@ from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.errors import Corrupt
 from refold.log import trace
-from refold.log.trace import chain_at, conversations, events_of, pages_of, readable, whole_pages
+from refold.log.trace import chain_at, complete_pages, conversations, events_of, pages_of, readable
 from refold.stores.contract.kit import grown
 from refold.stores.memory import MemoryStore
 
@@ -63,7 +63,7 @@ def test_a_log_that_ends_before_its_head_is_corrupt() -> None:
     with pytest.raises(Corrupt, match="event 4 is missing"):
         list(events_of(store, longer(about, 1)))
     with pytest.raises(Corrupt, match="event 4 is missing"):
-        list(whole_pages(store, longer(about, 2), after=3))
+        list(complete_pages(store, longer(about, 2), after=3))
 
 
 def test_the_chain_at_a_seq_is_that_of_its_event() -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.redaction import found, redacted
+from refold.redaction import redacted, secrets_in
 from refold.redaction.rules import SHAPES, any_of
 from tests.redaction.secret_kinds import (
     AWS,
@@ -59,7 +59,7 @@ AROUND = {
 def test_every_kind_is_found_by_its_name_in_every_surrounding(kind, secret, around):
     """X-51: more than 80 kinds."""
     text = AROUND[around].format(secret)
-    assert [(one.kind, one.sure) for one in found(text)] == [(kind, True)]
+    assert [(one.kind, one.sure) for one in secrets_in(text)] == [(kind, True)]
     assert redacted(text) == AROUND[around].format(f"[redacted {kind}]")
 
 
@@ -78,7 +78,7 @@ def test_every_kind_is_found_behind_every_separator(kind, secret, before):
         if separator in NOT_BEHIND.get(kind, ""):
             continue
         assert secret not in redacted(text), text
-        assert any(one.sure for one in found(text)) == ((kind, separator) not in UNSURE), text
+        assert any(one.sure for one in secrets_in(text)) == ((kind, separator) not in UNSURE), text
 
 
 @given(
@@ -98,17 +98,17 @@ def test_names_that_end_like_a_prefix_ring_no_bell():
         "dump_sk-2026-11-17-pages-articles.xml",
         "wiki-sk-20261117-abstracts-part2.json",
     ):
-        assert not any(one.sure for one in found(text)), text
+        assert not any(one.sure for one in secrets_in(text)), text
 
 
 def test_encoded_bytes_hold_no_secret_by_chance():
     chance = random.Random(5)
     text = "\n".join(base64.urlsafe_b64encode(chance.randbytes(750)).decode() for _ in range(700))
-    assert not [one for one in found(text) if one.sure]
+    assert not [one for one in secrets_in(text) if one.sure]
 
 
 def test_every_shape_has_an_example():
-    surrounded = {one.kind for text, _ in SURROUNDED.values() for one in found(text)}
+    surrounded = {one.kind for text, _ in SURROUNDED.values() for one in secrets_in(text)}
     assert {one.kind for one in SHAPES} <= set(PREFIXED) | surrounded
     assert len(PREFIXED) >= 40
 
@@ -118,7 +118,7 @@ def test_every_shape_has_an_example():
 def test_what_has_no_shape_is_found_by_what_stands_around_it(text, secret, around):
     """X-51: private keys, connection strings, values behind telling names."""
     whole = around.format(text)
-    assert any(one.sure for one in found(whole))
+    assert any(one.sure for one in secrets_in(whole))
     shown = redacted(whole)
     assert secret not in shown and redacted(shown) == shown
     assert shown.startswith(around.split("{}")[0]) and shown.endswith(around.split("{}")[1])
@@ -154,12 +154,12 @@ def test_chance_makes_no_fixture_of_a_secret():
     """X-51: among many secrets some spell a word such as "apw", and every OpenSSH key has a run
     of A."""
     tokens = [f"gh{'p'}_{drawn(str(n), WORD, 36)}" for n in range(3_000)]
-    assert sum(not one.sure for one in found("\n".join(tokens))) <= 1
+    assert sum(not one.sure for one in secrets_in("\n".join(tokens))) <= 1
     keys = ["\n".join(drawn(f"{n}.{line}", BASE64, 70) for line in range(25)) for n in range(100)]
     first, last = ("-----" + edge + " OPENSSH PRIVATE " + "KEY-----" for edge in ("BEGIN", "END"))
     for key in keys:
         block = f"{first}\nb3BlbnNzaC1rZXktdjEAAAAA\n{key}\n{last}"
-        assert found(block) == [("private key", 0, len(block), True)]
+        assert secrets_in(block) == [("private key", 0, len(block), True)]
 
 
 # --- what is left alone ---
@@ -237,7 +237,7 @@ def test_code_that_speaks_of_secrets_stays(text):
 )
 def test_fixtures_ring_no_bell(text):
     """X-51: whether they are taken out or not, a scan does not report them."""
-    assert not any(one.sure for one in found(text))
+    assert not any(one.sure for one in secrets_in(text))
 
 
 # --- promises ---
@@ -281,8 +281,10 @@ def test_redacting_twice_changes_nothing_however_secrets_are_glued_together(text
 
 @given(st.lists(st.sampled_from(PARTS + GLUE * 4), max_size=8).map("".join))
 def test_findings_are_in_order_and_apart(text):
-    ends = [place for one in found(text) for place in (one.start, one.end)]
-    assert ends == sorted(ends) and all(one.start < one.end <= len(text) for one in found(text))
+    ends = [place for one in secrets_in(text) for place in (one.start, one.end)]
+    assert ends == sorted(ends) and all(
+        one.start < one.end <= len(text) for one in secrets_in(text)
+    )
 
 
 HOSTILE = [

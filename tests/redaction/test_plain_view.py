@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.redaction import found, redacted
+from refold.redaction import redacted, secrets_in
 from refold.redaction.find import plain_views
 from tests.redaction.secret_kinds import EXAMPLES, SURROUNDED
 
@@ -97,7 +97,7 @@ def test_a_place_in_a_view_is_mapped_to_what_stands_there(text, level):
 
 
 def found_at(start: int):
-    from refold.redaction import Found
+    from refold.redaction import FoundSecret as Found
 
     return Found("one", start, start + 1)
 
@@ -129,7 +129,7 @@ def test_no_escapes_make_the_search_slow(piece):
     def seconds(size: int) -> float:
         text = piece * (size // len(piece))
         start = time.process_time()
-        found(text)
+        secrets_in(text)
         return time.process_time() - start
 
     assert seconds(200_000) < 2.0

@@ -6,7 +6,7 @@ import pytest
 
 import refold
 from refold.errors import Denied
-from refold.stores import is_read_only, open_store, telling
+from refold.stores import is_read_only, open_store, with_progress
 
 
 def test_every_event_counts_once_however_often_it_is_read() -> None:
@@ -17,7 +17,7 @@ def test_every_event_counts_once_however_often_it_is_read() -> None:
             context.append({"role": "user", "content": f"{number}"})
     heads = {id: store.conversation(id).head for id in ("a", "b")}
     told: list[tuple[str, int]] = []
-    watched = telling(store, lambda id, done: told.append((id, done)))
+    watched = with_progress(store, lambda id, done: told.append((id, done)))
     assert watched.read("a", limit=2) == store.read("a", limit=2)
     watched.read("a", after=1, limit=3)
     watched.read("a", limit=100)

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from refold.artifacts import cleanup, select
-from refold.artifacts.grep import WAIT_S, Grepped, check, grepped
+from refold.artifacts.grep import WAIT_S, Grepped, check, matching_lines
 from refold.artifacts.intake import store_content, type_named
 from refold.artifacts.listing import ArtifactIndex, StoredArtifact, is_in_log, query_id
 from refold.artifacts.select import Selected
@@ -180,7 +180,7 @@ class Artifacts:
         for name, chunks in self._reader.contents(handle):
             left_s = min(wait_s, max(0.05, deadline - time.monotonic()))
             try:
-                one = grepped(
+                one = matching_lines(
                     chunks, pattern, regex=regex, ignore_case=ignore_case, most=limit, wait_s=left_s
                 )
             except (NotFound, Corrupt) as error:

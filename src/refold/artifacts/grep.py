@@ -45,7 +45,7 @@ class Grepped(Struct, frozen=True, kw_only=True):
     ended: str = ""
 
 
-def grepped(
+def matching_lines(
     chunks: Iterable[bytes],
     pattern: str,
     *,

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from refold import decoding
 from refold.artifacts.json_values import Written
-from refold.artifacts.stub import Failed, described, stub_of
+from refold.artifacts.stub import Failed, call_description, stub_of
 from refold.artifacts.tool_output import BYTES, FORM, JSON, TEXT, Content, Output
 from refold.core.budget import offload_tokens
 from refold.core.call_arguments import canonical_arguments, decoded
@@ -431,7 +431,7 @@ def origin_of(
         tool=call.name,
         arguments=arguments,
         arguments_hash=hashed,
-        description=described(call.name, call.arguments, failed, redact),
+        description=call_description(call.name, call.arguments, failed, redact),
         task=task,
         query=query,
     )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, Struct
 
 from refold.artifacts.json_values import Written
-from refold.artifacts.kinds.registry import Looked
+from refold.artifacts.kinds.registry import ClassifiedText
 from refold.artifacts.kinds.sample import ENDS_LINES, LINE_CHARS_MAX, LONG_LINES_MAX, PIECE_CHARS
 from refold.core.call_arguments import decoded
 from refold.core.model import Artifact, Origin
@@ -52,7 +52,7 @@ class Stub(Struct, frozen=True):
     """A stub before its artifact is known: a program's `summary` of the content, the content's
     kind and lines, and the tool that reaches the rest, if the model has one."""
 
-    looked: Looked | None
+    looked: ClassifiedText | None
     summary: str = ""
     tool: str = ""
     redact: Redact = str
@@ -95,7 +95,7 @@ def stub_of(
         return Stub(None, tool=tool)
     summary = summarized(lambda: sample(content), origin, failed, redact)
     redact_line = partial(line_shown, redact=redact) if is_long(text) else None
-    return Stub(Looked(clean, failed, redact_line), summary, tool, redact)
+    return Stub(ClassifiedText(clean, failed, redact_line), summary, tool, redact)
 
 
 # --- the text of a content ---
@@ -197,7 +197,7 @@ def register(
     _registered[tool] = _Functions(describe, summarize)
 
 
-def described(
+def call_description(
     tool: str, arguments: str | dict[str, Any], failed: Failed, redact: Redact = str
 ) -> str:
     """`readFile: /src/index.ts`, `searchCode with 2 argument(s)`, `listFiles`, or the text of the

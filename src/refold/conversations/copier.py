@@ -32,7 +32,7 @@ from refold.conversations.scanner import json_body, texts
 from refold.core import codec
 from refold.core.model import Artifact, Conversation, Event, is_cleanup
 from refold.errors import Conflict, Corrupt, Invalid, NotFound
-from refold.log.trace import artifact_of, chain_at, conversations, events_of, whole_pages
+from refold.log.trace import artifact_of, chain_at, complete_pages, conversations, events_of
 from refold.redaction import KnownSecrets, Redact, pieces, redacted
 from refold.redaction.redact import PlainRedactor
 from refold.stores import is_same_place
@@ -177,7 +177,7 @@ class _Copier:
         about, put_before = move.about, self.put
         if move.there < 0 and about.parent:
             self.target.fork(about.parent, about.parent_seq, about.id)
-        for events in whole_pages(self.source, about, move.first, PAGE_EVENTS):
+        for events in complete_pages(self.source, about, move.first, PAGE_EVENTS):
             for artifact, _ in _artifacts(events):
                 self._put_content(artifact)
             self.target.append(about.id, events, expect=events[0].seq - 1)
@@ -205,7 +205,7 @@ class _Copier:
         lost: dict[str, str] = {}
         after = about.parent_seq
         before = chain_at(self.source, about, after)
-        for here in whole_pages(self.source, about, after, PAGE_EVENTS):
+        for here in complete_pages(self.source, about, after, PAGE_EVENTS):
             last = here[-1]
             there = self.target.read(about.id, after=after, last=last.seq, limit=len(here))
             for place, (ours, theirs) in enumerate(zip(here, there)):

@@ -18,7 +18,7 @@ import msgspec
 from refold.core.model import Conversation, Event, is_cleanup
 from refold.errors import Corrupt, NotFound
 from refold.log.trace import READ_EVENTS, artifact_of, conversations, readable
-from refold.redaction import found, masked, pieces
+from refold.redaction import masked, pieces, secrets_in
 from refold.redaction.redact import ENCODED, KEY_CHARS, is_token
 from refold.stores.protocol import Store
 
@@ -132,7 +132,7 @@ class _SecretWalk:
         line = 1
         for text in parts:
             done = 0
-            for one in found(text):
+            for one in secrets_in(text):
                 line += text.count("\n", done, one.start)
                 done = one.start
                 if not one.sure and not self.doubtful:

@@ -37,7 +37,7 @@ from refold.core.switches import switches
 from refold.dialects.page import Page
 from refold.display import failure
 from refold.errors import Corrupt, Denied, Invalid, NotFound, RefoldError, Unavailable
-from refold.log.trace import READ_EVENTS, events_of, is_memory, kept_logs
+from refold.log.trace import READ_EVENTS, conversations_and_memories, events_of, is_memory
 from refold.log.unfold import references
 from refold.stores.protocol import Store
 
@@ -307,7 +307,7 @@ def verify(
         if conversation is not None:
             walk.check(conversation)
         else:
-            for about in kept_logs(store):
+            for about in conversations_and_memories(store):
                 walk.check(about.id)
     except Corrupt as error:
         walk.note("store", error.message)
@@ -371,7 +371,7 @@ class _StoreWalk:
         """The ids of events with an erase event in any log. An unreadable log, which is reported
         separately, is left out."""
         found: set[str] = set()
-        for about in kept_logs(self.store):
+        for about in conversations_and_memories(self.store):
             with suppress(RefoldError):
                 ids: dict[int, str] = {}
                 announced: set[str] = set()

@@ -36,7 +36,7 @@ NO_RESULT = "[no result recorded]"
 OPENING = "(the conversation goes on from here)"
 # Dialects in which one reply may be appended as several messages, one per item.
 ITEMWISE = frozenset({"openai_responses"})
-Stands = Callable[[Slot], bool]  # whether the thinking in a slot is still valid
+ThinkingCheck = Callable[[Slot], bool]  # whether the thinking in a slot is still valid
 CONTINUES = "$continues"  # metadata key of a message that continues the reply before it
 
 
@@ -293,7 +293,7 @@ def _distinct(slot: Slot) -> Slot:
 # --- thinking ---
 
 
-def thinking(view: View, *, bound: bool, native: bool = False) -> Stands:
+def thinking_check(view: View, *, bound: bool, native: bool = False) -> ThinkingCheck:
     """The check whether the thinking in a slot is valid: the page before it is the same as when it
     was written. A native summary in place of messages does not count as a change, as long as it is
     sent (`native`).
@@ -323,7 +323,7 @@ def _is_bound_valid(eras: Sequence[Era], since: int, native: bool, slot: Slot) -
     return slot.seq < (era.until_native if native else era.until)
 
 
-def without_thinking(slots: Sequence[Slot], stands: Stands) -> Sequence[Slot]:
+def without_thinking(slots: Sequence[Slot], stands: ThinkingCheck) -> Sequence[Slot]:
     """The slots, without invalid thinking."""
     kept: list[Slot] = []
     is_changed = False

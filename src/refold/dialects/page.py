@@ -16,7 +16,14 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from refold.core.laws import Stands, groups, opens_page, settled, thinking, without_thinking
+from refold.core.laws import (
+    ThinkingCheck,
+    groups,
+    opens_page,
+    settled,
+    thinking_check,
+    without_thinking,
+)
 from refold.core.model import Message, Slot, View
 from refold.dialects import MARKED, REASONED
 from refold.dialects.native import Takes, is_shown, slot_messages, takes_none, without_opening
@@ -67,7 +74,7 @@ class Page:
 
     def _restart(self, edition: object) -> None:
         self.edition = edition  # the stable part is valid as long as this is unchanged
-        self.stands: Stands = lambda _: True  # which slots keep their thinking
+        self.stands: ThinkingCheck = lambda _: True  # which slots keep their thinking
         self.stable: list[Slot] = []
         self.opened = False  # whether anything but system messages was rendered
         self.overdue: dict[str, str] = {}  # calls without a result, and their tools
@@ -108,7 +115,7 @@ class Page:
         if edition != self.edition or not self._leads(view.slots):
             self._restart(edition)
             native = is_shown(view.slots, self.takes)
-            self.stands = thinking(view, bound=self.bound, native=native)
+            self.stands = thinking_check(view, bound=self.bound, native=native)
         new = view.slots[len(self.stable) :]
         for span in groups(new)[:-1]:
             self._keep(self._unit(new[span.start : span.stop]))
@@ -210,7 +217,7 @@ class PageMessages:
         self._dialect, self._settle, self._takes = dialect, settle, takes
         self._groups: dict[tuple[int, ...], _Group] = {}  # of the last page, by seqs
 
-    def of(self, slots: Sequence[Slot], stands: Stands) -> list[PageMessage]:
+    def of(self, slots: Sequence[Slot], stands: ThinkingCheck) -> list[PageMessage]:
         """The slots in the dialect's format, with the thinking that is still valid."""
         ordered = slots
         if self._settle:

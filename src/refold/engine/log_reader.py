@@ -121,10 +121,10 @@ class LogReader:
     def why(self, seq: int) -> list[Trace]:
         """Every event that hid, changed, pinned or brought back a message, or changed the file it
         shows, oldest first, with its time and reason."""
-        from refold.log.trace import traced
+        from refold.log.trace import message_history
 
         with self._log.reading():
-            return traced(self._log.log, seq, self._log.config)
+            return message_history(self._log.log, seq, self._log.config)
 
     @checked
     def scores(self, /, *, task: str = "", **settings: Any) -> list[Score]:
@@ -199,10 +199,10 @@ def restore(
     log: OpenLog, config: Config, to: int | float | str | Moment, *, dry_run: bool
 ) -> Restored:
     """Takes the page back to a position; a dry run only reports what that would switch off."""
-    from refold.log.points import placed, restored
+    from refold.log.points import restored, seq_or_name
 
     with log.reading() as state:
-        seq = restoring(state, placed(log.log, to)).seq
+        seq = restoring(state, seq_or_name(log.log, to)).seq
         planned = restored(log.log, seq, config)
         if not dry_run:
             log.append([log.draft(Restore(seq=seq))])

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from refold import dialects
 from refold.compaction.active_model import ActiveModel
 from refold.compaction.compactor import Compactor
-from refold.core.laws import thinking
+from refold.core.laws import thinking_check
 from refold.dialects import openai_chat
 from refold.dialects.native import is_shown
 from refold.dialects.openai_chat.render import alternating
@@ -53,7 +53,7 @@ class Pages:
             wire = dialects.dialect(self._model.dialect(dialect))
             takes = self._model.takes(wire.name)
             native = is_shown(view.slots, takes)
-            stands = thinking(view, bound=self._model.info.thinking_bound, native=native)
+            stands = thinking_check(view, bound=self._model.info.thinking_bound, native=native)
             key = wire.name, settle
             if key not in self._messages:
                 self._messages[key] = PageMessages(wire, settle=settle, takes=takes)

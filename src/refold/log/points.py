@@ -126,7 +126,7 @@ def _reason_before(body: Body | None, batch: str) -> str:
     return ""
 
 
-def placed(log: Log, to: float | str | datetime) -> int | str:
+def seq_or_name(log: Log, to: float | str | datetime) -> int | str:
     """The seq of the last event at or before a time; a seq or name unchanged. The name of a
     checkpoint is never read as a time. Raises NotFound for a time before the log."""
     if isinstance(to, str) and to in log.state.checkpoints:

@@ -63,7 +63,7 @@ class Trace(Struct, frozen=True, kw_only=True):
     live: bool = True
 
 
-def traced(log: Log, seq: int, config: Config) -> list[Trace]:
+def message_history(log: Log, seq: int, config: Config) -> list[Trace]:
     """The history of one message; NotFound if there is no such message."""
     event = message_event(log, seq)
     message = message_of(event, log.state)
@@ -219,7 +219,7 @@ def conversations(store: Store) -> Iterator[Conversation]:
     return (about for about in _logs(store) if not about.id.lower().startswith(others))
 
 
-def kept_logs(store: Store) -> Iterator[Conversation]:
+def conversations_and_memories(store: Store) -> Iterator[Conversation]:
     """All conversations and memories of a store, by id."""
     return (about for about in _logs(store) if not about.id.lower().startswith(DEVICE_PREFIX))
 
@@ -283,7 +283,7 @@ def pages_of(
         after = events[-1].seq
 
 
-def whole_pages(
+def complete_pages(
     store: Store, about: Conversation, after: int = 0, size: int = READ_EVENTS
 ) -> Iterator[list[Event]]:
     """The events after `after` up to the head in `about`, in pages. Raises Corrupt if the log ends
@@ -297,7 +297,7 @@ def whole_pages(
 
 def events_of(store: Store, about: Conversation) -> Iterator[Event]:
     """The log up to the head in `about`. Raises Corrupt if it ends before."""
-    for events in whole_pages(store, about):
+    for events in complete_pages(store, about):
         yield from events
 
 

@@ -21,7 +21,7 @@ from refold.errors import Invalid, RefoldError, Unavailable, install_hint
 from refold.search import database, rank
 from refold.search.embedders import Embedder
 from refold.search.index import CONVERSATION_BITS, Index, Range
-from refold.search.vectors import Compared, Vectors, fused, pieces_of
+from refold.search.vectors import CombinedScores, Vectors, fused, pieces_of
 from refold.search.words import Query
 from refold.stores.protocol import Store
 
@@ -174,11 +174,11 @@ class ExternalVectors(Vectors):
         ranges: Sequence[Range],
         *,
         least: float | None = None,
-    ) -> Compared:
+    ) -> CombinedScores:
         total, _ = self.index.size(ranges)
         vector = self._query_vector(query, found, total)
         if vector is None:
-            return Compared(dict(scored), {})
+            return CombinedScores(dict(scored), {})
         with self._external.guarded_store() as store:
             cosines = {
                 int(id): float(cosine)

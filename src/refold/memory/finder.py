@@ -49,7 +49,7 @@ class Found(Struct, frozen=True):
     words: tuple[str, ...]
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class IndexQuery(Struct, frozen=True, kw_only=True):
     """A query to the index, with the least strength of a hit if given, and the number of hits to
     look at closely."""
 
@@ -79,7 +79,7 @@ class Finder:
         self._synonyms: Synonyms | None = None
 
     @retried
-    def found(self, log: str, asked: Asked) -> Iterable[Found]:
+    def found(self, log: str, asked: IndexQuery) -> Iterable[Found]:
         """The events of a log that answer, the best first, evaluated lazily."""
         with self._upkeep.index() as index:
             self._upkeep.freshen(index, [log], EVENTS_MAX)
@@ -100,7 +100,7 @@ class Finder:
         query: Query,
         alike: Mapping[str, Term],
         ranges: Sequence[Range],
-        asked: Asked,
+        asked: IndexQuery,
     ) -> Iterable[Found]:
         wider = replace(query, terms=(*query.terms, *alike.values()))
         with database.limited(index.connection, WAIT_S):

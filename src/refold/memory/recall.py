@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from refold.display import number
 from refold.memory.entry import MemoryEntry, Run
-from refold.memory.finder import Asked, Finder, Fitness, Found
+from refold.memory.finder import Finder, Fitness, Found, IndexQuery
 from refold.memory.fold import HEIRS_MAX, Entries
 from refold.memory.journal import Journal
 from refold.memory.succession import Likeness, Succession
@@ -68,7 +68,9 @@ def listed(
     return sorted(found, key=lambda entry: (entry.updated_ms, entry.seq), reverse=True)
 
 
-def recall(journal: Journal, finder: Finder, asked: Asked, wanted: Wanted) -> list[MemoryEntry]:
+def recall(
+    journal: Journal, finder: Finder, asked: IndexQuery, wanted: Wanted
+) -> list[MemoryEntry]:
     """The entries of one scope that answer a query."""
     if journal.is_empty() or not wanted.limit:
         return []

@@ -15,7 +15,7 @@ from itertools import islice
 from refold.core.model import Memory
 from refold.memory.claim import claim_of
 from refold.memory.entry import MemoryEntry, Run, Version
-from refold.memory.finder import Asked, Finder
+from refold.memory.finder import Finder, IndexQuery
 from refold.memory.journal import Journal
 from refold.memory.succession import Likeness
 
@@ -34,7 +34,7 @@ def near(
     if not words or not limit:
         return []
     entries = journal.glance(finder)
-    asked = Asked(query=" ".join(words), most=CANDIDATES_MAX)
+    asked = IndexQuery(query=" ".join(words), most=CANDIDATES_MAX)
     seqs = [found.seq for found in finder.found(journal.id, asked)]
     now_ms = journal.now_ms()
     known = {one.body.entry for one in run.versions} | set(run.replaces)
@@ -75,7 +75,7 @@ def known_of(
         words = " ".join(_WORD.findall(sentence)[:QUERY_WORDS_MAX])
         said = Run([Version(0, 0, Memory(entry="", content=sentence), claim_of(sentence))])
         for found in islice(
-            finder.found(journal.id, Asked(query=words, most=CANDIDATES_MAX)), HITS_EACH
+            finder.found(journal.id, IndexQuery(query=words, most=CANDIDATES_MAX)), HITS_EACH
         ):
             run = entries.run_at(found.seq)
             if run is None or not run.first.is_accepted or not run.holds_at(now_ms):

@@ -34,7 +34,7 @@ from refold.memory.entry import (
 )
 from refold.memory.external_vectors import check_name
 from refold.memory.extraction import Taken
-from refold.memory.finder import Asked
+from refold.memory.finder import IndexQuery
 from refold.memory.forgetting import Which, stores_checked, which_checked
 from refold.memory.inbox import (
     decided,
@@ -143,7 +143,7 @@ class SemanticMemory:
             raise Invalid("there is nothing to look for", hint="give a word or a few")
         least = self._threshold if threshold is None else threshold
         most = 10_000 if tags or metadata or as_of is not None else max(HITS_MAX, 3 * limit)
-        asked = Asked(query=query, threshold=least, most=most)
+        asked = IndexQuery(query=query, threshold=least, most=most)
         with self._lock:
             now_ms = self._scopes.journal().now_ms()
             at_ms = happened_ms(as_of)

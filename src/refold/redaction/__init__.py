@@ -4,7 +4,7 @@
 secrets from texts, JSON and streams. To add a kind of secret, add a line to `rules.SHAPES`.
 """
 
-from refold.redaction.find import KnownSecrets, found
+from refold.redaction.find import KnownSecrets, secrets_in
 from refold.redaction.redact import (
     Redact,
     is_redacted,
@@ -15,18 +15,18 @@ from refold.redaction.redact import (
     redactor,
     takes_emails,
 )
-from refold.redaction.values import Found
+from refold.redaction.values import FoundSecret
 
 __all__ = [
-    "Found",
+    "FoundSecret",
     "KnownSecrets",
     "Redact",
-    "found",
     "is_redacted",
     "masked",
     "pieces",
     "redacted",
     "redacted_chunks",
     "redactor",
+    "secrets_in",
     "takes_emails",
 ]

@@ -27,10 +27,10 @@ from refold.redaction.rules import (
     key_blocks,
     key_lines,
 )
-from refold.redaction.values import Found, after_names, is_random, places
+from refold.redaction.values import FoundSecret, after_names, is_random, places
 
 # Each takes the text and its lower-case form. If several find the same secret, the first names it.
-RULES: tuple[Callable[[str, str], Iterable[Found]], ...] = (
+RULES: tuple[Callable[[str, str], Iterable[FoundSecret]], ...] = (
     key_blocks,
     by_shape,
     key_lines,
@@ -41,7 +41,7 @@ RULES: tuple[Callable[[str, str], Iterable[Found]], ...] = (
 )
 
 
-def found(text: str, *, emails: bool = False) -> list[Found]:
+def secrets_in(text: str, *, emails: bool = False) -> list[FoundSecret]:
     """The secrets of a text, in order and without overlaps; with `emails` also e-mail addresses."""
     hits = _hits(text, emails)
     views = plain_views(text)
@@ -52,17 +52,17 @@ def found(text: str, *, emails: bool = False) -> list[Found]:
             hits.append(hit)
     # Sorting is stable: of two hits at the same place, the earlier rule's comes first.
     hits.sort(key=attrgetter("start"))
-    secrets: list[Found] = []
+    secrets: list[FoundSecret] = []
     for hit in hits:
         if secrets and hit.start < secrets[-1].end:
             kind, start, end, sure = secrets[-1]
-            secrets[-1] = Found(kind, start, max(end, hit.end), sure or hit.sure)
+            secrets[-1] = FoundSecret(kind, start, max(end, hit.end), sure or hit.sure)
         else:
             secrets.append(hit)
     return secrets
 
 
-def _hits(text: str, emails: bool) -> list[Found]:
+def _hits(text: str, emails: bool) -> list[FoundSecret]:
     """The hits of all rules in a text."""
     # One Unicode character becomes two in lower case, which would shift all positions after it.
     lowered = text.replace("İ", "i").lower()
@@ -91,7 +91,7 @@ class KnownSecrets:
 
     def learn(self, text: str) -> None:
         """Remembers the sure secrets of a text."""
-        for kind, start, end, sure in found(text):
+        for kind, start, end, sure in secrets_in(text):
             for value in _LINE_END.split(text[start:end]) if sure else ():
                 if value not in self._kinds and _is_revealing(value):
                     self._kinds[value] = kind
@@ -188,7 +188,7 @@ class PlainView:
             size += len(literal) + len(shown)
         self.text = "".join(parts)
 
-    def source(self, hit: Found) -> Found:
+    def source(self, hit: FoundSecret) -> FoundSecret:
         """The same secret at its position in the source, with all its escapes."""
         first = bisect_right(self._starts, hit.start) - 1  # the literal part at or before it
         last = bisect_right(self._starts, hit.end - 1) - 1
@@ -196,7 +196,7 @@ class PlainView:
         offset = hit.end - self._starts[last]
         is_literal = offset <= self._sizes[last]
         end = self._origins[last] + offset if is_literal else self._origins[last + 1]
-        return Found(hit.kind, start, end, hit.sure)
+        return FoundSecret(hit.kind, start, end, hit.sure)
 
 
 def plain_views(text: str) -> list[PlainView]:

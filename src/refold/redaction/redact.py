@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from refold.config import CHANNELS, EMAILS, Channel
-from refold.redaction.find import KnownSecrets, found
+from refold.redaction.find import KnownSecrets, secrets_in
 from refold.redaction.rules import PRIVATE_KEY_CHARS
 
 PASSES_MAX = 10
@@ -55,7 +55,7 @@ def redacted(text: str, *, emails: bool = False, keep_lines: bool = False) -> st
     its kind. With `keep_lines` the number of lines stays the same, for callers with line
     numbers."""
     for _ in range(PASSES_MAX):
-        secrets = found(text, emails=emails)
+        secrets = secrets_in(text, emails=emails)
         if not secrets:
             break
         parts: list[str] = []
@@ -171,7 +171,7 @@ def decoded(data: str) -> str | None:
 
 def has_sure(text: str) -> bool:
     """Whether a text contains a sure secret."""
-    return any(hit.sure for hit in found(text))
+    return any(hit.sure for hit in secrets_in(text))
 
 
 def is_token(text: str) -> bool:

@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from refold.redaction.values import Found, is_code, is_placeholder, is_random, places
+from refold.redaction.values import FoundSecret, is_code, is_placeholder, is_random, places
 
 _STARTS = (
     r"(?<![A-Za-z0-9]{p})", r"(?<=\\[nrtbf]{p})", r"(?<=%[0-9A-Fa-f][0-9A-Fa-f]{p})",
@@ -43,13 +43,13 @@ class Shape(NamedTuple):
     anchor: str
     pattern: re.Pattern[str]
 
-    def found_in(self, text: str) -> Iterator[Found]:
+    def found_in(self, text: str) -> Iterator[FoundSecret]:
         """The secrets of this kind."""
         group = "secret" if "secret" in self.pattern.groupindex else 0
         for match in self.pattern.finditer(text):
             value = match[group].removeprefix(self.anchor)
             sure = not is_placeholder(value) and not self._ends_name(text, match.start(), value)
-            yield Found(self.kind, *match.span(group), sure)
+            yield FoundSecret(self.kind, *match.span(group), sure)
 
     def _ends_name(self, text: str, start: int, value: str) -> bool:
         """Whether the prefix may be the end of a name, followed by something harmless."""
@@ -237,7 +237,7 @@ _OFTEN = tuple(shape for shape in SHAPES if len(shape.anchor) == 1)
 _ANCHOR = re.compile(any_of(shape.anchor for shape in SHAPES if len(shape.anchor) > 1))
 
 
-def by_shape(text: str, lowered: str) -> Iterator[Found]:
+def by_shape(text: str, lowered: str) -> Iterator[FoundSecret]:
     """The secrets of known shapes."""
     runs = "\n".join(RUN.findall(text))
     if not runs:  # most short texts
@@ -247,11 +247,11 @@ def by_shape(text: str, lowered: str) -> Iterator[Found]:
             yield from shape.found_in(text)
 
 
-def emails_in(text: str) -> list[Found]:
+def emails_in(text: str) -> list[FoundSecret]:
     """The e-mail addresses of a text."""
     if "@" not in text:
         return []
-    return [Found("e-mail", *match.span()) for match in EMAIL.finditer(text)]
+    return [FoundSecret("e-mail", *match.span()) for match in EMAIL.finditer(text)]
 
 
 _ADDRESS = re.compile(
@@ -271,7 +271,7 @@ _COOKIE_NAME = re.compile(r"(?i)sess|sid\b|auth|token|jwt|csrf|xsrf|login|rememb
 COOKIE_CHARS_SURE = 16
 
 
-def in_addresses(text: str, lowered: str) -> Iterator[Found]:
+def in_addresses(text: str, lowered: str) -> Iterator[FoundSecret]:
     """Passwords in addresses, and in accounts for `curl`."""
     forms = [_ADDRESS] if "://" in text else []
     if "curl" in text:
@@ -280,7 +280,7 @@ def in_addresses(text: str, lowered: str) -> Iterator[Found]:
         for match in form.finditer(text):
             user, secret = match["user"], match["secret"]
             if not is_code(secret):
-                yield Found("password", *match.span("secret"), not _is_fixture(user, secret))
+                yield FoundSecret("password", *match.span("secret"), not _is_fixture(user, secret))
 
 
 def _is_fixture(user: str, password: str) -> bool:
@@ -291,7 +291,7 @@ def _is_fixture(user: str, password: str) -> bool:
     return "secret" in lowered or "password" in lowered or is_placeholder(password)
 
 
-def in_requests(text: str, lowered: str) -> Iterator[Found]:
+def in_requests(text: str, lowered: str) -> Iterator[FoundSecret]:
     """Tokens after `bearer` and `basic`. Words such as `basic configuration` are not
     credentials."""
     for word in ("bearer", "basic"):
@@ -300,10 +300,10 @@ def in_requests(text: str, lowered: str) -> Iterator[Found]:
             # Neither prose nor a variable.
             if match and is_random(match["secret"]) and not is_code(match["secret"]):
                 sure = not is_placeholder(match["secret"])
-                yield Found("token", *match.span("secret"), sure)
+                yield FoundSecret("token", *match.span("secret"), sure)
 
 
-def in_cookies(text: str, lowered: str) -> Iterator[Found]:
+def in_cookies(text: str, lowered: str) -> Iterator[FoundSecret]:
     """The values of cookies in a request or a response."""
     for at in places(lowered, "cookie"):
         match = _COOKIES.match(text, at + len("cookie"))
@@ -312,7 +312,7 @@ def in_cookies(text: str, lowered: str) -> Iterator[Found]:
         for cookie in _COOKIE.finditer(text, *match.span("pairs")):
             if _is_cookie_secret(cookie["name"], cookie["secret"]):
                 sure = not is_placeholder(cookie["secret"])
-                yield Found("cookie", *cookie.span("secret"), sure)
+                yield FoundSecret("cookie", *cookie.span("secret"), sure)
 
 
 def _is_cookie_secret(name: str, value: str) -> bool:
@@ -353,18 +353,18 @@ _KEY_STARTS = re.compile(
 )
 
 
-def key_blocks(text: str, lowered: str) -> Iterator[Found]:
+def key_blocks(text: str, lowered: str) -> Iterator[FoundSecret]:
     """Blocks that begin with `BEGIN … PRIVATE KEY`, even without an end."""
     at = text.find(_BEGIN)
     while at >= 0:
         match = _PRIVATE.match(text, at, at + PRIVATE_KEY_CHARS)
         if match and match["body"]:
             is_varied = len(set(match["body"])) >= KEY_VARIETY
-            yield Found("private key", at, match.end(), is_varied)
+            yield FoundSecret("private key", at, match.end(), is_varied)
         at = text.find(_BEGIN, match.end() if match else at + 1)
 
 
-def key_lines(text: str, lowered: str) -> Iterator[Found]:
+def key_lines(text: str, lowered: str) -> Iterator[FoundSecret]:
     """Lines of encoded bytes: a gist may show one line of a key without its heading."""
     # Starts and ends of public blocks, in turn.
     blocks = _PUBLIC.finditer(text) if _BEGIN in text else ()
@@ -379,4 +379,4 @@ def key_lines(text: str, lowered: str) -> Iterator[Found]:
         # An odd number of starts and ends before the line: it is in a public block.
         if bisect_right(public, start) % 2 == 0:
             is_key = _KEY_STARTS.match(line) is not None
-            yield Found("private key" if is_key else "key material", start, end, is_key)
+            yield FoundSecret("private key" if is_key else "key material", start, end, is_key)

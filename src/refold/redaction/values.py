@@ -50,7 +50,7 @@ _NEXT_FIELD = re.compile(r"&[\w.-]{1,40}=")
 _REST_OF_PASSWORD = re.compile(r"(?i)^(?:or)?d")
 
 
-def after_names(text: str, lowered: str) -> Iterator[Found]:
+def after_names(text: str, lowered: str) -> Iterator[FoundSecret]:
     """The secret values after revealing names."""
     done = 0
     names = [(at, word) for word in _WORDS for at in places(lowered, word)]
@@ -64,7 +64,7 @@ def after_names(text: str, lowered: str) -> Iterator[Found]:
         sure = _verdict(text, at, word, match, text[start:end])
         if sure is not None:
             done = end
-            yield Found("secret", start, end, sure)
+            yield FoundSecret("secret", start, end, sure)
         elif match["bare"] and not is_code(text[start:end]):
             # If the value is not a secret, no part of it is: a run of names is searched once.
             done = max(done, end - 1)
@@ -205,7 +205,7 @@ def places(text: str, word: str) -> Iterator[int]:
         at = text.find(word, at + len(word))
 
 
-class Found(NamedTuple):
+class FoundSecret(NamedTuple):
     """A secret in a text, `text[start:end]`. Not `sure`: a fixture or encoded bytes look the
     same."""
 

@@ -69,7 +69,7 @@ class Question(Struct, frozen=True, kw_only=True):
     filters: Filters
 
 
-class Asking(TypedDict, total=False):
+class SearchOptions(TypedDict, total=False):
     """The options of a search; times are ms or datetimes."""
 
     limit: int
@@ -83,7 +83,7 @@ class Asking(TypedDict, total=False):
     kind: str | None
 
 
-def question_of(query: str, **asked: Unpack[Asking]) -> Question:
+def question_of(query: str, **asked: Unpack[SearchOptions]) -> Question:
     """The checked request; Invalid for an empty query or a bad option."""
     newest = asked.get("newest", False)
     if not isinstance(newest, bool):
@@ -152,7 +152,7 @@ class Searcher:
 
     # --- asking ---
 
-    def search(self, query: str, **asked: Unpack[Asking]) -> list[Hit]:
+    def search(self, query: str, **asked: Unpack[SearchOptions]) -> list[Hit]:
         """The best hits for a query, or with `newest` the newest that contain all its words.
         `"double quotes"` make a required phrase. Searches all conversations unless some are named.
         Results of refold's own tools are found only with `tool`."""

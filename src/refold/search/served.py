@@ -37,12 +37,12 @@ from refold.stores import is_read_only
 from refold.stores.protocol import (
     Phrases,
     Scope,
-    Sought,
     Store,
     TermEntry,
     TermLane,
     TermMark,
     TermPlace,
+    TermQuery,
     Terms,
 )
 
@@ -234,7 +234,7 @@ class Search(Struct, frozen=True):
         all_of = tuple(phrases_of(term, self.index) for term in terms)
         if not all(one.phrases for one in all_of):
             return []
-        sought = Sought(
+        sought = TermQuery(
             all_of=all_of,
             lanes=tuple(KINDS.index(kind) for kind in asked.kinds),
             role=asked.role,

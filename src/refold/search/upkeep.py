@@ -28,7 +28,7 @@ from refold.search import index as sources
 from refold.search.embedders import Embedder, Transformer, Vector
 from refold.search.index import EventDocuments, Index, Mark, Range
 from refold.search.rank import Matches
-from refold.search.vectors import Compared, DimensionChanged, StandaloneVectors, Vectors
+from refold.search.vectors import CombinedScores, DimensionChanged, StandaloneVectors, Vectors
 from refold.search.words import Query
 from refold.stores import is_read_only
 from refold.stores.protocol import Store
@@ -345,10 +345,10 @@ class VectorUpkeep:
         scored: dict[int, float],
         ranges: Sequence[Range],
         least: float | None = None,
-    ) -> Compared:
+    ) -> CombinedScores:
         """The combined scores and the cosines."""
         if not self.is_ready():
-            return Compared(scored, {})
+            return CombinedScores(scored, {})
         try:
             with database.translated(index.path):
                 vectors = self._caught_up(index, SEARCH_VECTORS)
@@ -363,7 +363,7 @@ class VectorUpkeep:
                     return vectors.compared(query, found, scored, ranges, least=least)
         except FAILURES as error:
             self.pause(error)
-            return Compared(scored, {})
+            return CombinedScores(scored, {})
 
     def means(self, index: Index, ids: Sequence[int]) -> dict[int, Vector]:
         """One vector for each of these entries that has one."""

@@ -51,7 +51,7 @@ class DimensionChanged(Unavailable):
     """The embedder's vectors have a new length; all earlier ones were removed."""
 
 
-class Compared(Struct, frozen=True):
+class CombinedScores(Struct, frozen=True):
     """The combined scores of full text and vectors, and the cosine of each compared entry."""
 
     scores: dict[int, float]
@@ -193,14 +193,14 @@ class Vectors:
         ranges: Sequence[Range],
         *,
         least: float | None = None,
-    ) -> Compared:
+    ) -> CombinedScores:
         """The scores of the full text combined with nearness, each in deviations. An entry without
         any word of the query needs at least the cosine `least`, if given."""
         total, _ = self.index.size(ranges)
         loaded = self._load(ranges, total, scored)
         near = self._nearness(loaded, query, found, total) if loaded is not None else None
         if loaded is None or near is None:
-            return Compared(dict(scored), {})
+            return CombinedScores(dict(scored), {})
         own = near.own or near
         if least is None:
             least = least_near(self.embedder, len(own.values), own.mean, own.deviation)
@@ -305,14 +305,14 @@ class StandaloneVectors(Vectors):
         ranges: Sequence[Range],
         *,
         least: float | None = None,
-    ) -> Compared:
+    ) -> CombinedScores:
         total, _ = self.index.size(ranges)
         vector = self._query_vector(query, found, total)
         if vector is None:
-            return Compared(dict(scored), {})
+            return CombinedScores(dict(scored), {})
         near = self._pieces(ranges[0], total, scored).nearest(vector, scored, NEAREST_MAX)
         if near is None:
-            return Compared(dict(scored), {})
+            return CombinedScores(dict(scored), {})
         if least is None:
             least = least_near(self.embedder, total, near.mean, near.deviation)
         weight = rank.STANDALONE_WEIGHT / (near.deviation or 1.0)
@@ -362,7 +362,7 @@ def fused(
     total: int,
     rows: Iterable[tuple[int, float, float]],
     least: float,
-) -> Compared:
+) -> CombinedScores:
     """The scores of the full text, in deviations, plus nearness: `rows` have an id, its cosine, and
     its worth. An entry without any word of the query needs the cosine `least`, because something is
     always nearest, even to nonsense."""
@@ -374,7 +374,7 @@ def fused(
         if id in out or cosine >= least:
             cosines[id] = cosine
             out[id] = out.get(id, without_words) + worth
-    return Compared(out, cosines)
+    return CombinedScores(out, cosines)
 
 
 def least_near(embedder: Embedder, count: int, mean: float, deviation: float) -> float:

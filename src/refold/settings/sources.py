@@ -426,7 +426,7 @@ NAMES = frozenset(
 )
 
 
-def are_said(config: Config, origins: Iterable[str]) -> bool:
+def has_user_limits(config: Config, origins: Iterable[str]) -> bool:
     """Whether limits are set by the user, for all models or for some."""
     return any(name in NAMES for name in chain(origins, *config.models.values()))
 
@@ -438,7 +438,7 @@ def limits_of(config: Config) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value != getattr(default, name)}
 
 
-def noted(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def noted_limits(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The limits that a proxy noted in a conversation's metadata; empty if there are none."""
     notes = metadata.get(KEEPER)
     limits = notes.get(LIMITS) if isinstance(notes, Mapping) else None
@@ -449,8 +449,8 @@ def noted(metadata: Mapping[str, Any]) -> dict[str, Any]:
 def loaded_for(metadata: Mapping[str, Any]) -> Config:
     """The settings of this project for a conversation with this metadata."""
     config, origins = loaded()
-    limits = noted(metadata)
-    if not limits or are_said(config, origins):
+    limits = noted_limits(metadata)
+    if not limits or has_user_limits(config, origins):
         return config
     try:
         return loaded(limits)[0]

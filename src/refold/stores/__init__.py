@@ -72,7 +72,7 @@ def reading_store(store: Store) -> Store:
     return open_store(store.url, read_only=True) if is_on_disk else ReadOnlyStore(store, owns=False)
 
 
-def telling(store: Store, listener: Callable[[str, int], None]) -> Store:
+def with_progress(store: Store, listener: Callable[[str, int], None]) -> Store:
     """A read-only view of the store that reports the conversation and the total number of events
     after each read. The store stays open."""
     from refold.stores.read_only import ProgressStore
@@ -174,7 +174,7 @@ def server_place(url: str) -> str:
     return place_checked(url)
 
 
-def asked_token(place: str, token: str) -> TokenAbout:
+def token_info(place: str, token: str) -> TokenAbout:
     """The server's description of a token for a place; Denied if it refuses the token."""
     from refold.stores.remote import token_checked
 

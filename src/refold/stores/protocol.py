@@ -383,7 +383,7 @@ class Phrases(Struct, frozen=True):
     is_prefix: bool = False
 
 
-class Sought(Struct, frozen=True, kw_only=True):
+class TermQuery(Struct, frozen=True, kw_only=True):
     """A search query: all of these phrases, in these lanes, among the entries that pass the
     filters."""
 
@@ -445,7 +445,7 @@ class Terms(Protocol):
         """The number of entries by author."""
         ...
 
-    def postings(self, sought: Sought, scope: Scope, most: int) -> list[tuple[TermPlace, int]]:
+    def postings(self, sought: TermQuery, scope: Scope, most: int) -> list[tuple[TermPlace, int]]:
         """The newest matching entries, each with its number of matches."""
         ...
 

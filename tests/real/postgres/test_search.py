@@ -10,7 +10,7 @@ import pytest
 from refold.search.searcher import Searcher
 from refold.stores import Store, open_store
 from refold.stores.postgres import schema
-from refold.stores.protocol import Phrases, Sought
+from refold.stores.protocol import Phrases, TermQuery
 from tests.real.postgres.cluster import Server
 from tests.real.postgres.conftest import fresh_org
 from tests.search import (
@@ -167,7 +167,7 @@ def test_how_often_a_term_occurs_is_known_exactly(store: Store) -> None:
     times = [1, 2, 3, 7, 20, 50, 100, 200, 255]
     talk(store, "a", [f"zebra {'walrus ' * count}" for count in times])
     full_text(store).search("walrus")
-    sought = Sought(all_of=(Phrases((("walru",), ("zebra",))),), lanes=(0,))
+    sought = TermQuery(all_of=(Phrases((("walru",), ("zebra",))),), lanes=(0,))
     found = store.terms.postings(sought, None, 100)
     assert sorted(count for _, count in found) == [count + 1 for count in times]
 

@@ -86,10 +86,10 @@ def register(name: str, fits: LinesFit, telling: TellingLines) -> None:
 
 def kind_of(text: str) -> str:
     """The name of a text's kind, or `plain`."""
-    return Looked(text, lambda _: None).name
+    return ClassifiedText(text, lambda _: None).name
 
 
-class Looked:
+class ClassifiedText:
     """A text with its kind and its most telling lines. `failed` gets the error of a registered
     kind; `redact` takes a line and the one before it, and returns it as it may be shown."""
 

@@ -28,7 +28,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from refold import decoding
-from refold.artifacts.grep import grepped
+from refold.artifacts.grep import matching_lines
 from refold.checked import quoted
 from refold.display import number
 from refold.edges.chat.terminal import Offered
@@ -247,7 +247,7 @@ class Workspace(Struct, frozen=True):
         else:
             names = [one.path for one in islice(self.files(path), SEARCHED_MAX)]
         lines = _JoinedFiles(self, names)
-        found = grepped(
+        found = matching_lines(
             lines.chunks(), pattern, regex=regex, ignore_case=ignore_case, most=limit, wait_s=GREP_S
         )
         rows = [f"{lines.where(one.number)}: {one.text}" for one in found.lines]

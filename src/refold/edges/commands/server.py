@@ -34,7 +34,7 @@ from refold.edges.server.gate import (
 from refold.redaction import redacted
 from refold.settings import logins, sources
 from refold.settings.sources import requested, server_direct, server_store
-from refold.stores import asked_token, server_place
+from refold.stores import server_place, token_info
 
 AUDIT_LIMIT_MAX = 100_000
 ServerStore = Annotated[
@@ -110,9 +110,9 @@ def serve_team(
     check: Annotated[bool, Meta(description="Say whether it could start, and stop there.")] = False,
 ) -> Served:
     from refold.edges.server.limits import limits_of
-    from refold.edges.server.serve import Given, checked, serve, url_of
+    from refold.edges.server.serve import ServerSettings, checked, serve, url_of
 
-    given = Given(
+    given = ServerSettings(
         store=store or server_store(),
         direct=direct or server_direct(),
         host=host,
@@ -188,7 +188,7 @@ def login(
     if forget:
         return LoggedOut(url=address, was_known=logins.forget(address, os.environ))
     secret = session.secret(f"Token for {address}")
-    about = asked_token(address, secret)
+    about = token_info(address, secret)
     file = logins.keep(address, secret, os.environ)
     return LoggedIn(
         url=address, token=about.id, scope=about.scope, expires_ms=about.expires_ms, file=str(file)

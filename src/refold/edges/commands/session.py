@@ -230,14 +230,14 @@ class Session:
             if progress is None:
                 yield self.store
                 return
-            from refold.stores import telling
+            from refold.stores import with_progress
 
             total = self._events(conversation)
 
             def tell(id: str, done: int) -> None:
                 progress(f"{doing} {id}", min(done, total), total)
 
-            yield telling(self.store, tell)
+            yield with_progress(self.store, tell)
 
     def _events(self, conversation: str | None) -> int:
         """How many events there are, of one conversation or of all; 0 where that cannot be read,

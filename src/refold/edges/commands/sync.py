@@ -25,7 +25,7 @@ from refold.edges.commands.integrity import ID_POSITION, Verified
 from refold.edges.commands.session import Session
 from refold.errors import Denied, Invalid, NotFound, RefoldError
 from refold.log.log import now_ms
-from refold.log.trace import is_memory, kept_logs
+from refold.log.trace import conversations_and_memories, is_memory
 from refold.stores import synced_of
 from refold.stores.protocol import WAITING, Device, Store, Synced, SyncedStore, SyncListener
 
@@ -333,7 +333,7 @@ def _checked(near: Store, synced: SyncedStore, names: Sequence[str]) -> FarVerif
     """The damage in the far store, and which parts are whole here."""
     far, refused, reports = synced.far, set[str](), list[Verification]()
     absent: dict[str, NotFound] = {}
-    for id in names or [about.id for about in kept_logs(far)]:
+    for id in names or [about.id for about in conversations_and_memories(far)]:
         try:
             reports.append(_report(far, id, refused))
         except NotFound as error:

@@ -101,11 +101,11 @@ def shortened(event: Event, session: str, above: int) -> Any:
     command = tool_input.get("command") if isinstance(tool_input, dict) else ""
     if tool in _LEFT or _OURS.search(tool) or _OURS.search(str(command)):
         return None
-    from refold.artifacts.stub import described
+    from refold.artifacts.stub import call_description
     from refold.core.model import Origin
 
     arguments = json.dumps(tool_input, ensure_ascii=False)
-    description = described(tool, arguments, lambda _: None, str)
+    description = call_description(tool, arguments, lambda _: None, str)
     origin = Origin(tool=tool, arguments=arguments[:ARGUMENTS_CHARS], description=description)
     response = event.get("tool_response")
     keeper = _Keeper(session, origin, above, _whole_output(response, event))

@@ -35,7 +35,7 @@ from refold.edges.proxy.upstream import Limits
 from refold.engine.mirror import Mirrored, Unchanging
 from refold.errors import RefoldError
 from refold.log.notes import Noted
-from refold.settings.sources import KEEPER, LIMITS, limits_of, noted
+from refold.settings.sources import KEEPER, LIMITS, limits_of, noted_limits
 from refold.stores.protocol import Store
 
 log = logging.getLogger("refold.proxy")
@@ -415,7 +415,7 @@ def has_first_answer(store: Store, found: Recognised, asked: ParsedCall) -> bool
 def tag(context: refold.Context, asked: ParsedCall) -> None:
     """Tags a conversation as kept by a proxy, and notes its limits."""
     view, limits = context.view, limits_of(context.config)
-    if TAG in view.tags and noted(view.metadata) == limits:
+    if TAG in view.tags and noted_limits(view.metadata) == limits:
         return
     known = view.metadata.get(TAG)
     about = dict(known) if isinstance(known, Mapping) else {}

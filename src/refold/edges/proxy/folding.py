@@ -33,7 +33,7 @@ from refold.edges.proxy.body import LISTS, MARK, ParsedCall, Wire
 from refold.edges.proxy.gate import Header, Target
 from refold.edges.proxy.upstream import Limits
 from refold.errors import Unavailable
-from refold.settings.sources import are_said, loaded
+from refold.settings.sources import has_user_limits, loaded
 from refold.tokens.models import model_info
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Folding(Struct, frozen=True, kw_only=True):
         if window is None or not info.known or window < WISH_FROM:
             return False
         answer = min(info.output or RESERVE_MAX, RESERVE_MAX)
-        return not are_said(*loaded(self.config)) and window + answer <= info.window
+        return not has_user_limits(*loaded(self.config)) and window + answer <= info.window
 
     def large_tokens(self, asked: ParsedCall) -> int:
         """The size from which a result is a stub at its first send: the user's setting, or the one

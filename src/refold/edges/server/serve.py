@@ -47,7 +47,7 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 GARBAGE = 20_000  # objects between two collections; what a call makes is gone with the call
 
 
-class Given(Struct, frozen=True, kw_only=True):
+class ServerSettings(Struct, frozen=True, kw_only=True):
     """The settings of a server. `names` are the host names that clients may use; empty means any.
     `direct` is the address of the store's database without a pooler. `limits` are for all workers
     together."""
@@ -68,7 +68,7 @@ class Given(Struct, frozen=True, kw_only=True):
 # --- before anything listens ---
 
 
-def checked(given: Given) -> str:
+def checked(given: ServerSettings) -> str:
     """The place to serve, without its password. Raises an error for a missing package, name,
     certificate or token, or a direct address without hints."""
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
@@ -92,7 +92,7 @@ def checked(given: Given) -> str:
         orgs.close()
 
 
-def _check_certificate(given: Given) -> None:
+def _check_certificate(given: ServerSettings) -> None:
     if bool(given.certificate) != bool(given.key):
         raise Invalid("a certificate and a key belong together", hint="--certificate and --key")
     if not given.certificate:
@@ -123,7 +123,7 @@ def _check_direct(orgs: Orgs, direct: str) -> None:
             raise
 
 
-def url_of(given: Given) -> str:
+def url_of(given: ServerSettings) -> str:
     """How clients call this server, as far as it knows."""
     scheme = "https" if given.certificate else "http"
     host = given.names[0] if given.names else given.host
@@ -133,7 +133,7 @@ def url_of(given: Given) -> str:
 # --- serving ---
 
 
-def serve(given: Given, told: Callable[[], None]) -> None:
+def serve(given: ServerSettings, told: Callable[[], None]) -> None:
     """Serves until it is stopped, by SIGTERM or Ctrl-C. `told` is called once it listens."""
     listening = _listening(given)
     told()
@@ -151,7 +151,7 @@ def serve(given: Given, told: Callable[[], None]) -> None:
         signal.signal(signal.SIGTERM, before)
 
 
-def _serve_here(given: Given, config: uvicorn.Config, listening: socket.socket) -> None:
+def _serve_here(given: ServerSettings, config: uvicorn.Config, listening: socket.socket) -> None:
     import uvicorn
 
     _tell_workers(given)
@@ -161,7 +161,9 @@ def _serve_here(given: Given, config: uvicorn.Config, listening: socket.socket) 
         raise Unavailable("the server could not start; its log says why")
 
 
-def _serve_by_workers(given: Given, config: uvicorn.Config, listening: socket.socket) -> None:
+def _serve_by_workers(
+    given: ServerSettings, config: uvicorn.Config, listening: socket.socket
+) -> None:
     from uvicorn.supervisors import Multiprocess
 
     class Workers(Multiprocess):
@@ -189,11 +191,11 @@ def _end_with_parent() -> None:
     threading.Thread(target=wait, name="parent", daemon=True).start()
 
 
-def _tell_workers(given: Given) -> None:
+def _tell_workers(given: ServerSettings) -> None:
     os.environ[GIVEN] = msgspec.json.encode(given).decode()
 
 
-def uvicorn_config(given: Given) -> uvicorn.Config:
+def uvicorn_config(given: ServerSettings) -> uvicorn.Config:
     import uvicorn
 
     return uvicorn.Config(
@@ -211,7 +213,7 @@ def application() -> Server:
     from refold.edges.server import app
     from refold.edges.server.app import Server
 
-    given = decoding.decode(os.environ[GIVEN], Given)
+    given = decoding.decode(os.environ[GIVEN], ServerSettings)
     _log_to_stderr(given.log_level)
     _end_with_parent()
     # What is here at the start stays for good: no collection has to look at it again.
@@ -224,7 +226,7 @@ def application() -> Server:
     return Server(orgs, limits, hosts=_hosts(given), direct=given.direct, shared=shared)
 
 
-def _listening(given: Given) -> socket.socket:
+def _listening(given: ServerSettings) -> socket.socket:
     family = socket.AF_INET6 if ":" in given.host else socket.AF_INET
     listening = socket.socket(family)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -239,7 +241,7 @@ def _listening(given: Given) -> socket.socket:
     return listening
 
 
-def _hosts(given: Given) -> frozenset[str]:
+def _hosts(given: ServerSettings) -> frozenset[str]:
     """The names that this server goes by: those it was given, and its own address if that is
     this machine's alone."""
     if given.names:

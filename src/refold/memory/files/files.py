@@ -41,7 +41,7 @@ from refold.memory.files.commands import (
 )
 from refold.memory.files.descriptors import Entry, Place, not_followed, place_of
 from refold.memory.files.tree import Tree
-from refold.redaction import found
+from refold.redaction import secrets_in
 from refold.system.disk import os_failure
 
 LEVELS = 2  # of a directory that are listed
@@ -248,8 +248,8 @@ class MemoryFiles:
     def _stored(self, content: str, path: MemoryPath, before: str = "") -> bytes:
         """The bytes of a text; Denied for a new secret, Invalid if it cannot be encoded."""
         if self._refuse_secrets:
-            known = {before[one.start : one.end] for one in found(before)}
-            new = [one for one in found(content) if content[one.start : one.end] not in known]
+            known = {before[one.start : one.end] for one in secrets_in(before)}
+            new = [one for one in secrets_in(content) if content[one.start : one.end] not in known]
             if new:
                 raise Denied(
                     f"Error: {path} was not written: the text holds a secret ({new[0].kind})"

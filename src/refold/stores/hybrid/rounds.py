@@ -34,7 +34,7 @@ from refold.core import codec
 from refold.core.model import Conversation, Event
 from refold.display import number
 from refold.errors import Denied, Invalid, NotFound, RefoldError, Unavailable, sentence
-from refold.redaction import found as secrets_in
+from refold.redaction import secrets_in
 from refold.redaction.redact import decoded
 from refold.stores.hybrid import devices, record, tails
 from refold.stores.hybrid.exchange import Exchange, Exchanged, all_conversations, pages

@@ -19,7 +19,15 @@ from refold.stores import checks
 from refold.stores.postgres import schema, statements
 from refold.stores.postgres.connections import Connections, Link, Way
 from refold.stores.postgres.log import Place
-from refold.stores.protocol import Phrases, Scope, Sought, TermEntry, TermLane, TermMark, TermPlace
+from refold.stores.protocol import (
+    Phrases,
+    Scope,
+    TermEntry,
+    TermLane,
+    TermMark,
+    TermPlace,
+    TermQuery,
+)
 
 PLACE_MAX, PLACES_MAX, TERM_CHARS_MAX, VECTOR_BYTES_MAX = 16_383, 255, 200, 900_000
 MANY, ANALYZED_SHARE = 200, 0.1
@@ -141,7 +149,7 @@ class PostgresTerms:
         rows = self._rows(statements.AUTHORS, conversations=ids)
         return {author.decode(): entries for author, entries in rows}
 
-    def postings(self, sought: Sought, scope: Scope, most: int) -> list[tuple[TermPlace, int]]:
+    def postings(self, sought: TermQuery, scope: Scope, most: int) -> list[tuple[TermPlace, int]]:
         rows = self._rows(
             statements.POSTINGS,
             sought=" & ".join(f"({self._query(one)})" for one in sought.all_of),
