@@ -228,7 +228,7 @@ class Intake:
         self, result: ToolResult, content: Content, origin: Origin, mime: str | None = None
     ) -> tuple[Artifact, ToolResult]:
         """The artifact of a result's text, and the result with a stub instead of it."""
-        tool = unfolder(self._log.known)
+        tool = unfolder(self._log.metadata)
         stub = stub_of(content, origin, self._report_failure, tool=tool, redact=self._redact)
         artifact = store_content(
             self._log.store,

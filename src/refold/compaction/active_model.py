@@ -102,7 +102,7 @@ class ActiveModel:
             self._resize()
         self.watch()
 
-    def tell_unknown(self, *, is_asked: bool = False) -> None:
+    def warn_unknown(self, *, is_asked: bool = False) -> None:
         """Reports an assumed window, once per model. Only a request (`is_asked`) shows that no
         model is named at all."""
         if self.info.known or self.window or not (self._name or is_asked):

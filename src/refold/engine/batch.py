@@ -49,7 +49,7 @@ class Batch:
     @property
     def metadata(self) -> dict[str, Any]:
         """Metadata of the conversation, pending changes included."""
-        return self._log.known.metadata or {}
+        return self._log.metadata.metadata or {}
 
     @property
     def is_full(self) -> bool:
@@ -131,7 +131,7 @@ class Batch:
         self.written += len(events)
         self._held += self._run.size_bytes
         if self._held > HELD_BYTES_MAX:
-            self._log.log.let_go()
+            self._log.log.drop_blocks()
             self._held = 0
         self._forget()
         return events

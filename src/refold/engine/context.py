@@ -148,8 +148,8 @@ class Context:
         with self._open.guard:
             if not all(value is None for value in (system, tools, title, tags, metadata, names)):
                 self._open.check_writable()
-            self._model.take(model or self._open.known.model, window)
-            self._model.tell_unknown()
+            self._model.take(model or self._open.metadata.model, window)
+            self._model.warn_unknown()
             given = Meta(
                 model=model or None,
                 title=title,
@@ -263,7 +263,7 @@ class Context:
         has the list. Nothing is written twice. `inner` maps a place in the list to the messages
         that its owner has not seen. `upto` is the head shown by the request that the new reply
         answers (by default the newest): its thinking is dropped if the page changed since."""
-        if system is not None and is_same_text(self._open.known.system, plain_system(system)):
+        if system is not None and is_same_text(self._open.metadata.system, plain_system(system)):
             system = None
         if system is not None or tools is not None:
             self.update(system=system, tools=tools)
@@ -589,7 +589,7 @@ class Context:
             finally:
                 if "memory" in vars(self):
                     self.memory.close()
-                self._shared.let_go()
+                self._shared.release()
 
     def __repr__(self) -> str:
         messages = number(sum(self._open.state.counts.values()), "message")

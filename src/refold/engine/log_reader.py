@@ -216,7 +216,7 @@ def redo(log: OpenLog, model: ActiveModel) -> Undone:
 
 
 def _to_undo(past: History) -> tuple[Change, list[Revert]]:
-    return past.standing[-1] if past.standing else Change(), undoing(past)
+    return past.active[-1] if past.active else Change(), undoing(past)
 
 
 def _to_redo(past: History) -> tuple[Change, list[Revert]]:

@@ -41,7 +41,7 @@ def changes(log: OpenLog, given: Meta, system: Any, tools: list[Any] | None) -> 
     if log.redacts:
         given, system, tools = meta_redacted(given), value_redacted(system), value_redacted(tools)
     state, drafts = log.sums, list(log.pending)
-    known = log.known
+    known = log.metadata
     if merged(known, given) != known:
         drafts.append(log.draft(given))
     if system is not None:
@@ -115,7 +115,7 @@ class SharedStore:
             self._holders += 1
         return self
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Closes the store if nobody else holds it."""
         with self._lock:
             self._holders -= 1

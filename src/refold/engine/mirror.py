@@ -228,7 +228,7 @@ class Mirror:
     def _fork(self, places: int, front: bytes) -> None:
         """Continues in a conversation that shares the log up to these places."""
         id = _fork_id(self._log.id, front)
-        about = self._log.known
+        about = self._log.metadata
         left = self._here().seqs[places][0] - 1
         if not places:
             # Only the metadata is shared.

@@ -75,7 +75,7 @@ class Pages:
                 self._log.settle()
                 if self._log.pending:
                     self._log.append([])
-                self._model.tell_unknown(is_asked=True)
+                self._model.warn_unknown(is_asked=True)
                 if not self._compactor.is_due() and self._model.fits():
                     return self._show(dialect)
             self._compactor.compact_if_due()

@@ -86,7 +86,7 @@ def stats_of(
         return replace(
             stats_of_view(view, budget, now_ms=log.log.clock()),
             conversation=log.id,
-            title=title_of(log.store, log.id, log.known.title or ""),
+            title=title_of(log.store, log.id, log.metadata.title or ""),
             model=model.info.name,
             artifacts=artifacts,
             due=due,

@@ -40,7 +40,7 @@ PAGE_EVENTS = 500
 BOOKMARK_EVENTS = 256
 NEAR_EVENTS = 8
 _RANDOM_BYTES = 10 + SALT_BYTES  # per event: for its id and its salt
-KEPT_SLOTS = 100  # newest slots that keep their messages in `let_go`
+KEPT_SLOTS = 100  # newest slots that keep their messages in `drop_blocks`
 
 Clock = Callable[[], int]
 Fresh = Callable[[Fold], bool]
@@ -176,7 +176,7 @@ class Log:
                 self.state = self._refolded()
                 return
 
-    def let_go(self) -> None:
+    def drop_blocks(self) -> None:
         """Frees the blocks of all messages on the page except the newest, and except calls without
         results. Roles, sizes and the rest stay; `fill` must be called before messages are read.
         For callers that append a lot and send nothing."""
@@ -193,8 +193,8 @@ class Log:
                 message = _hollow(slot.message.role, slot.message.dialect)
                 slots[index] = Slot(slot.seq, slot.last, message, slot.tokens)
 
-    def fill(self) -> None:
-        """Reads the blocks again that `let_go` freed."""
+    def restore_blocks(self) -> None:
+        """Reads the blocks again that `drop_blocks` freed."""
         mark = bookmark.read(bookmark.kept(self.state)) if self.hollow else None
         if mark is not None:
             events = self._events(bookmark.needed(mark))

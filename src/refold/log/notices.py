@@ -231,7 +231,7 @@ class SyncNews:
         if mark == self._mark:
             return None
         is_first, self._mark = self._mark is None, mark
-        synced = self._synced.stood(conversation)
+        synced = self._synced.last_sync(conversation)
         if synced is None or synced.state == self._state:
             return None
         self._state = synced.state

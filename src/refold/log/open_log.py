@@ -95,7 +95,7 @@ class OpenLog:
     def state(self) -> Fold:
         """The fold at the last head read."""
         if self.log.hollow:
-            self.log.fill()
+            self.log.restore_blocks()
         return self.log.state
 
     @property
@@ -104,7 +104,7 @@ class OpenLog:
         return self.log.state
 
     @property
-    def known(self) -> Meta:
+    def metadata(self) -> Meta:
         """The metadata of the conversation, pending changes included."""
         meta = self.sums.meta
         for draft in self.pending:
@@ -125,7 +125,7 @@ class OpenLog:
                 system_tokens = draft.tokens
             if draft.body.tools is not None or draft.body.tools_seq is not None:
                 tools_tokens = draft.tokens
-        meta = self.known
+        meta = self.metadata
         return replace(
             view,
             title=meta.title or "",

@@ -113,7 +113,7 @@ class History(Struct, frozen=True, kw_only=True):
     """Active changes, oldest first, and undone ones, in the order of their undo; batches that made
     room are listed separately. `taken_off` are the seqs of reverts of single messages."""
 
-    standing: list[Change]
+    active: list[Change]
     undone: list[Change]
     rooms: list[Change]
     rooms_undone: list[Change]
@@ -157,7 +157,7 @@ def history(events: Iterable[Event]) -> History:
     off = switches(controls).off
     changes: dict[str | int, Change] = {}
     undone: dict[str | int, Change] = {}
-    standing: set[str | int] = set()
+    keys: set[str | int] = set()
     taken_off: set[int] = set()
     seqs = {event.seq for event in controls}
     for event in controls:
@@ -177,11 +177,11 @@ def history(events: Iterable[Event]) -> History:
         change = Change(seq=event.seq, batch=batch, purpose=purpose)
         changes.setdefault(batch or event.seq, change)
         if event.seq not in off:
-            standing.add(batch or event.seq)
-    active = sorted((changes[key] for key in standing), key=lambda change: change.seq)
+            keys.add(batch or event.seq)
+    active = sorted((changes[key] for key in keys), key=lambda change: change.seq)
     reverted = sorted(undone.values(), key=lambda change: change.undone_at)
     return History(
-        standing=[change for change in active if not change.is_room],
+        active=[change for change in active if not change.is_room],
         undone=[change for change in reverted if not change.is_room],
         rooms=[change for change in active if change.is_room],
         rooms_undone=[change for change in reverted if change.is_room],
@@ -192,9 +192,9 @@ def history(events: Iterable[Event]) -> History:
 def undoing(past: History) -> list[Revert]:
     """The events that switch off the newest active change, and room made since by an earlier undo;
     empty if there is no change. Room made before the change stays."""
-    if not past.standing:
+    if not past.active:
         return []
-    newest = past.standing[-1]
+    newest = past.active[-1]
     off = Revert(batch=newest.batch) if newest.batch else Revert(seq=newest.seq)
     since = [room for room in past.rooms if room.seq > newest.seq]
     return [*(Revert(batch=room.batch) for room in since), off]

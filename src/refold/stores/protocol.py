@@ -293,7 +293,7 @@ class SyncedStore(Protocol):
         """A value that changes with every sync of this store, in any process."""
         ...
 
-    def stood(self, conversation: str) -> Synced | None:
+    def last_sync(self, conversation: str) -> Synced | None:
         """State of a conversation after the last sync; None if it never took part in one."""
         ...
 

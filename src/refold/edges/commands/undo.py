@@ -71,7 +71,7 @@ def undo(
     if batch is not None:
         return _revert(session, batch)
     if files:
-        _confirm_files(session, _past(session).standing, yes=yes)
+        _confirm_files(session, _past(session).active, yes=yes)
     if not yes:
         _confirm_room(session)
     step = _take_step(session, lambda context: context.undo(files=files))
@@ -212,7 +212,7 @@ def _take_step(session: Session, take: Callable[[Context], Taken]) -> Step:
         tokens_max=budget.input_max,
         pause_tokens=pause,
         is_capped=budget.compact_at == cap,
-        undo_steps=len(past.standing),
+        undo_steps=len(past.active),
         redo_steps=len(past.undone),
         changes=tuple(done.changes),
         **sizes(before, after),

@@ -314,7 +314,7 @@ class ConversationRegistry:
             gone.append(self._held.pop(held.number))
         return gone
 
-    def let_go(self, held: OpenConversation) -> None:
+    def drop(self, held: OpenConversation) -> None:
         """Drops a conversation after a failure; the caller holds its guard."""
         with self._guard:
             self._held.pop(held.number, None)

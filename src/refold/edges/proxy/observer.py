@@ -136,7 +136,7 @@ class Observer:
                 return self._shown(held, asked)
             except BaseException:
                 # Its state is uncertain: the next call opens it again.
-                self._book.let_go(held)
+                self._book.drop(held)
                 raise
             finally:
                 held.native.end()

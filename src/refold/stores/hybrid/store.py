@@ -218,7 +218,7 @@ class HybridStore:
     def sync_mark(self) -> SyncMark:
         return record.mark(self._record_path)
 
-    def stood(self, conversation: str) -> Synced | None:
+    def last_sync(self, conversation: str) -> Synced | None:
         return record.last_state(conversation, self._record())
 
     @property
