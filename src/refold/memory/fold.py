@@ -21,8 +21,7 @@ from refold.core.model import Memory
 from refold.memory.bookmark import Bookmark, BookmarkColumns, LazyMap, packed
 from refold.memory.claim import claim_of, telling_words
 from refold.memory.entry import FOREVER_MS, MemoryEntry, Run, Version, is_same
-from refold.memory.later_mentions import Shared
-from refold.memory.merging import Groups, by_time, group_name, is_unaccepted
+from refold.memory.merging import Groups, Shared, by_time, group_name, is_unaccepted
 
 HEIRS_MAX = 20
 KEY_BYTES = 16

@@ -1,21 +1,26 @@
-"""Entries that answer a query, the best first, as they were at a given time.
+"""Entries that answer a query, best first, as they were at a given time; and related entries.
 
-The index finds events; the fold maps each to its entry and says whether that was true then. An
-event about something that moved leads to the entry it moved to. Equal hits are ordered by use and
-age, and among rivals the newest comes first. Neighbours: `finder` finds, `fold` has the entries,
-`succession` knows successors, `semantic` asks.
+The index finds events; the fold maps each to its entry and says whether it was true then. An event
+about something that moved points to the entry it moved to. Equal hits are ordered by use and age;
+among rivals the newest comes first. Related entries are true ones that may be about the same thing
+as a new one, near by vectors or by rare words: the caller decides. Neighbours: `finder`, `fold`,
+`succession`, `merging`, `semantic`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from refold.core.model import Memory
 from refold.display import number
-from refold.memory.entry import MemoryEntry, Run
+from refold.memory.claim import claim_of
+from refold.memory.entry import MemoryEntry, Run, Version
 from refold.memory.finder import Finder, Fitness, Found, IndexQuery
 from refold.memory.fold import HEIRS_MAX, Entries
 from refold.memory.journal import Journal
@@ -212,3 +217,70 @@ def _preference(entry: MemoryEntry, uses: Mapping[str, int]) -> tuple[int, int]:
     """Of equal entries the later one is preferred; use makes an entry younger."""
     used = min(USES_MAX, uses.get(entry.id, 0))
     return entry.valid_from_ms + used * WEEK_MS, entry.seq
+
+
+QUERY_WORDS_MAX, CANDIDATES_MAX = 60, 40
+SENTENCES_MAX, HITS_EACH = 60, 5  # sentences to search for, and hits of each
+WORDS_NEAR = 0.15  # least cosine of words weighted by rarity; measured on the lives in bench
+_WORD = re.compile(r"\w+")
+
+
+def near(
+    journal: Journal, finder: Finder, run: Run, limit: int, *, accepted: bool
+) -> list[MemoryEntry]:
+    """The true entries that may be about the same thing, the nearest first, with their nearness as
+    score. With `accepted`, pending entries are left out."""
+    words = _WORD.findall(run.versions[-1].body.content)[:QUERY_WORDS_MAX]
+    if not words or not limit:
+        return []
+    entries = journal.glance(finder)
+    asked = IndexQuery(query=" ".join(words), most=CANDIDATES_MAX)
+    seqs = [found.seq for found in finder.found(journal.id, asked)]
+    now_ms = journal.now_ms()
+    known = {one.body.entry for one in run.versions} | set(run.replaces)
+    runs = {one.first.seq: one for one in map(entries.run_at, seqs) if one is not None}
+    others = [
+        one
+        for one in runs.values()
+        if one.holds_at(now_ms)
+        and one.entry not in known
+        and (one.first.is_accepted or not accepted)
+    ]
+    likeness = Likeness(finder, journal.id)
+    likeness.read((run, *others))
+    nearness = {
+        other.entry: max(
+            likeness.between(run, other) or 0.0,
+            entries.shared(run, other, frozenset()).rest - WORDS_NEAR,
+        )
+        for other in others
+    }
+    found = [one for one in others if nearness[one.entry] > 0]
+    found.sort(key=lambda one: nearness[one.entry], reverse=True)
+    return [
+        entries.entry(one, journal.scope, score=round(min(1.0, nearness[one.entry]), 4))
+        for one in found[:limit]
+    ]
+
+
+def known_of(
+    journal: Journal, finder: Finder, sentences: Iterable[str], limit: int
+) -> list[MemoryEntry]:
+    """Up to `limit` true entries that may be about these sentences, without pending entries,
+    because they are for a model."""
+    entries, now_ms = journal.glance(finder), journal.now_ms()
+    least = finder.least_near()
+    known: dict[str, Run] = {}
+    for sentence in islice((one for one in sentences if _WORD.search(one)), SENTENCES_MAX):
+        words = " ".join(_WORD.findall(sentence)[:QUERY_WORDS_MAX])
+        said = Run([Version(0, 0, Memory(entry="", content=sentence), claim_of(sentence))])
+        for found in islice(
+            finder.found(journal.id, IndexQuery(query=words, most=CANDIDATES_MAX)), HITS_EACH
+        ):
+            run = entries.run_at(found.seq)
+            if run is None or not run.first.is_accepted or not run.holds_at(now_ms):
+                continue
+            shared = entries.shared(said, run, frozenset()).rest
+            if shared >= WORDS_NEAR or (found.cosine is not None and found.cosine >= least):
+                known.setdefault(run.entry, run)
+    return [entries.entry(run, journal.scope) for run in islice(known.values(), limit)]

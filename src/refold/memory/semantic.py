@@ -45,8 +45,7 @@ from refold.memory.inbox import (
     undecided_body,
 )
 from refold.memory.journal import MemoryChange, changes, revert, scope_checked
-from refold.memory.recall import Wanted, listed, recall
-from refold.memory.related_entries import known_of, near
+from refold.memory.recall import Wanted, known_of, listed, near, recall
 from refold.memory.scopes import Scopes
 from refold.memory.transfer import ImportedMemories, exported, import_lines, read_lines
 from refold.search.embedders import Embedder, by_name

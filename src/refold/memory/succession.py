@@ -21,7 +21,7 @@ from refold.memory.claim import LITTLE, plain, split, stem
 from refold.memory.entry import Run
 from refold.memory.finder import Finder, Fitness, Found
 from refold.memory.fold import Entries
-from refold.memory.later_mentions import announces_change, distinctive_stems
+from refold.memory.merging import announces_change, distinctive_stems
 from refold.search.embedders import Vector
 
 SUCCESSORS_MAX = 8

@@ -14,8 +14,8 @@ from refold.core.model import Span
 from refold.edges.chat.scripted import Scripted
 from refold.edges.chat.slash import obey
 from refold.edges.commands.command import builtins_of
-from refold.edges.commands.debug import dump
 from refold.edges.commands.session import Session
+from refold.edges.commands.why import dump
 from refold.stores import open_store
 from refold.stores.protocol import Store
 from tests.edges.chat.rooms import chat_in, seen

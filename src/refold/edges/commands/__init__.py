@@ -141,16 +141,16 @@ COMMANDS = {
         "sync", "Make this store and a far one the same, or check how they differ.", "team"
     ),
     "sync key new": Entry(
-        "sync_keys",
+        "sync",
         "Make a key, so that the far store can read nothing.",
         "team",
         is_shell_only=True,
     ),
     "sync key list": Entry(
-        "sync_keys", "List the keys of a file by their names.", "team", is_shell_only=True
+        "sync", "List the keys of a file by their names.", "team", is_shell_only=True
     ),
     "sync key apply": Entry(
-        "sync_keys",
+        "sync",
         "Encrypt everything in the far store again, with the newest key.",
         "team",
         is_shell_only=True,

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from refold.core.model import Event
 from refold.display import number
 from refold.edges.commands.command import Result, Screen
-from refold.edges.commands.messages import EventRow, event_row
+from refold.edges.commands.page import EventRow, event_row
 from refold.edges.commands.session import Session
 from refold.edges.displays.panel import Line, meter
 from refold.edges.displays.phrases import Happening, happenings, tokens_of

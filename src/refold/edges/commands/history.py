@@ -23,7 +23,7 @@ from refold.edges.commands.command import (
     short_line,
     show_undo,
 )
-from refold.edges.commands.messages import MessageRow, message_rows, show_messages
+from refold.edges.commands.page import MessageRow, message_rows, show_messages
 from refold.edges.commands.session import Session
 from refold.errors import Invalid
 from refold.log.points import EVERY, HOURS, KEEP, Batch, Point

@@ -1,33 +1,243 @@
-"""The page as the model reads it, and the whole conversation as a file for a browser.
+"""Pages and messages as commands show them: for a terminal, a browser and JSON.
 
-`show --page` marks folded parts with their handles; on a terminal it stops at every full screen.
-`show --html` writes every message, with folded ones behind a click. Neighbours: `show` is the
-command, `displays.browser` makes the document.
+`show --page` marks folded parts with their handles and stops at every full screen; `show --html`
+writes every message, folded ones behind a click. A provider's own compaction is shown by its text;
+the provider's models get what it wrote, which may be sealed (`NativePart`). Neighbours: `show` is
+the command, `displays.browser` makes the document, `dialects.native` reads native parts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any, Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
 
-from refold.core.model import Event, Slot, View
+from refold import dialects
+from refold.core.codec import decode, digest_of
+from refold.core.model import Body, Event, Hide, Message, Native, Replace, Slot, Summarize, View
+from refold.core.shortened import ERASED
+from refold.dialects.native import readable
 from refold.dialects.wire import readable_prompt
-from refold.display import number
-from refold.edges.commands.command import Result, Screen
-from refold.edges.commands.messages import NativePart, native_part, show_native_part, written
+from refold.edges.commands.command import Result, Screen, number, short_line
 from refold.edges.commands.overview import sizes
 from refold.edges.displays.browser import Browsed, Written, browser_page, timeline
 from refold.edges.displays.overview import window_parts
 from refold.engine.context import Context
 from refold.engine.stats import Stats
+from refold.errors import NotFound
+from refold.log.log import runs
 from refold.log.trace import history_of, pages_of
 from refold.log.unfold import body_text
 from refold.redaction import redactor
 from refold.stores.protocol import Store
 from refold.tokens.models import dollars
+
+START_BYTES = 300
+START_CHARS, LINE_CHARS = 300, 100
+ROWS_SHOWN = 20
+NAME_CHARS = 40
+
+State = Literal["", "whole", "shortened", "hidden"]
+
+
+class EventRow(Struct, frozen=True, kw_only=True):
+    """One event; `body` is None if it was erased. `shown` says how the page has a message: empty
+    for any other event, unset where only this event was asked for."""
+
+    seq: int
+    id: str
+    at_ms: int
+    by: str
+    kind: str
+    tokens: int
+    body: Raw | None
+    shown: State | UnsetType = UNSET
+
+
+def event_row(event: Event, shown: State | UnsetType = UNSET) -> EventRow:
+    return EventRow(
+        seq=event.seq,
+        id=event.id,
+        at_ms=event.at_ms,
+        by=event.by,
+        kind=event.kind,
+        tokens=event.tokens,
+        body=None if event.erased else Raw(event.body),
+        shown=shown,
+    )
+
+
+def whole_slots(view: View) -> dict[int, Slot]:
+    """The slots of the page that are messages themselves, by their seq."""
+    return {slot.seq: slot for slot in view.slots if not slot.standin}
+
+
+def state_of(event: Event, slots: Mapping[int, Slot]) -> State:
+    """How the page has an event, given its `whole_slots`."""
+    if event.kind != "message":
+        return ""
+    slot = slots.get(event.seq)
+    if slot is None:
+        return "hidden"
+    return "shortened" if slot.edits else "whole"
+
+
+def summary(row: EventRow) -> str:
+    """What an event other than a message says, in one line."""
+    match body := body_of(row):
+        case Hide():
+            action = f"hides {body.span}"
+        case Summarize():
+            action = f"summarizes {body.span}"
+        case Replace():
+            action = f"shortens #{body.seq}, block {body.block}"
+        case _:
+            start = body_bytes(row)[:START_BYTES].decode("utf-8", "replace")
+            return f"#{row.seq} {row.kind}: {start}"
+    reason = f" ({body.reason})" if body.reason else ""
+    return f"#{row.seq} {row.by}: {action}{reason}"
+
+
+def body_of(row: EventRow) -> Body | None:
+    """What the event says; None for a kind this version does not know, and for an erased one."""
+    # An event again, as far as decoding it needs.
+    salt, body = b"" if row.body is None else b"kept", body_bytes(row)
+    event = Event(
+        seq=row.seq,
+        id=row.id,
+        at_ms=row.at_ms,
+        by=row.by,
+        kind=row.kind,
+        body=body,
+        salt=salt,
+        digest=digest_of(salt, body),
+        chain=b"",
+    )
+    return decode(event)
+
+
+def body_bytes(row: EventRow) -> bytes:
+    """The body as it was written; empty if it was erased."""
+    return b"" if row.body is None else bytes(row.body)
+
+
+class MessageRow(Struct, frozen=True, kw_only=True):
+    """One message in one line: `text` is how it begins. `role` is empty if it was erased."""
+
+    seq: int
+    role: str
+    tokens: int
+    text: str
+
+
+def message_rows(store: Store, id: str, seqs: Iterable[int]) -> tuple[MessageRow, ...]:
+    """The messages among these events, by seq. Only they are read."""
+    rows: list[MessageRow] = []
+    for span in runs(set(seqs)):
+        for events in pages_of(store, id, after=span.first - 1, last=span.last):
+            rows += [_message_row(event) for event in events if event.kind == "message"]
+    return tuple(rows)
+
+
+def _message_row(event: Event) -> MessageRow:
+    body = decode(event)
+    role, text = "", ERASED
+    if isinstance(body, Message):
+        role, text = body.role, body_text(body)
+    return MessageRow(seq=event.seq, role=role, tokens=event.tokens, text=text[:START_CHARS])
+
+
+def named_messages(store: Store, id: str, seqs: Sequence[int]) -> tuple[MessageRow, ...]:
+    """The same, of messages that must be there; NotFound for the first that is not."""
+    head = store.conversation(id).head
+    rows = message_rows(store, id, [seq for seq in seqs if 1 <= seq <= head])
+    missing = [seq for seq in seqs if seq not in {row.seq for row in rows}]
+    if missing:
+        hint = f"refold show {id} --all --brief names each message by its seq"
+        raise NotFound(f"there is no message #{missing[0]}", hint=hint)
+    return rows
+
+
+def show_messages(rows: Sequence[MessageRow], screen: Screen, mark: str = "") -> None:
+    """A line for each of the first messages, and how many more there are."""
+    for row in rows[:ROWS_SHOWN]:
+        heading = f"  {mark}#{row.seq} {row.role or 'erased'}"
+        screen.line(("cyan", heading), f": {short_line(row.text, LINE_CHARS)}")
+    if len(rows) > ROWS_SHOWN:
+        screen.line(f"  ... +{len(rows) - ROWS_SHOWN:,} more")
+
+
+class NativePart(Struct, frozen=True, kw_only=True):
+    """A provider's own compaction of messages. `text` is its readable part, the rest is
+    `sealed_chars` long. `sent` says whether the model of the conversation gets it: if not, it gets
+    the text of the part."""
+
+    provider: str
+    model: str
+    sent: bool
+    text: str
+    sealed_chars: int
+
+
+def native_part(context: Context, slot: Slot) -> NativePart | UnsetType:
+    """The provider's own compaction of these messages; unset if there is none."""
+    native = slot.summary.native if slot.summary is not None else None
+    if native is None or native.dialect not in dialects.DIALECTS:
+        return UNSET
+    text, sealed_chars = readable(native)
+    return NativePart(
+        provider=dialects.dialect(native.dialect).provider,
+        model=native.model,
+        sent=_is_sent(context, slot, native),
+        text=text,
+        sealed_chars=sealed_chars,
+    )
+
+
+def _is_sent(context: Context, slot: Slot, native: Native) -> bool:
+    shown = context.page(native.dialect, settle=False)
+    return any(_is_compaction(one.message) for one in shown if slot.seq in one.seqs)
+
+
+def _is_compaction(message: Any) -> bool:
+    content = message.get("content")
+    blocks = [message, *(content if isinstance(content, list) else ())]
+    return any(isinstance(one, dict) and one.get("type") == "compaction" for one in blocks)
+
+
+def show_native_part(part: NativePart, screen: Screen, *, is_brief: bool = False) -> None:
+    """Prints what the model gets, before the text that other readers get."""
+    said = written(part)
+    screen.line(("yellow" if part.sent else "dim", f"  {said.heading}"))
+    if said.text and not is_brief:
+        screen.block(said.text)
+    screen.line(("dim", f"  {said.rest}"))
+
+
+def written(part: NativePart) -> Written:
+    """The same in words, with what the model of the conversation gets of it."""
+    name, size = short_line(part.provider, NAME_CHARS), _size(part)
+    if not part.sent:
+        heading = f"{name} compacted this ({size}) for its own models"
+        return Written(heading=heading, text="", rest="the model of this conversation gets:")
+    return Written(
+        heading=f"compacted by {name}, {size}",
+        text=part.text,
+        rest="models of other providers, and searches, get:",
+    )
+
+
+def _size(part: NativePart) -> str:
+    """How much it is; what is sealed, nobody but the provider can read."""
+    sealed = f"{number(part.sealed_chars, 'character')} sealed"
+    if not part.text:
+        return sealed
+    written = number(len(part.text), "character")
+    return f"{written} and {sealed}" if part.sealed_chars else written
+
 
 MESSAGES_MAX = 20_000
 

@@ -28,7 +28,7 @@ from refold.edges.commands.command import (
     short_line,
     show_undo,
 )
-from refold.edges.commands.messages import named_messages
+from refold.edges.commands.page import named_messages
 from refold.edges.commands.session import Session
 from refold.edges.commands.undo import PageChange, page_size, sizes, sizes_text
 from refold.engine.context import Context

@@ -29,7 +29,7 @@ from refold.edges.commands.command import (
     short_line,
     show_undo,
 )
-from refold.edges.commands.messages import MessageRow, message_rows, show_messages
+from refold.edges.commands.page import MessageRow, message_rows, show_messages
 from refold.edges.commands.search import time_of
 from refold.edges.commands.session import Session
 from refold.edges.commands.undo import confirm_changes, show_put_back

@@ -40,7 +40,7 @@ from refold.edges.commands.command import (
     seq_of,
     short_line,
 )
-from refold.edges.commands.messages import (
+from refold.edges.commands.page import (
     EventRow,
     NativePart,
     State,
@@ -52,7 +52,7 @@ from refold.edges.commands.messages import (
     state_of,
     whole_slots,
 )
-from refold.edges.commands.messages import summary as event_summary
+from refold.edges.commands.page import summary as event_summary
 from refold.edges.commands.session import Session
 from refold.engine.context import Context
 from refold.errors import Invalid, NotFound

@@ -1,15 +1,15 @@
-"""`refold sync`: makes this store and a far one the same, shows how they differ, checks the far
-store, and lists the devices that sync with it.
+"""`refold sync`: brings this store and a far one together, compares and checks them, lists devices;
+`refold sync key` makes, lists and applies the keys that encrypt the far store.
 
-A check fetches everything that the far store keeps, and decrypts it where there is a key. An
-artifact that is lost or damaged there can be sent again: its digest proves that it is the same. So
-can a lost conversation, or a lost end of one: any sync does it. A damaged log cannot, because other
-devices may have continued it. Neighbours: `sync_keys` has the keys, `integrity` the check of a
-local store.
+A check fetches everything the far store has, and decrypts it if there is a key. A lost or damaged
+artifact is sent again, because its digest proves it; a lost end of a log comes with any sync. A
+damaged log is left alone: other devices may have continued it. In a key file the first key
+encrypts, all decrypt, and names reveal nothing of them. Neighbours: `integrity`, `refold.stores`.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -20,13 +20,13 @@ from refold.conversations.verifier import Problem, Verification, verify
 from refold.core import codec
 from refold.core.model import Artifact
 from refold.display import moment
-from refold.edges.commands.command import Progress, Result, Screen, command, number, short_line
+from refold.edges.commands.command import Progress, Result, Screen, Yes, command, number, short_line
 from refold.edges.commands.integrity import ID_POSITION, Verified
 from refold.edges.commands.session import Session
 from refold.errors import Denied, Invalid, NotFound, RefoldError
 from refold.log.log import now_ms
 from refold.log.trace import conversations_and_memories, is_memory
-from refold.stores import synced_of
+from refold.stores import key_ids, make_key, synced_of
 from refold.stores.protocol import WAITING, Device, Store, Synced, SyncedStore, SyncListener
 
 Far = Annotated[str, Meta(description="The far store, if the store's URL names none.")]
@@ -417,3 +417,129 @@ def _is_whole(near: Store, id: str) -> bool:
         return not verify(near, id).problems
     except RefoldError:
         return False
+
+
+FILE_POSITION = {"positional": True, "metavar": "FILE"}
+
+
+class KeyMade(Result, frozen=True, kw_only=True):
+    """The names of the key that encrypts from now on and of the older keys, which only decrypt.
+    `is_derived` for a key made from a passphrase."""
+
+    file: str
+    key: str
+    older: tuple[str, ...]
+    is_derived: bool = False
+
+    def show(self, screen: Screen) -> None:
+        screen.line(f"The key {self.key} is in {self.file}, which only you can read.")
+        if self.older:
+            screen.line("It encrypts from now on; the older keys still decrypt.")
+            screen.line(f"{screen.call('sync key apply')} encrypts the far store again with it.")
+        screen.line(f"Use it in the URL of the store: hybrid:NEAR?far=FAR&key={self.file}")
+        if self.is_derived:
+            screen.line(
+                "The same passphrase and name give the same key on your other devices. Without"
+            )
+            screen.line("them and without the file, nobody can read the far store.")
+        else:
+            screen.line(
+                "Copy the file to your other devices, never through the far store. Keep another"
+            )
+            screen.line("copy: without it, nobody can read the far store.")
+        screen.line(
+            "The far store still sees the ids of conversations, and so the words of the names and"
+        )
+        screen.line("the files that an id was made of.")
+
+
+@command(
+    "sync key new",
+    details="Without --passphrase the key is random, and you copy the file to your other devices. "
+    "An existing file is not overwritten. You type the passphrase without seeing it, or pipe it to "
+    "standard input.",
+    on="nothing",
+)
+def new_key(
+    session: Session,
+    *,
+    file: Annotated[
+        str,
+        Meta(
+            description="The file to make, such as ~/.config/refold/acme.key.", extra=FILE_POSITION
+        ),
+    ],
+    rotate: Annotated[
+        bool,
+        Meta(description="Put a newer key in front of those in the file, which still decrypt."),
+    ] = False,
+    passphrase: Annotated[
+        bool,
+        Meta(
+            description="Ask for a passphrase: with the same name it gives the same key on every "
+            "device."
+        ),
+    ] = False,
+    name: Annotated[
+        str, Meta(description="With --passphrase: what the key is for, such as acme.")
+    ] = "",
+) -> KeyMade:
+    if name and not passphrase:
+        hint = "leave out --name, or add --passphrase"
+        raise Invalid("--name is for a key that is made from a passphrase", hint=hint)
+    secret = session.secret("Passphrase") if passphrase else ""
+    key = make_key(file, passphrase=secret, name=name, rotates=rotate)
+    path = os.path.abspath(os.path.expanduser(file))
+    return KeyMade(file=path, key=key, older=tuple(key_ids(path)[1:]), is_derived=passphrase)
+
+
+class KeysListed(Result, frozen=True, kw_only=True):
+    """The names of the keys; the first encrypts."""
+
+    file: str
+    keys: tuple[str, ...]
+
+    def show(self, screen: Screen) -> None:
+        newest, *older = self.keys
+        screen.line(("green", newest), " encrypts and decrypts")
+        for key in older:
+            screen.line(key, " decrypts")
+
+
+@command("sync key list", on="nothing")
+def list_keys(
+    session: Session,
+    *,
+    file: Annotated[str, Meta(description="The key file.", extra=FILE_POSITION)],
+) -> KeysListed:
+    return KeysListed(file=file, keys=tuple(key_ids(file)))
+
+
+class KeyApplied(Result, frozen=True, kw_only=True):
+    """By conversation, what was there before it was encrypted again."""
+
+    far: str
+    conversations: dict[str, str]
+
+    def show(self, screen: Screen) -> None:
+        for id, what in self.conversations.items():
+            screen.line(f"{id}: {what}")
+        done = f"{number(len(self.conversations), 'conversation')} encrypted again in {self.far}"
+        screen.line(f"{done}; everything there has the newest key now.")
+
+
+@command(
+    "sync key apply",
+    details="Sync first: both sides must be the same. Each conversation is deleted in the far "
+    "store and sent again; this store always has everything. Backups of the far store are not "
+    "reached, and a device without a key sends plain text again.",
+    on="store",
+)
+def apply_key(
+    session: Session, *, far: Far | None = None, key: Key | None = None, yes: Yes = False
+) -> KeyApplied:
+    store = synced_store(session, far, key)
+    session.confirm(
+        "Delete from the far store what the newest key did not encrypt, and send it again?", yes
+    )
+    return KeyApplied(far=store.far.url, conversations=store.encrypt_again())
