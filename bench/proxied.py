@@ -17,7 +17,7 @@ import refold
 from bench.sessions import Message, tokens_of_all
 from bench.talks import MessagesTalk, Talk, spoken
 from refold.core.model import Usage
-from refold.edges.proxy.conversation_registry import Book
+from refold.edges.proxy.conversation_registry import ConversationRegistry
 from refold.edges.proxy.folding import WISH_FROM, Folding
 from refold.edges.proxy.gate import target_of
 from refold.edges.proxy.observer import Observer, Taken
@@ -29,7 +29,7 @@ class Passage:
 
     def __init__(self, path: bytes, window: int, **config: Any) -> None:
         folding = Folding(folds=True, window=window, config=config)
-        self._book = Book(refold.open_store("memory:"), folding, Limits())
+        self._book = ConversationRegistry(refold.open_store("memory:"), folding, Limits())
         self._observer = Observer(self._book)
         self._target = target_of("POST", path, ())
         self._taken: Taken | None = None

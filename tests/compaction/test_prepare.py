@@ -102,7 +102,7 @@ def test_what_was_prepared_for_another_page_is_discarded_silently(edit: str) -> 
 def test_others_append_and_read_while_the_writer_works() -> None:
     writer = Slow(GOOD)
     context = at_warning(writer)
-    thread = threading.Thread(target=context.prepare)
+    thread = threading.Thread(target=lambda: context.plan(ahead=True))
     thread.start()
     assert writer.asked.wait(LONG_S)
     [event] = context.append({"role": "user", "content": "meanwhile"})

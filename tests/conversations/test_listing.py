@@ -124,10 +124,10 @@ def test_the_commands(store, tmp_path):
     assert json.loads(run("stats", "@2", "--json", *where)[1])["conversation"] == "middle"
     assert run("delete", "old", *where)[0] != 0 and len(listing.newest(store)) == 3
     assert json.loads(run("delete", "old", "--yes", "--json", *where)[1])["removed"] == ["old"]
-    assert json.loads(run("sweep", "--keep", "1", "--dry-run", "--json", *where)[1])[
+    assert json.loads(run("delete", "--keep", "1", "--dry-run", "--json", *where)[1])[
         "would_be_removed"
     ] == ["middle"]
-    assert json.loads(run("sweep", "--keep", "1", "--yes", "--json", *where)[1])["removed"] == [
+    assert json.loads(run("delete", "--keep", "1", "--yes", "--json", *where)[1])["removed"] == [
         "middle"
     ]
     assert run("sweep", *where)[0] == 2

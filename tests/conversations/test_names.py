@@ -180,8 +180,8 @@ def test_commands_take_a_name_wherever_they_take_an_id(tmp_path) -> None:
     for words in (
         ("show", STRANGE),
         ("stats", STRANGE),
-        ("points", STRANGE),
-        ("update", STRANGE, "--name", STRANGE, "--name", "sea"),
+        ("history", STRANGE, "--points"),
+        ("edit", STRANGE, "--name", STRANGE, "--name", "sea"),
         ("export", "sea", str(tmp_path / "out.json")),
         ("checkpoint", "sea", "here"),
     ):

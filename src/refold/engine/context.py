@@ -406,14 +406,14 @@ class Context:
         if batch:
             return log_reader.revert(self._open, self._model, batch)
         undone = log_reader.undo(self._open, self._model, self._compactor)
-        return self.files.with_undo(undone, root) if files else undone
+        return self.files._with_undo(undone, root) if files else undone
 
     @checked
     def redo(self, *, files: bool = False, root: str | Path = ".") -> Undone:
         """Reinstates what was undone last, and returns it; false if there was nothing. `files` as
         in `undo`."""
         redone = log_reader.redo(self._open, self._model)
-        return self.files.with_undo(redone, root) if files else redone
+        return self.files._with_undo(redone, root) if files else redone
 
     @checked
     def checkpoint(self, name: str = "") -> int:
@@ -442,7 +442,7 @@ class Context:
         restored = log_reader.restore(self._open, self.config, to, dry_run=dry_run)
         if not files:
             return restored
-        return self.files.with_restore(restored, files, root, dry_run=dry_run)
+        return self.files._with_restore(restored, files, root, dry_run=dry_run)
 
     @checked
     def clear(self, *, checkpoint: str = "", backup: str | Path | None = None) -> None:

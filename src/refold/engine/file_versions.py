@@ -125,7 +125,7 @@ class FileVersions:
         put back here."""
         return [self._restored(version, root, only) for version in self._chosen(seq, root, only)]
 
-    def with_restore(
+    def _with_restore(
         self, restored: Restored, files: bool | Sequence[str], root: str | Path, *, dry_run: bool
     ) -> Restored:
         """A restore of the page, with its files put back too, or what that would do."""
@@ -133,7 +133,7 @@ class FileVersions:
         only = () if isinstance(files, bool) else files
         return replace(restored, changes=act(restored.seq, root=root, only=only))
 
-    def with_undo(self, undone: Undone, root: str | Path) -> Undone:
+    def _with_undo(self, undone: Undone, root: str | Path) -> Undone:
         """An undo or redo of a restore, with the files as they were before that step."""
         if not undone.files_at:
             return undone

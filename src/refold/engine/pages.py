@@ -88,7 +88,7 @@ class Pages:
             "shorten the system prompt, the tools or the pins, or use a model with a larger window"
         )
         if not self._log.config.auto:
-            hint = f"automatic compaction is off (auto=False): call compact(); or {hint}"
+            hint = f"automatic compaction is off (auto=False): compact the page, or {hint}"
         raise OverBudget(
             f"the page has {current:,} tokens, but a request may have {budget.input_max:,}"
             f" of a window of {budget.window:,}",

@@ -63,7 +63,7 @@ def test_a_batch_may_be_named_by_how_it_begins(url: str) -> None:
     run("compact", "fix-login", "--strategy", "hide", "--target", "900")
     run("clear", "fix-login", "--yes")
     first, second = (one["id"] for one in as_json("history", "fix-login")["batches"])
-    assert as_json("undo", "fix-login", "")["error"]["code"] == "not-found"
+    assert as_json("undo", "fix-login", "nope")["error"]["code"] == "not-found"
     size = next(n for n in range(1, 17) if first[:n] != second[:n])
     if size > 1:
         assert "several batches" in run("undo", "fix-login", first[: size - 1]).stderr

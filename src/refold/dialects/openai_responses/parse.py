@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from refold.checked import quoted
 from refold.core.model import (
     Block,
     Media,
@@ -63,6 +64,7 @@ from refold.dialects.wire import (
     objects_in,
     same,
 )
+from refold.errors import Invalid
 
 _ITEMS = frozenset({
     *CALLS, *CONTROLS, *PROVIDERS_PAIRS.values(), "reasoning", "compaction", "item_reference",
@@ -158,6 +160,9 @@ def _item(wire: Any, equal: Same) -> Item:
         raise refused("the type of an item", wire["type"], "a text such as message")
     if kind in ("", "message"):
         item = checked_message(wire)
+    elif kind.startswith("response."):
+        hint = "pass the events of a stream to record"
+        raise Invalid(f"a stream event ({quoted(kind, 40)}) is not a message", hint=hint)
     elif kind in KNOWN_PARTS:
         raise refused("a message", wire, 'an item, such as {"role": "user", "content": [this]},')
     else:
