@@ -135,7 +135,7 @@ def _team_token() -> str:
 def server_that_knows_every_token(monkeypatch: pytest.MonkeyPatch) -> None:
     """`login` asks a server; tests/edges/commands/test_team.py has a real one."""
     about = TokenAbout(id="tok-1", scope="write", expires_ms=1_900_000_000_000)
-    monkeypatch.setattr("refold.edges.commands.server.asked_token", lambda *_: about)
+    monkeypatch.setattr("refold.edges.commands.server.token_info", lambda *_: about)
 
 
 def stdin() -> io.BytesIO:
