@@ -55,6 +55,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "edit": {"title": "Another title", "tag": ["one", "two"], "model": "gpt-4o"},
     "import": {"files": ["exported.json"], "id": "imported"},
     "export": {"file": "a.json"},
+    "demo": {"window": 24_000},
     "replay": {"name": "fix-login", "window": 2_000},
     "sync": {"far": "files:team"},
     "sync key new": {"file": "new.key"},
