@@ -43,11 +43,11 @@ def python_prose(path: Path) -> Iterator[tuple[int, str]]:
     """Docstrings and comments with their lines."""
     source = path.read_text(encoding="utf-8")
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            if node.body and ast.get_docstring(node, clean=False) is not None:
-                docstring = node.body[0]
-                assert isinstance(docstring, ast.Expr) and isinstance(docstring.value, ast.Constant)
-                yield docstring.lineno, str(docstring.value.value)
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        docstring = ast.get_docstring(node, clean=False)
+        if docstring is not None:
+            yield node.body[0].lineno, docstring
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string.lstrip("# ")

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from refold.stores.remote.client import TokenAbout
 
 __all__ = [
-    "Encrypted", "Store", "TooNew", "token_info", "batch_of", "erase_events", "events_in",
-    "hints_of", "is_on_this_disk", "is_read_only", "is_redacting", "is_same_place", "is_there",
-    "key_ids", "make_key", "open_orgs", "open_store", "own_paths", "passes_walls",
-    "reading_store", "refuse_encrypted", "server_place", "synced_of", "telling", "terms_of",
-    "together",
+    "Encrypted", "Store", "TooNew", "batch_of", "erase_events", "events_in", "hints_of",
+    "is_on_this_disk", "is_read_only", "is_redacting", "is_same_place", "is_there", "key_ids",
+    "make_key", "open_orgs", "open_store", "own_paths", "passes_walls", "reading_store",
+    "refuse_encrypted", "server_place", "synced_of", "terms_of", "together", "token_info",
+    "with_progress",
 ]  # fmt: skip
 
 
