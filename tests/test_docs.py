@@ -37,7 +37,6 @@ PUBLIC = {
 }
 # What a user needs and has no public home yet, with the reason why the docs show it anyway.
 INNER = {
-    "refold.edges.endpoints.writer": "`configured`: the writer that the settings name",
     "refold.log.unfold": "`references`: the artifacts that a text names",
     "refold.strategies.brief": "`opening`, `protected`: for those who write strategies",
     "refold.tokens.exact": "`vocabulary`: for those who need the tokens themselves",

@@ -303,7 +303,7 @@ ROUTES = [
     Route(
         method="POST",
         path=f"{BASE}/conversations/{{id}}/rewrite",
-        summary="Put repaired events in the place of a damaged log.",
+        summary="Replace a damaged log with repaired events.",
         level="admin",
         run=rewrite,
         body=RewriteBody,
