@@ -69,6 +69,7 @@ def test_a_conversation_through_every_slash_command(folder: Path) -> None:
             if "Traceback" in text or "internal" in text or not text.strip():
                 faults[name] = text
         assert faults == {}
+        assert "out.md" in terminal.say("/context export out.md")
         for name in sorted(set(OWN) - {"exit", "quit"}):
             assert terminal.say(f"/{name}").strip()
             refuse_what_it_asks(terminal)
@@ -94,7 +95,7 @@ def test_warning_compaction_undo_that_lasts_and_a_second_process(folder: Path) -
         undone = " ".join(terminal.prompt().split())
         assert "Undone: the compaction" in undone
         assert re.search(r"All of it would be [\d,]+ tokens, and [\d,]+ fit", undone)
-        assert "Nothing is lost." in undone and "/model --window N" in undone
+        assert "Nothing is lost." in undone and "/edit --window N" in undone
         compacted = text.count("Compaction complete (")
         terminal.say("count to 5")
         terminal.say("count to 6")
