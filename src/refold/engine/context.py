@@ -1,8 +1,7 @@
 """Context: the one object an agent loop holds. It wires the parts together and decides nothing.
 
-`append` and `record` write to the log; `request` folds it into a valid page that fits; every
-compaction is an edit in the log and can be undone. Threads may share a `Context`: the open log has
-the one lock, and listeners are called with no lock held.
+`append` and `record` write to the log; `request` folds it into a valid page that fits. Threads may
+share a `Context`: the open log has the one lock, and listeners are called with no lock held.
 """
 
 from __future__ import annotations
@@ -117,14 +116,13 @@ class Context:
         return self._open.id
 
     def _move(self) -> None:
-        """Forgets what belonged to another log."""
         vars(self).pop("_inherited", None)
         if "memory" in vars(self):
             self.memory.conversation = self.id
 
     def _resize(self) -> None:
-        model = self._model
-        self._intake.resize(model.budget.window, bound=model.info.thinking_bound)
+        info, budget = self._model.info, self._model.budget
+        self._intake.resize(budget.window, bound=info.thinking_bound)
 
     # --- what the conversation is about ---
 
@@ -541,8 +539,7 @@ class Context:
 
     @checked
     def fork(self, id: str, *, at: int | str | None = None) -> Context:
-        """A new conversation that shares this log up to `at` (41 or `#41`; by default the
-        head)."""
+        """A new conversation that shares this log up to `at` (41, `#41`; the head by default)."""
         return forks.fork(self, id, at)
 
     @checked
