@@ -7,15 +7,7 @@ from pathlib import Path
 
 import pytest
 from bench import likelihood
-from bench.likelihood import (
-    bits_within,
-    draws_of,
-    halves,
-    interval,
-    shares,
-    spans_of,
-    state_of,
-)
+from bench.likelihood import bits_within, draws_of, halves, interval, shares, spans_of, state_of
 from bench.points import (
     POLICIES,
     TEXT_CHARS_MAX,

@@ -17,11 +17,7 @@ from hypothesis import strategies as st
 
 from refold import dialects
 from tests.real.proxy.strict import chat_service, gemini_service, responses_items
-from tests.real.proxy.strict.anthropic_shape import (
-    check_list,
-    check_shape,
-    preserves_thinking,
-)
+from tests.real.proxy.strict.anthropic_shape import check_list, check_shape, preserves_thinking
 from tests.real.proxy.strict.anthropic_thinking import check_open_loop
 from tests.real.proxy.strict.seals import seal
 from tests.real.proxy.strict.wire import Refusal, need

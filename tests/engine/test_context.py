@@ -15,16 +15,7 @@ import refold.testing
 from refold import dialects
 from refold.errors import Conflict, Invalid, NotFound
 from tests.toolruns import forget_page, long, ran
-from tests.turns import (
-    LONG,
-    call,
-    checked,
-    opened,
-    opened_in_characters,
-    page_of,
-    response,
-    work,
-)
+from tests.turns import LONG, call, checked, opened, opened_in_characters, page_of, response, work
 
 # --- the loop ---
 

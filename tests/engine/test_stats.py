@@ -9,15 +9,7 @@ from hypothesis import strategies as st
 import refold
 from refold.core.model import shows_memories
 from refold.errors import Invalid
-from tests.turns import (
-    LONG,
-    call,
-    opened,
-    opened_in_characters,
-    response,
-    talk,
-    work,
-)
+from tests.turns import LONG, call, opened, opened_in_characters, response, talk, work
 
 REPLY = {
     "object": "chat.completion",

@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 
 from refold.config import Config
 from refold.core.model import Fact, Message, Slot, Text, ToolCall, ToolResult
-from refold.ledger.ledger import (
-    facts_of,
-)
+from refold.ledger.ledger import facts_of
 
 
 def slots_of(messages: Sequence[Message], first: int = 1) -> list[Slot]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from refold.ledger.failures import telling_line
-from refold.ledger.ledger import (
-    merged,
-)
+from refold.ledger.ledger import merged
 from tests.ledger.messages import does, learnt, states
 
 

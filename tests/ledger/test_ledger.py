@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 
 from refold.config import Config
 from refold.core.model import Applied, Fact, Message, Slot
-from refold.ledger.ledger import (
-    FACTS_MAX,
-    REQUEST_MAX,
-    facts_of,
-    ledger_lines,
-    merged,
-)
+from refold.ledger.ledger import FACTS_MAX, REQUEST_MAX, facts_of, ledger_lines, merged
 from refold.ledger.sentences import own_text
 from tests.ledger.messages import TEXTS, does, learnt, many, says, slots_of, states, user
 

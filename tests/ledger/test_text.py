@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from refold.core.model import Fact
-from refold.ledger.ledger import (
-    ledger_lines,
-)
+from refold.ledger.ledger import ledger_lines
 from tests.ledger.messages import many
 
 

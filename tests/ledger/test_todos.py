@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 
 from refold.core.model import Message
-from refold.ledger.ledger import (
-    merged,
-)
+from refold.ledger.ledger import merged
 from tests.ledger.messages import does, learnt, says, states, user
 from tests.turns import opened_in_characters, talk
 

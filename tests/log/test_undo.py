@@ -12,16 +12,7 @@ from hypothesis import strategies as st
 import refold
 from refold.core.laws import broken
 from refold.errors import Invalid, NotFound
-from tests.turns import (
-    call,
-    checked,
-    opened,
-    opened_in_characters,
-    page_of,
-    response,
-    talk,
-    work,
-)
+from tests.turns import call, checked, opened, opened_in_characters, page_of, response, talk, work
 
 
 def test_a_restore_brings_the_model_and_its_limits_back():

@@ -30,16 +30,7 @@ from refold.log.log import TRIES_MAX
 from refold.log.notes import keyed
 from refold.log.notices import NoticeName
 from refold.log.open_log import OpenLog
-from refold.log.undo import (
-    Change,
-    History,
-    Undone,
-    history,
-    redoing,
-    restoring,
-    reverting,
-    undoing,
-)
+from refold.log.undo import Change, History, Undone, history, redoing, restoring, reverting, undoing
 from refold.search.embedders import Embedder, check_embedder
 from refold.system.disk import Moment
 

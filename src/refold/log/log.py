@@ -15,16 +15,7 @@ from functools import cache
 from itertools import chain, zip_longest
 
 from refold.core import bookmark
-from refold.core.codec import (
-    REPAIR,
-    SALT_BYTES,
-    ZERO,
-    continues,
-    kind_of,
-    resealed,
-    seal,
-    uuid7,
-)
+from refold.core.codec import REPAIR, SALT_BYTES, ZERO, continues, kind_of, resealed, seal, uuid7
 from refold.core.fold import Fold, folded
 from refold.core.laws import calls_of, results_of
 from refold.core.model import ENCRYPTED, Body, Event, Message, Role, Slot, Span, ToolCall

@@ -20,13 +20,7 @@ from refold.engine.context import Context
 from refold.errors import Conflict
 from refold.stores import open_store
 from refold.stores.protocol import Store
-from tests.edges.importers.test_erased import (
-    BEGAN_MS,
-    MINUTE_MS,
-    STORIES,
-    bodies,
-    imported,
-)
+from tests.edges.importers.test_erased import BEGAN_MS, MINUTE_MS, STORIES, bodies, imported
 from tests.edges.importers.test_importing import CLAUDE, texts
 from tests.edges.importers.transcripts import Line, block, call, result, text, user, write
 

@@ -16,16 +16,7 @@ from msgspec import Struct
 
 from refold.edges.proxy.savings import sums
 from refold.edges.proxy.upstream import Answer
-from tests.edges.proxy.kit import (
-    MODEL,
-    TOOLS,
-    Message,
-    Provider,
-    Running,
-    result,
-    user,
-    with_proxy,
-)
+from tests.edges.proxy.kit import MODEL, TOOLS, Message, Provider, Running, result, user, with_proxy
 from tests.edges.proxy.test_replies import CASES, FIRST, JSON, STREAM, TEXT, events, said
 
 RETRY = "x-stainless-retry-count"

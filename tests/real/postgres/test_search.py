@@ -13,13 +13,7 @@ from refold.stores.postgres import schema
 from refold.stores.protocol import Phrases, TermQuery
 from tests.real.postgres.cluster import Server
 from tests.real.postgres.conftest import fresh_org
-from tests.search import (
-    test_bounds,
-    test_dates,
-    test_finding,
-    test_newest,
-    test_searcher,
-)
+from tests.search import test_bounds, test_dates, test_finding, test_newest, test_searcher
 from tests.search.talks import Topics, full_text, seqs, talk
 from tests.search.test_bounds import *  # noqa: F403
 from tests.search.test_dates import *  # noqa: F403

@@ -14,17 +14,7 @@ from msgspec.structs import replace
 from refold.config import Config
 from refold.core.fold import Fold
 from refold.core.laws import broken
-from refold.core.model import (
-    Body,
-    Event,
-    Message,
-    Pin,
-    Slot,
-    Summarize,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from refold.core.model import Body, Event, Message, Pin, Slot, Summarize, Text, ToolCall, ToolResult
 from refold.strategies.brief import protected
 from refold.strategies.gist import gist
 from refold.strategies.gist.passages import flat, is_gist

@@ -16,14 +16,7 @@ from msgspec import Meta
 
 from refold.core.model import ADDED, Artifact, ArtifactType, Message, Origin, Text
 from refold.display import fenced, number, one_line, visible
-from refold.edges.commands.command import (
-    TEXT,
-    Limit,
-    Result,
-    Screen,
-    command,
-    short_line,
-)
+from refold.edges.commands.command import TEXT, Limit, Result, Screen, command, short_line
 from refold.edges.commands.session import Session
 from refold.edges.workspace import Found, guarded, inside, matches, refuse_guarded, walk
 from refold.errors import Invalid, NotFound

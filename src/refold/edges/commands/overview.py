@@ -15,12 +15,7 @@ from refold.artifacts.kinds.structured import LISTED_CHARS_MAX, items_in
 from refold.artifacts.listing import StoredArtifact, is_in_log
 from refold.core.codec import decode
 from refold.core.model import Artifact, Event, Slot, Usage, View
-from refold.edges.commands.command import (
-    COMPACTION,
-    Result,
-    Screen,
-    batch_noun,
-)
+from refold.edges.commands.command import COMPACTION, Result, Screen, batch_noun
 from refold.edges.displays.overview import (
     ARTIFACTS_SHOWN,
     MESSAGES_SHOWN,

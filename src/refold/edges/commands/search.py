@@ -16,14 +16,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from refold.display import moment, number
-from refold.edges.commands.command import (
-    Limit,
-    OnlyRole,
-    Part,
-    Result,
-    Screen,
-    command,
-)
+from refold.edges.commands.command import Limit, OnlyRole, Part, Result, Screen, command
 from refold.edges.commands.session import Session
 from refold.errors import Denied, Invalid
 from refold.memory.entry import MemoryEntry

@@ -14,16 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from refold.core.model import (
-    Applied,
-    Block,
-    Event,
-    Message,
-    Role,
-    Slot,
-    Span,
-    View,
-)
+from refold.core.model import Applied, Block, Event, Message, Role, Slot, Span, View
 from refold.core.shortened import ERASED
 from refold.dialects.wire import readable_prompt
 from refold.edges.commands.command import (
