@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import refold
@@ -136,3 +138,34 @@ def test_importing_refold_loads_nothing_heavy():
     code = "import sys, refold; print([m for m in ('apsw', 'httpx', 'rich', 'click', 'msgspec') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def imported_at_once(tree: ast.Module) -> Iterator[str]:
+    """The modules that a module imports while it is imported, packages included."""
+    for node in tree.body:
+        names: list[str] = []
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("refold"):
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = inner if all(module_file(name) for name in inner) else [node.module]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names if alias.name.startswith("refold")]
+        for name in names:
+            parts = name.split(".")
+            yield from (".".join(parts[:end]) for end in range(1, len(parts) + 1))
+
+
+def module_file(name: str) -> Path | None:
+    place = ROOT.parent.joinpath(*name.split("."))
+    found = (place.with_suffix(".py"), place / "__init__.py")
+    return next((file for file in found if file.is_file()), None)
+
+
+def test_any_module_can_be_imported_first():
+    """A circle of imports works or fails by which module comes first."""
+    needs: dict[str, set[str]] = {}
+    for file in ROOT.rglob("*.py"):
+        parts = file.relative_to(ROOT.parent).with_suffix("").parts
+        name = ".".join(parts).removesuffix(".__init__")
+        found = imported_at_once(ast.parse(file.read_text(encoding="utf-8")))
+        needs[name] = {one for one in found if not f"{name}.".startswith(f"{one}.")}
+    graphlib.TopologicalSorter(needs).prepare()
