@@ -105,7 +105,7 @@ def test_a_direct_way_that_leads_elsewhere_is_refused_before_anything_listens(da
     team = Team(tmp_path, store=database.url)
     database.new_database("elsewhere")
     other = database.url.replace("/work", "/elsewhere")
-    for direct, said in ((other, "does not hear"), ("sqlite:here", "not one of PostgreSQL")):
+    for direct, said in ((other, "does not receive"), ("sqlite:here", "not one of PostgreSQL")):
         refused = run("serve", "--check", "--store", team.store, "--direct", direct)
         assert refused.exit_code and said in refused.stderr
     assert run("serve", "--check", "--store", team.store, "--direct", database.url).exit_code == 0
