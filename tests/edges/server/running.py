@@ -30,7 +30,7 @@ class Running:
         self.port = listening.getsockname()[1]
         config = uvicorn.Config(
             self.app,
-            http="refold.edges.server.app:Connection",
+            http="refold.edges.server.connection:Connection",
             ws="none",
             loop="asyncio",
             lifespan="on",

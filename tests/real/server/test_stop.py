@@ -11,7 +11,7 @@ import time
 import httpx
 import pytest
 
-from refold.edges.server.app import STOP_S
+from refold.edges.server.connection import STOP_S
 from tests.real.server.process import START_S, Team, running
 from tests.waiting import is_running, until
 

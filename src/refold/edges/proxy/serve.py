@@ -24,7 +24,7 @@ from msgspec import Struct, field
 
 from refold import decoding
 from refold.edges.proxy.upstream import Limits
-from refold.edges.server.app import BACKLOG, SETTINGS
+from refold.edges.server.connection import BACKLOG, SETTINGS
 from refold.errors import Invalid, Unavailable, install_hint
 
 if TYPE_CHECKING:

@@ -1,14 +1,9 @@
-"""The server as an ASGI application, and the way uvicorn serves it.
+"""The server as an ASGI application.
 
 Every call goes the same way: Host and Origin are checked, the route is matched, the token is
 checked for that route, the body is read within the limits, and the route runs in a worker thread.
 An append is answered in front of the router, because a framework's overhead equals the cost of the
 append. Every failure is answered as one of `errors`, never with an internal text.
-
-uvicorn loads `Connection` by name, also in its worker processes: a connection without complete
-headers in time is closed, and the head of an answer is sent together with its body. uvicorn's own
-log lines, headers and proxy guesses are off, connections are bounded, and a stop waits for running
-calls up to a limit.
 
 Readiness asks the store, and a late answer counts as no. Load balancers ask often, and an
 unreachable store may be slow to fail: one question runs at a time, in one thread, and all callers
@@ -29,10 +24,10 @@ import anyio
 from msgspec.structs import replace
 from starlette.routing import Match
 from starlette.routing import Route as StarletteRoute
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from refold.edges.server.audit import Audit, entry_of, result_of
 from refold.edges.server.commit import GroupCommit
+from refold.edges.server.connection import ENDING
 from refold.edges.server.feed import Listening
 from refold.edges.server.gate import HEADERS, Bodies, Gate, Orgs, Token, Tokens, headers_of
 from refold.edges.server.limits import Busy, Limits
@@ -400,88 +395,6 @@ def _expect_of(scope: Scope) -> int:
     query = scope.get("query_string", b"")
     plain = _EXPECT.fullmatch(query)
     return int(plain[1]) if plain else asked_of(query_of(query), AppendQuery).expect
-
-
-ENDING = "refold.ending"  # in the state of an application: what to call when it stops
-FIRST_CALL_S = 2.0  # a client that is starved of CPU connects long before it speaks
-HEADER_S = Limits().header_s
-
-
-class Connection(H11Protocol):
-    """One connection."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        loop = asyncio.get_running_loop()
-        super().connection_made(JoinedWrites(transport, loop))  # type: ignore[arg-type]
-        self._giving_up = loop.call_later(HEADER_S, self._give_up)
-
-    def _give_up(self) -> None:
-        if self.cycle is None and not self.transport.is_closing():
-            self.transport.close()
-
-    def shutdown(self) -> None:
-        """Stops the connection. Listeners end now, because their calls never would; a new
-        connection may have a call on the way."""
-        end = self.app_state.get(ENDING)
-        if end is not None:
-            end()
-        if self.cycle is None:
-            self.loop.call_later(FIRST_CALL_S, super().shutdown)
-        else:
-            super().shutdown()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._giving_up.cancel()
-        super().connection_lost(exc)
-
-
-class JoinedWrites:
-    """A transport that joins what is written at once: a call of the system costs more than
-    everything else about a short answer."""
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop = transport, loop
-        self._held = b""
-
-    def write(self, data: bytes) -> None:
-        if self._held:
-            data, self._held = self._held + data, b""
-            self._transport.write(data)
-        else:
-            self._held = data
-            self._loop.call_soon(self._write_held)
-
-    def _write_held(self) -> None:
-        data, self._held = self._held, b""
-        if data:
-            self._transport.write(data)
-
-    def close(self) -> None:
-        self._write_held()
-        self._transport.close()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-
-BACKLOG = 4_096
-KEEP_ALIVE_S = 75
-STOP_S = 10
-
-SETTINGS: dict[str, Any] = {
-    "http": "refold.edges.server.app:Connection",
-    "ws": "none",
-    "loop": "asyncio",
-    "lifespan": "on",
-    "log_config": None,
-    "access_log": False,
-    "server_header": False,
-    "date_header": False,
-    "proxy_headers": False,
-    "backlog": BACKLOG,
-    "timeout_keep_alive": KEEP_ALIVE_S,
-    "timeout_graceful_shutdown": STOP_S,
-}
 
 
 ANSWER_S = 2.0

@@ -29,7 +29,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from refold import decoding
-from refold.edges.server.app import BACKLOG, SETTINGS
+from refold.edges.server.connection import BACKLOG, SETTINGS
 from refold.edges.server.gate import Orgs, Tokens
 from refold.edges.server.limits import Limits
 from refold.edges.server.observability import Shared
@@ -210,7 +210,7 @@ def uvicorn_config(given: ServerSettings) -> uvicorn.Config:
 
 def application() -> Server:
     """The application of one process, as the environment says."""
-    from refold.edges.server import app
+    from refold.edges.server import connection
     from refold.edges.server.app import Server
 
     given = decoding.decode(os.environ[GIVEN], ServerSettings)
@@ -219,7 +219,7 @@ def application() -> Server:
     # What is here at the start stays for good: no collection has to look at it again.
     gc.freeze()
     gc.set_threshold(GARBAGE, 20, 20)
-    app.HEADER_S = given.limits.header_s
+    connection.HEADER_S = given.limits.header_s
     orgs = Orgs(given.store, workers=given.workers)
     limits = given.limits.share(given.workers)
     shared = Shared(given.folder) if given.folder else None

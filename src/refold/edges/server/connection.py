@@ -1,0 +1,96 @@
+"""One HTTP connection of the team server or the proxy, and the settings of uvicorn for both.
+
+A client that connects and says nothing is dropped; on shutdown, listeners end at once and a new
+connection may still bring its first call. Writes of one moment are joined. Nothing here needs
+Starlette: the proxy has only uvicorn. Neighbours: `serve` here and in `edges/proxy`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from refold.edges.server.limits import Limits
+
+ENDING = "refold.ending"  # in the state of an application: what to call when it stops
+FIRST_CALL_S = 2.0  # a client that is starved of CPU connects long before it speaks
+HEADER_S = Limits().header_s
+
+
+class Connection(H11Protocol):
+    """One connection."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        loop = asyncio.get_running_loop()
+        super().connection_made(JoinedWrites(transport, loop))  # type: ignore[arg-type]
+        self._giving_up = loop.call_later(HEADER_S, self._give_up)
+
+    def _give_up(self) -> None:
+        if self.cycle is None and not self.transport.is_closing():
+            self.transport.close()
+
+    def shutdown(self) -> None:
+        """Stops the connection. Listeners end now, because their calls never would; a new
+        connection may have a call on the way."""
+        end = self.app_state.get(ENDING)
+        if end is not None:
+            end()
+        if self.cycle is None:
+            self.loop.call_later(FIRST_CALL_S, super().shutdown)
+        else:
+            super().shutdown()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._giving_up.cancel()
+        super().connection_lost(exc)
+
+
+class JoinedWrites:
+    """A transport that joins what is written at once: a call of the system costs more than
+    everything else about a short answer."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._held = b""
+
+    def write(self, data: bytes) -> None:
+        if self._held:
+            data, self._held = self._held + data, b""
+            self._transport.write(data)
+        else:
+            self._held = data
+            self._loop.call_soon(self._write_held)
+
+    def _write_held(self) -> None:
+        data, self._held = self._held, b""
+        if data:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        self._write_held()
+        self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+BACKLOG = 4_096
+KEEP_ALIVE_S = 75
+STOP_S = 10
+
+SETTINGS: dict[str, Any] = {
+    "http": "refold.edges.server.connection:Connection",
+    "ws": "none",
+    "loop": "asyncio",
+    "lifespan": "on",
+    "log_config": None,
+    "access_log": False,
+    "server_header": False,
+    "date_header": False,
+    "proxy_headers": False,
+    "backlog": BACKLOG,
+    "timeout_keep_alive": KEEP_ALIVE_S,
+    "timeout_graceful_shutdown": STOP_S,
+}
