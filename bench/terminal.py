@@ -21,7 +21,7 @@ from time import process_time
 
 import refold
 from bench.tables import Table
-from refold.edges.cli.lines import parse
+from refold.edges.cli.options import parse
 from refold.edges.cli.screen import Screen
 from refold.edges.commands.session import Session
 from refold.stores import Store, open_store

@@ -1,18 +1,11 @@
 """Records what comes in: messages in any provider's shape, tool results, replies with their usage.
 
-A result that does not name its call answers the only pending one. Messages with keys of their own
-(`append_keyed`) are written in few runs; a run is dropped whole if another writer took one of its
-keys meanwhile. Neighbours: `dialects` parse, `artifacts.intake` makes drafts and stores large
-results, `replies` matches replies to requests, `log.open_log` appends.
-
-Matches replies to requests: which page a reply answers, and what still holds if the log grew.
-
-Each thread and each asyncio task has its own pending request; a reply from a caller without one is
-matched to the newest. A reply appended by hand leaves its request pending, because its usage may
-arrive separately; the next append after it closes the request. Thinking in a late reply is stored
-with the head its request showed (`UPTO`), or with 0 if no page holds it where it was thought:
-others spoke before the reply, or the dialect ended the request with words of its own. The law of
-thinking (`core.laws`) reads that. Neighbours: `pages` adds requests, `recorder` matches replies.
+A result that does not name its call answers the only pending one. Each thread and each asyncio task
+has its own pending request, and a reply is matched to it, or to the newest. A reply appended by
+hand leaves its request pending, because its usage may arrive separately; the next append closes it.
+Thinking in a late reply is stored with the head its request showed (`UPTO`), or with 0 if no page
+has it in its original position; the thinking law (`core.laws`) reads this. Neighbours: `dialects`
+parse, `artifacts.intake` makes drafts, `log.open_log` appends, `pages` adds requests.
 """
 
 from __future__ import annotations
@@ -49,7 +42,7 @@ OnError = Literal["raise", "degrade"]
 
 
 class Parsed(Struct, frozen=True):
-    """A message of any shape, parsed, and the dialect it was parsed as."""
+    """The parsed form of a message of any shape, and the dialect it was parsed as."""
 
     dialect: str
     messages: list[Message]
@@ -85,8 +78,8 @@ class Recorder:
             return append_reply(self._log, shown, late_drafts, stamp.at_ms)
 
     def _answered_head(self, given: Sequence[Sequence[Message]]) -> int | None:
-        """The head shown by the request that the first message answers by hand; None unless it
-        thinks."""
+        """The head shown by the request that the first message, appended by hand, answers; None
+        if that message contains no thinking."""
         heads = [
             self._requests.note_manual_append(
                 is_reply=any(one.role == "assistant" for one in parsed)
@@ -100,7 +93,7 @@ class Recorder:
             return unanswered(state.slots)
 
     def extend(self, messages: Sequence[Any], by: str | None) -> list[Event]:
-        """Appends a list in few writes, none larger than a store takes."""
+        """Appends a list in as few writes as possible, none larger than a store accepts."""
         given = self._parse_list(messages)
         shown = self._answered_head(given)
         with self._log.guard:
@@ -115,8 +108,9 @@ class Recorder:
             return [*events, *(event for run in runs for event in self._log.append(run))]
 
     def _parse_list(self, messages: Sequence[Any]) -> list[list[Message]]:
-        """Parses each message as if those before it were in the log: some shapes belong to two
-        providers, and the latest reply decides; a result without a call answers the pending one."""
+        """Parses each message as if those before it were in the log: some shapes are shared by two
+        providers, and the latest reply decides which; a result that names no call answers the
+        pending one."""
         pending = dict.fromkeys(self._pending_calls() if any(map(lacks_call, messages)) else ())
         given: list[list[Message]] = []
         reply: list[Message] = []
@@ -135,7 +129,7 @@ class Recorder:
         return given
 
     def _drafts(self, given: Sequence[Sequence[Message]], by: str | None) -> list[Draft]:
-        """The drafts of several messages, each given as it was parsed."""
+        """The drafts for several messages, each given in parsed form."""
         ahead: list[Message] = []
         drafts = [draft for parsed in given for draft in self.drafts_after(ahead, parsed, by)]
         if any(type(block) is ToolResult for message in ahead for block in message.blocks):
@@ -144,7 +138,7 @@ class Recorder:
 
     def _report_orphans(self, messages: Sequence[Message]) -> None:
         """Reports results whose calls are not in the log: no request will show them. They are
-        appended: a list from elsewhere may begin after a call."""
+        appended anyway, because a list from elsewhere may begin after a call."""
         called: set[str] = set()
         orphans: dict[str, None] = {}
         for message in messages:
@@ -163,8 +157,8 @@ class Recorder:
     def drafts_after(
         self, ahead: list[Message], parsed: Sequence[Message], by: str | None, stamp: Stamp = NOW
     ) -> list[Draft]:
-        """The drafts of messages that follow `ahead`, which is not in the log yet; adds them to
-        it."""
+        """The drafts for messages that follow `ahead`, which is not in the log yet; extends
+        `ahead` with these messages."""
         slots = self._log.sums.slots
         before = ahead[-1] if ahead else slots[-1].message if slots else None
         find_calls = partial(self._log.log.calling, ahead)
@@ -201,7 +195,7 @@ class Recorder:
         self, response: Any, *, shown: int, usage: Any = None, at_ms: int | None = None
     ) -> list[Event]:
         """Appends the reply to the request that showed the log up to `shown`. Reads a stream to
-        its end; if it breaks, records what arrived and raises the error."""
+        its end; if it breaks, records what arrived and re-raises the error."""
         given = None if usage is None else read_usage(usage, self._model.dialect())
         chunks: list[Any] = []
         if is_stream(response):
@@ -234,7 +228,7 @@ class Recorder:
             return self._log.append([Draft(body=billed, by="model")], at_ms=at_ms)
 
     def stream(self, response: Iterable[Any], shown: int) -> Iterator[Any]:
-        """Passes on the chunks of a stream, and records the reply when it ends, whole or not."""
+        """Yields the chunks of a stream, and records the reply when it ends, complete or not."""
         chunks: list[Any] = []
         try:
             for chunk in response:
@@ -244,13 +238,13 @@ class Recorder:
             self._record_chunks(chunks, shown)
 
     def _record_chunks(self, chunks: list[Any], shown: int) -> None:
-        """Records what arrived of a stream, unless it was empty or too long."""
+        """Records the part of a stream that arrived, unless it was empty or too long."""
         if 0 < len(chunks) < CHUNKS_MAX:
             self._record(dialects.reply(chunks, self._model.dialect()), shown)
 
     def _record(self, reply: Reply, shown: int, at_ms: int | None = None) -> list[Event]:
-        """Appends a reply and its usage; only the usage if its stream was cut off before the answer
-        began."""
+        """Appends a reply and its usage, or only the usage if the stream was cut off before the
+        answer began."""
         message, is_cut = reply.message, reply.finished == CUT_OFF
         if self._log.redacts:
             message = message_redacted(message)
@@ -277,8 +271,8 @@ class Recorder:
             return events
 
     def _usage_of(self, reply: Reply, *, is_empty: bool) -> Usage | None:
-        """The usage of a reply; estimated if its stream did not report it at the end: the count at
-        the beginning of a stream does not include the answer."""
+        """The usage of a reply; estimated if its stream did not report it at the end, because the
+        count at the beginning of a stream does not include the answer."""
         usage = reply.usage
         if not reply.is_stream or (is_empty and usage is None):
             return usage
@@ -291,7 +285,7 @@ class Recorder:
         return replace(usage, output=output, estimated=True) if is_short else usage
 
     def _check_call(self, call: str) -> None:
-        """Raises Invalid if the call is not in the log, on the page or off it."""
+        """Raises Invalid if the call is nowhere in the log, neither on the page nor off it."""
         if self._log.log.call(call) is not None or self._calls_in_log({call}):
             return
         pending = unanswered(self._log.state.slots)
@@ -301,7 +295,7 @@ class Recorder:
         )
 
     def _calls_in_log(self, calls: Set[str]) -> set[str]:
-        """The calls among these that the log has, on the page or off it."""
+        """The given calls, without those that are nowhere in the log, on the page or off it."""
         if self._log.state.head == 0 or not calls:
             return set()
         parts = [msgspec.json.encode(id)[1:-1] if id.isascii() else b"" for id in calls]
@@ -340,7 +334,7 @@ class Recorder:
     def parse_once(
         self, message: Any, known: Parsed | None = None, ahead: Sequence[Message] = ()
     ) -> Parsed:
-        """The same, reusing an earlier result unless the dialect has changed."""
+        """Like `parse`, but reuses an earlier result unless the dialect has changed."""
         dialect = self._model.dialect(ahead=ahead)
         if known is not None and known.dialect == dialect:
             return known
@@ -348,8 +342,8 @@ class Recorder:
 
     def _is_recorded(self, usage: Usage, message: Message | None) -> bool:
         """Whether this very reply is the latest on the page. An id alone is not enough: some
-        servers reuse ids, and a reply that left the page or was followed by a request is needed
-        again. A reply without a message has only its id."""
+        servers reuse ids, and a reply that left the page or was followed by a request must be
+        recorded again. A reply without a message can be recognized only by its id."""
         if not usage.response or usage.response not in self._log.state.responses:
             return False
         if message is None:
@@ -375,7 +369,7 @@ def is_blank(message: Message) -> bool:
     )
 
 
-SHOWN_MAX = 5  # call ids named in a message
+SHOWN_MAX = 5  # call ids listed in an error or a notice
 
 
 def unanswered(slots: Sequence[Slot]) -> list[str]:
@@ -387,7 +381,7 @@ def unanswered(slots: Sequence[Slot]) -> list[str]:
 
 
 def follow_calls(pending: dict[str, None], message: Message) -> None:
-    """Updates the pending calls with a message."""
+    """Adds the calls that a message makes to the pending ones, and removes those it answers."""
     pending.update(dict.fromkeys(calls_of(message)))
     for id in results_of(message):
         pending.pop(id, None)
@@ -404,7 +398,7 @@ def with_call_id(message: Mapping[str, Any], pending: Sequence[str]) -> dict[str
 
 
 def lacks_call(message: Any) -> bool:
-    """Whether a tool message does not name its call."""
+    """Whether this is a tool message that does not name its call."""
     is_tool = isinstance(message, Mapping) and message.get("role") == "tool"
     return (
         is_tool and message.get("tool_call_id") is None and isinstance(message.get("content"), str)
@@ -413,7 +407,7 @@ def lacks_call(message: Any) -> bool:
 
 class Keyed(Struct, frozen=True):
     """Messages of any shape to append under a key. `parsed` is the result of an earlier parse;
-    `upto` is the head under which replies among them were made, if known."""
+    `upto` is the head that the replies among them were generated from, if known."""
 
     key: str
     messages: Sequence[Any]
@@ -422,7 +416,7 @@ class Keyed(Struct, frozen=True):
 
 
 def append_keyed(log: OpenLog, recorder: Recorder, given: Iterable[Keyed]) -> None:
-    """Appends, in order, the messages whose keys the log does not have."""
+    """Appends, in order, the messages whose keys the log does not have yet."""
     is_single = bool(log.config.checkpoint_every)
     with log.guard:
         run, keys, ahead = Run(is_single=is_single), list[str](), list[Message]()
@@ -445,7 +439,7 @@ def append_keyed(log: OpenLog, recorder: Recorder, given: Iterable[Keyed]) -> No
 
 
 def _with_key(message: Message, one: Keyed) -> Message:
-    """The message under its key; thinking gets the head it was thought under."""
+    """The message with its key, and, if it has thinking, the head that it was generated from."""
     late = {UPTO: one.upto} if one.upto is not None and thinks(message) else {}
     return replace(message, key=one.key, metadata={**message.metadata, **late})
 
@@ -459,19 +453,19 @@ def _write(log: OpenLog, recorder: Recorder, run: Run, keys: Sequence[str]) -> N
 
 
 PENDING_MAX = 100  # older requests that never got a reply are dropped
-# The caller, if it is not a thread of its own: `aio` runs in any free thread.
+# Identifies a caller that does not have its own thread: `aio` runs in any free thread.
 CALLER: ContextVar[int | None] = ContextVar("caller", default=None)
 
 
 class _Request:
-    """A request that waits for its reply, or only for its usage."""
+    """A request waiting for its reply, or only for its usage."""
 
     def __init__(self, head: int) -> None:
         self.head, self.is_replied, self.is_closed = head, False, False
 
 
 class PendingRequests:
-    """The pending requests of one context. `newest_head` is the head that the newest showed."""
+    """The pending requests of one context. `newest_head` is the head the newest one showed."""
 
     def __init__(self, head: int) -> None:
         self.reset(head)
@@ -484,20 +478,21 @@ class PendingRequests:
     def add(self, head: int) -> None:
         """Registers a request built from the log up to `head`."""
         caller = _caller()
-        # A new dict each time: other threads may be looking at the old one.
+        # A new dict each time: other threads may still be reading the old one.
         others = [item for item in self._pending.items() if item[0] != caller]
         self._pending = {**dict(others[1 - PENDING_MAX :]), caller: _Request(head)}
         self.newest_head = head
 
     @property
     def head(self) -> int | None:
-        """Log position of the newest unrecorded request, or None."""
+        """The head that the caller's pending request showed, or else the newest one; None if no
+        request is pending."""
         request = self._newest()
         return None if request is None else request.head
 
     def match(self, head: int) -> int:
         """Returns the position that the reply answers, and removes that request. Without a pending
-        request, the caller built its own from the whole log, up to `head`."""
+        request, the caller must have built its own from the whole log, up to `head`."""
         request = self._newest()
         if request is None:
             return head
@@ -505,8 +500,8 @@ class PendingRequests:
         return request.head
 
     def note_manual_append(self, *, is_reply: bool) -> int | None:
-        """Follows a manual append: a reply, or part of one, or whatever comes after it. Returns the
-        head of the request it may answer; None if that has a reply already."""
+        """Notes a manual append: a reply, part of one, or whatever comes after it. Returns the
+        head of the request it may answer; None if no request is still open."""
         request = self._newest()
         if request is None:
             return None
@@ -540,8 +535,8 @@ def append_reply(
     at_ms: int | None = None,
 ) -> list[Event]:
     """Appends the drafts of a reply to the request that showed the log up to `shown`. `drafts_of`
-    gets the function that marks a late message. Called with the lock held and the log read; nobody
-    can write unseen between reading and writing."""
+    receives the function that marks late messages. Must be called with the lock held and the log
+    caught up. If another writer appends in between, the drafts are made and tried again."""
     for _ in range(TRIES_MAX):
         drafts = drafts_of(_marker(log, shown))
         if not drafts:
@@ -561,7 +556,7 @@ def without_late_marker(message: Message) -> Message:
 
 
 def _marker(log: OpenLog, shown: int) -> MarkLate:
-    """The function that adds the late marker to a message, if the log has changed since."""
+    """Makes the function that adds the late marker, if the log has changed since the request."""
     slots = log.sums.slots
     last = slots[-1] if slots else None
     # A model would not continue an answer that ends in text or thinking.
@@ -570,7 +565,7 @@ def _marker(log: OpenLog, shown: int) -> MarkLate:
         and all(isinstance(block, Text | Thinking) for block in last.message.blocks[-1:])
     )
     is_asked = last is None or (last.last <= shown and not is_finished)
-    # A lone system message is spoken by the user until somebody says something.
+    # A lone system message is sent as the user's until there is another message.
     holds = is_asked and (not slots or any(slot.message.role != "system" for slot in slots))
     is_late = log.sums.head > shown or bool(log.pending) or not holds
 

@@ -2,10 +2,10 @@
 
 Versions that claim something about the same thing (`claim`) form a group, ordered by the time they
 became true. A repeated value merges into its first entry; where only one value can be true, each
-ends the one before. A declared replacement (`replaces`) ends its predecessors, but a tool or an
+ends the previous one. A declared replacement (`replaces`) ends its predecessors, but a tool or an
 import ends nothing that a person or a model said. Later mentions announce changes ("Sold the Volvo,
-we have a Kia Niro now"): words count by their rarity, and only the rarest words and newest
-announcements are compared, so the cost does not grow. Neighbours: `fold`, `claim`, `succession`.
+we have a Kia Niro now"): words are weighted by rarity, and only the rarest words and newest
+announcements are compared, so the cost is bounded. Neighbours: `fold`, `claim`, `succession`.
 """
 
 from __future__ import annotations
@@ -39,21 +39,22 @@ UNACCEPTED = "?"  # prefix of groups that no person accepted: they end nothing t
 
 
 class Groups:
-    """The valid versions, in groups. `versions` maps each entry to its versions, and belongs to the
-    owner."""
+    """The valid versions, in groups. `versions` maps each entry to its versions; the caller owns
+    it."""
 
     def __init__(self, versions: dict[str, list[Version]]) -> None:
         self._versions = versions
         self._groups: dict[str, dict[int, Version]] = {}
         self._group_of: dict[int, str] = {}
         self._merged: dict[str, list[Run]] = {}
-        # Versions by their sentence; and versions that end another claim, by its sentence or the
-        # first word of its value.
+        # Versions by their sentence; and versions that end another claim, by the sentence of that
+        # claim or the first word of its value.
         self._said: dict[str, dict[int, Version]] = {}
         self._enders: dict[str, dict[int, Version]] = {}
-        # Groups by the words of their values, and for each group the groups of moves away from it.
-        self._valued: dict[str, set[str]] = {}
-        self._moved: dict[str, set[str]] = {}
+        # Groups by the words of their values; and for each group, the groups that contain a move
+        # away from it.
+        self._by_value_word: dict[str, set[str]] = {}
+        self._moves_away: dict[str, set[str]] = {}
         self.later_mentions = LaterMentions()
         self.replacers = Replacers()
 
@@ -63,7 +64,7 @@ class Groups:
         """The rows of a bookmark."""
         for name, map in (("groups", self._groups), ("said", self._said), ("enders", self._enders)):
             yield from ((name, key, seq) for key, seqs in map.items() for seq in seqs)
-        for word, groups in self._valued.items():
+        for word, groups in self._by_value_word.items():
             yield from (("valued", word, seq) for group in groups for seq in self._groups[group])
         yield from self.later_mentions.rows()
         yield from self.replacers.rows()
@@ -81,7 +82,9 @@ class Groups:
 
         self._groups, self._said, self._enders = lazy("groups"), lazy("said"), lazy("enders")
         self._group_of = LazyMap(group_of)
-        self._valued = LazyMap(lambda word: {group_of(seq) for seq in columns.seqs("valued", word)})
+        self._by_value_word = LazyMap(
+            lambda word: {group_of(seq) for seq in columns.seqs("valued", word)}
+        )
         self.later_mentions.open(columns, total, version)
         self.replacers.open(lazy("replacers"))
 
@@ -98,12 +101,12 @@ class Groups:
         self._merged.pop(group, None)
         if not version.is_accepted:
             return
-        # An accepted version has an effect on other groups as well.
+        # An accepted version also affects other groups.
         self._said.setdefault(claim.said, {})[version.seq] = version
         self.later_mentions.add(version)
         for word in claim.value.split() if claim.is_single else ():
-            self._valued.setdefault(word, set()).add(group)
-        for move in self._moved.get(group, ()):
+            self._by_value_word.setdefault(word, set()).add(group)
+        for move in self._moves_away.get(group, ()):
             self._merged.pop(move, None)
         for ender in self._enders.get(claim.said, {}).values():
             self._merged.pop(self._group_of[ender.seq], None)
@@ -125,12 +128,12 @@ class Groups:
             self._merged.clear()
 
     def invalidate(self, entries: Iterable[str]) -> None:
-        """Marks the groups of these entries to be merged again."""
+        """Makes the groups of these entries be merged again when they are next needed."""
         for entry in entries:
             for one in self._versions.get(entry, ()):
                 self._merged.pop(self.group_of(one.seq), None)
 
-    # --- asking ---
+    # --- queries ---
 
     def names(self) -> list[str]:
         return list(self._groups)
@@ -199,11 +202,11 @@ class Groups:
                     yield ender
 
     def _after_move(self, move: Claim, group: str) -> Iterator[Version]:
-        """Versions about the same thing that are later than a move, and make it history."""
-        for other in self._valued.get(move.left.partition(" ")[0], ()) if move.left else ():
+        """Versions about the thing that moved. Those later than the move make it outdated."""
+        for other in self._by_value_word.get(move.left.partition(" ")[0], ()) if move.left else ():
             versions = self._groups[other].values()
             if any(ends(move, one.claim) for one in versions):
-                self._moved.setdefault(other, set()).add(group)
+                self._moves_away.setdefault(other, set()).add(group)
                 yield from versions
 
     def _open_run(self, runs: list[Run], version: Version) -> Run | None:
@@ -217,7 +220,7 @@ class Groups:
         return None
 
     def _own_end(self, version: Version) -> int:
-        """The end of a version by its own date, or by the next version of its entry."""
+        """When a version ends: at its own end date, or earlier, when its entry changes."""
         until = version.body.valid_until_ms or FOREVER_MS
         for later in self._versions[version.body.entry]:
             is_same = later.claim.said == version.claim.said and not later.body.closed
@@ -228,7 +231,7 @@ class Groups:
 
 
 def group_name(claim: Claim, *, is_accepted: bool) -> str:
-    """The key by which versions are compared: the topic of the claim, else its sentence."""
+    """The key by which versions are compared: the topic of the claim, or else its sentence."""
     group = claim.about or f"={claim.said}"
     return group if is_accepted else UNACCEPTED + group
 
@@ -286,7 +289,7 @@ class Replacers:
         self._by_entry = by_entry
 
 
-# In a small memory every word is rare, so a memory counts as at least this large.
+# In a small memory every word is rare, so every memory is treated as having at least this many.
 SENTENCES_MIN = 300
 LITTLE_SHARE = 0.3
 RAREST_WORDS, NEWEST_MAX = 6, 50
@@ -298,9 +301,10 @@ _PHRASE = re.compile(
 _WORD = re.compile(r"\w+")
 
 
-# A shared value says little about the topic of two sentences: both may be on Mondays.
-_LITTLE = frozenset(map(stem, (*LITTLE, *DAYS_AND_MONTHS, *NUMBER_WORDS, *CURRENCIES)))
-_SILENT = STOP | frozenset(map(stem, STOP))
+# Sharing one of these does not mean that two sentences have a topic in common: two unrelated
+# appointments may both be on Mondays.
+_WEAK_STEMS = frozenset(map(stem, (*LITTLE, *DAYS_AND_MONTHS, *NUMBER_WORDS, *CURRENCIES)))
+_STOP_STEMS = STOP | frozenset(map(stem, STOP))
 
 
 def announces_change(content: str) -> bool:
@@ -313,8 +317,8 @@ def announces_change(content: str) -> bool:
 
 
 class Shared(Struct, frozen=True):
-    """The overlap of two sentences as parts of the cosine of their words, weighted by rarity: of
-    the words in the question, and of the rest."""
+    """The overlap of two sentences: the cosine similarity of their words, weighted by rarity,
+    split into the part due to words in the question and the part due to the rest."""
 
     asked: float
     rest: float
@@ -328,7 +332,7 @@ class LaterMentions:
         self.total = 0
         self._sentences: dict[str, int] = {}
         self._changes: dict[str, dict[int, Version]] = {}
-        # Added since the last query: storing a sentence costs nothing more.
+        # Added since the last query; the next one indexes them, so adding a sentence is cheap.
         self._pending: dict[int, Version] = {}
         self._indexed: set[int] = set()
 
@@ -368,7 +372,7 @@ class LaterMentions:
         of_asked = sum(worth for word, worth in both.items() if word in asked)
         rest = both.keys() - asked
         return Shared(
-            of_asked / lengths, (sum(both.values()) - of_asked) / lengths, bool(rest - _LITTLE)
+            of_asked / lengths, (sum(both.values()) - of_asked) / lengths, bool(rest - _WEAK_STEMS)
         )
 
     def rows(self) -> Iterator[Row]:
@@ -401,19 +405,19 @@ class LaterMentions:
                     self._changes.setdefault(word, {})[version.seq] = version
 
     def _weights(self, version: Version) -> dict[str, float]:
-        """The words of a sentence by rarity."""
+        """The words of a sentence, each weighted by its rarity."""
         self._index_pending()
         total = max(self.total, SENTENCES_MIN)
         return {
             word: inverse_document_frequency(self._sentences.get(word, 0), total)
-            * (LITTLE_SHARE if word in _LITTLE else 1.0)
+            * (LITTLE_SHARE if word in _WEAK_STEMS else 1.0)
             for word in distinctive_stems(version.claim.said)
         }
 
 
 def distinctive_stems(said: str) -> frozenset[str]:
     """The stems of a sentence, without stop words."""
-    return frozenset(said.split()) - _SILENT
+    return frozenset(said.split()) - _STOP_STEMS
 
 
 def _length(weights: dict[str, float]) -> float:

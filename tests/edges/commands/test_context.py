@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import refold
-from refold.edges.cli.lines import parse
+from refold.edges.cli.options import parse
 from refold.edges.cli.screen import Screen
 from refold.edges.commands import ALIASES, COMMANDS
 from refold.edges.commands.command import builtins_of

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.edges.cli.lines import Line, parse
+from refold.edges.cli.options import Line, parse
 from refold.edges.commands import COMMANDS, load
 from refold.edges.commands.command import parameters_of
 from refold.edges.commands.line import as_lines, split, table

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.edges.cli.lines import parse
-from refold.edges.cli.options import parameters
+from refold.edges.cli.options import parameters, parse
 from refold.edges.commands import COMMANDS, load
 from refold.edges.commands.command import Parameter, parameters_of
 from refold.edges.commands.line import named_first

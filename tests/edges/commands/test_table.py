@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from refold.edges.chat.slash import OWN
-from refold.edges.cli.lines import parse
+from refold.edges.cli.options import parse
 from refold.edges.commands import ALIASES, COMMANDS, DAILY, GROUPS, MOVED, PREFIXES, load
 from refold.edges.commands.command import parameters_of
 from refold.edges.commands.line import resolved, table

@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import refold
-from refold.edges.cli.lines import parse
+from refold.edges.cli.options import parse
 from refold.edges.cli.screen import Screen
 from refold.edges.commands.follow import follow
 from refold.edges.commands.session import Session

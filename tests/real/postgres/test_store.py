@@ -202,9 +202,10 @@ def test_more_threads_than_connections_wait_for_their_turn(server: Server) -> No
 def lost(monkeypatch: pytest.MonkeyPatch):
     """Every piece of work is done, its answer lost, and done again."""
     kept: dict[int, object] = {}
+    bounded = link.bounded
 
     def bounded_and_lost(one: link.Link, work, way):
-        done = link.bounded(one, work, way)
+        done = bounded(one, work, way)
         if not one.is_again:
             kept[len(kept)] = done
             raise psycopg.OperationalError("the connection was lost on the way back")

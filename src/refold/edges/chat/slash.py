@@ -23,7 +23,7 @@ from refold.conversations.listing import id_of, meta_of, newest, title_of
 from refold.core.model import View
 from refold.edges.chat.loop import Chat, endpoint_for
 from refold.edges.chat.terminal import new_id
-from refold.edges.cli.lines import Line, arguments_of, parse
+from refold.edges.cli.options import Line, arguments_of, parse
 from refold.edges.cli.screen import Screen
 from refold.edges.commands import ALIASES, COMMANDS, load, shell
 from refold.edges.commands.command import (

@@ -1,26 +1,42 @@
-"""The arguments of a command as options of click, and commands written out to be pasted.
+"""The arguments of a command as options of click; chat lines parsed by them; commands to be pasted.
 
-Every `Parameter` becomes an option, or an argument if it is positional. `app` reads `--json`,
-`--no-color` and `--debug` before anything else, because they also decide how an error is shown;
-here they are only part of the help. A command that we print is quoted for the shell and carries the
-places of this call (`--store`, `--project`, `--scope`, ...) if it takes the same options, but no
-default. Neighbours: `Screen.call` writes the commands of results (`in_shell`, `in_chat`), `app`
-those in the hints of errors (`at_places`).
+Every `Parameter` becomes an option, or an argument if it is positional. A chat line such as `/show
+--list` is parsed by the same options, and click's errors become `Invalid` with the nearest name.
+`app` reads `--json`, `--no-color` and `--debug` first, because they decide how an error is shown. A
+printed command is quoted for the shell and repeats the places of this call (`--store`, `--scope`,
+...). Neighbours: `commands.line` finds the command, `Screen.call` and `app` print commands.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 import click
 
+from refold.display import suggestion
 from refold.edges.commands import ALIASES, COMMANDS, load
-from refold.edges.commands.command import Command, Parameter, Taking, parameters_of
-from refold.edges.commands.line import split
+from refold.edges.commands.command import (
+    Arguments,
+    Command,
+    Parameter,
+    Taking,
+    parameters_of,
+    short_line,
+)
+from refold.edges.commands.line import (
+    asked_help,
+    named,
+    named_first,
+    resolved,
+    shell_only,
+    split,
+    table,
+)
+from refold.errors import Invalid
 
 HELP = {"help_option_names": ["-h", "--help"]}
 Joined = Callable[[click.Context, click.Parameter, tuple[str, ...]], str | None]
@@ -202,3 +218,60 @@ def _quoted_in_chat(word: str) -> str:
         return word
     escaped = word.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+JSON = "--json"
+
+
+class Line(NamedTuple):
+    """A command of the table, its arguments, and whether its result is wanted as JSON."""
+
+    command: Command[Any, Any]
+    arguments: Arguments
+    json_output: bool = False
+
+
+def parse(line: str, also: Iterable[str] = ()) -> Line:
+    """The command that a line names, and its arguments. The caller understands the names `also`
+    itself: they are suggested, too. Raises Invalid, with what to write instead."""
+    typed = named_first(split(line.strip().removeprefix("/")), table())
+    if not typed:
+        raise Invalid("no command is named", hint="/help lists them")
+    words = resolved(typed, is_shell=False)
+    if (elsewhere := shell_only(typed)) is not None:
+        raise elsewhere
+    if (topic := asked_help(typed)) is not None:
+        return Line(load("help"), load("help").arguments(command=topic))
+    name, words = named(words, also)
+    end = words.index("--") if "--" in words else len(words)
+    given = [word for word in words[:end] if word != JSON] + words[end:]
+    command = load(name)
+    return Line(command, arguments_of(command, given), json_output=len(given) < len(words))
+
+
+def arguments_of(command: Taking, words: Sequence[str]) -> Arguments:
+    """The words as the arguments of the command. Raises Invalid if it does not take them."""
+    reader = click.Command(command.name, params=[*own_parameters(command)], add_help_option=False)
+    try:
+        with reader.make_context(command.name, list(words)) as context:
+            arguments: Arguments = command.arguments(**context.params)
+            return arguments
+    except click.UsageError as error:
+        raise _refusal(command, error) from error
+
+
+def _refusal(command: Taking, error: click.UsageError) -> Invalid:
+    """Click's error in the words of a chat."""
+    taken = parameters_of(command)
+    hint = f"/help {command.name}"
+    if isinstance(error, click.NoSuchOption):
+        known = [one.option for one in taken if one.option]
+        reason = f"has no option {short_line(error.option_name, 40)}"
+        hint = suggestion(error.option_name, known) if known else hint
+    elif isinstance(error, click.MissingParameter) and error.param is not None:
+        [missing] = [one for one in taken if one.name == error.param.name]
+        reason = f"needs {missing.shown}"
+    else:
+        text = " ".join(error.format_message().split()).rstrip(".")
+        reason = f"was not understood: {text[0].lower()}{text[1:]}"
+    return Invalid(f"/{command.name} {short_line(reason, 300)}", hint=hint)

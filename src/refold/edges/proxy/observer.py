@@ -1,15 +1,16 @@
-"""Follows the conversations that pass through: mirrors each list into its log, and folds it if
-asked to.
+"""Follows the conversations that pass through the proxy: mirrors each message list into its log,
+and folds it if asked to.
 
-A list without an answer is not kept yet: titles and probes pass, and an agent's first words are
-kept with their answer. An answer with tool calls comes back in the client's next list; one without
-may be the last, and is kept under the key that its repetition will have: at once, or, where
-requests are folded, when the conversation is closed, because a reworded repetition would change the
-page under its thinking. An answer that did not come through the proxy belongs to another front;
-then all thinking so far is left out. First words that are too long are shortened in a registry
-without a store, and written with their answer.
+A list without an answer is not kept yet: title requests and probes just pass through, and an
+agent's first words are kept once they are answered. An answer with tool calls comes back in the
+client's next list. An answer without may be the last one, so it is kept under the key it will have
+if the client repeats it: at once, or, where requests are folded, when the conversation is closed,
+because a reworded repetition would change the page that its thinking is bound to. An answer that
+did not come through the proxy belongs to another front; then all thinking so far is left out. First
+words that are too long are shortened in a registry without a store, and written once they are
+answered.
 
-Everything runs in worker threads, one call of a conversation at a time. Neighbours:
+Everything runs in worker threads, one call per conversation at a time. Neighbours:
 `conversation_registry` finds the conversation, `page` encodes, `savings` counts; `app` sends the
 client's own bytes if anything here raises.
 """
@@ -60,7 +61,7 @@ def mirror(held: OpenConversation, asked: ParsedCall) -> None:
         held.beside = asked.beside
     held.places = mirrored.seqs
     if mirrored.kind == "amended" and mirrored.first_new < len(messages):
-        # The client rewords answers: each one kept would be written twice.
+        # The client rewords answers, so each one we kept would be written twice.
         held.takes_replies = False
 
 
@@ -71,7 +72,7 @@ def take_refused(
     their size."""
     mirror(held, asked)
     held.context.close()
-    # The content of a conversation at its opening counts as what was sent, and refused.
+    # What a conversation contains when it is opened counts as sent, and here as refused.
     held.context = book.open(asked, held.context.id, held.native)
     held.is_swapped = held.context.recover(refusal)
     return held.is_swapped
@@ -79,7 +80,7 @@ def take_refused(
 
 class Taken(Struct, frozen=True, kw_only=True):
     """A call that was kept. `body` is what is sent, None for the client's own bytes; `head` is the
-    head of the log that it shows. With our tools in it, `sent` are its messages."""
+    head of the log that it shows. If it has our tools, `sent` holds its messages."""
 
     asked: ParsedCall
     held: OpenConversation | None = None  # None for first words, which are kept with their answer
@@ -87,9 +88,9 @@ class Taken(Struct, frozen=True, kw_only=True):
     head: int = 0
     body: bytes | None = None
     sent: list[bytes] | None = None
-    headers: dict[str, str] = {}  # needed by the body, beside the client's own
-    at: float = 0.0  # time of first words, in seconds
-    refusal: Refusal | None = None  # of first words that are too long, and are shortened
+    headers: dict[str, str] = {}  # needed by the body, in addition to the client's own
+    at: float = 0.0  # when the first words arrived, in seconds
+    refusal: Refusal | None = None  # of first words that were too long and are shortened
 
     @property
     def share(self) -> float:
@@ -103,14 +104,14 @@ class Taken(Struct, frozen=True, kw_only=True):
 
 
 class Finished(Struct, frozen=True, kw_only=True):
-    """An answered call, with a line for each round that has a known usage."""
+    """An answered call, with a line for each round whose usage is known."""
 
     conversation: str
     lines: tuple[CallLine, ...] = ()
 
 
 class Observer:
-    """Follows the conversations that pass through."""
+    """Follows the conversations that pass through the proxy."""
 
     def __init__(self, book: ConversationRegistry) -> None:
         self._book = book
@@ -118,7 +119,7 @@ class Observer:
     def read(
         self, body: bytes, target: Target, headers: Sequence[Header] = ()
     ) -> ParsedCall | None:
-        """A known call, parsed; None if it is not a whole conversation."""
+        """Parses a call of a known kind; None if it does not carry a whole conversation."""
         known = self._book.begun()
         return asked_of(body, target, session_of(headers), known, retries=is_retry(headers))
 
@@ -135,7 +136,7 @@ class Observer:
                 held.native.begin(held, asked, send)
                 return self._shown(held, asked)
             except BaseException:
-                # Its state is uncertain: the next call opens it again.
+                # Its state is uncertain, so the next call has to reopen it.
                 self._book.drop(held)
                 raise
             finally:
@@ -153,7 +154,7 @@ class Observer:
 
     def beside(self, asked: ParsedCall) -> tuple[bytes | None, dict[str, str]]:
         """The body and headers for a call about a conversation, such as a token count: with the
-        page in place of its list. None for the client's own bytes."""
+        page in place of its list. A body of None means the client's own bytes."""
         held = self._book.beside(asked)
         if held is None:
             return None, {}
@@ -168,8 +169,8 @@ class Observer:
             return asked.with_list(sent), held.headers
 
     def is_beside(self, asked: ParsedCall) -> bool:
-        """Whether a call carries a conversation without being a turn of it: its tools are
-        missing."""
+        """Whether a call carries a conversation without being one of its turns: it lacks the
+        conversation's tools."""
         if asked.has_tools or not answered_upto(asked.messages):
             return False
         held = self._book.beside(asked)
@@ -178,7 +179,7 @@ class Observer:
     # --- mirroring ---
 
     def _follow(self, held: OpenConversation, asked: ParsedCall) -> None:
-        """Lets the log follow the list."""
+        """Brings the log up to date with the client's list."""
         if asked.model and asked.model != held.model:
             held.context.update(model=asked.model, window=self._book.folding.window)
             held.model = asked.model
@@ -197,8 +198,8 @@ class Observer:
         return self._book.folding.folds or held.is_swapped
 
     def _is_ours(self, held: OpenConversation, asked: ParsedCall) -> bool:
-        """Whether the list has grown only by the client's messages and at most the one answer that
-        last came through the proxy."""
+        """Whether the list has grown only by the client's messages and at most one answer, the
+        latest that came through the proxy."""
         known = common(held.seen, asked.messages) if held.seen else held.known
         new = asked.messages[known:]
         if not any(map(is_answer, new)):
@@ -207,8 +208,8 @@ class Observer:
         return has_one_answer(new) and held.answered >= (slots[-1].last if slots else 0)
 
     def _take_sent(self, held: OpenConversation, asked: ParsedCall) -> None:
-        """Keeps messages that another way sent to the provider unchanged: no result is moved
-        out."""
+        """Keeps messages that reached the provider without the proxy. They were sent unchanged, so
+        no result is moved out of them."""
         id = held.context.id
         held.context.close()
         sent = self._book.open(asked, id, held.native, offloads=False)
@@ -227,7 +228,7 @@ class Observer:
 
     def _shown(self, held: OpenConversation, asked: ParsedCall) -> Taken:
         wires: Sequence[Wire] | None = None
-        # A list with rounds inside is not what the provider knows.
+        # If the client did not see some rounds, its list is not what the provider has seen.
         if self._folds(held) and (held.has_inside or not asked.is_native):
             request = held.context.request(asked.dialect)
             head = held.context.view.head  # read now: others may edit while the page is rendered
@@ -277,12 +278,13 @@ class Observer:
         held.context.note(NOTE, said, by="proxy")
 
     def recover(self, taken: Taken, status: int, answer: bytes) -> Taken | None:
-        """The call shortened after the provider refused it as too long, or without the thinking
-        that the provider refused; None if it refused something else, or nothing helps."""
+        """The call to send after a refusal: shortened if it was too long, or without the thinking
+        that the provider refused. None if the refusal is about something else, or nothing
+        helps."""
         held = taken.held
         refusal: Refusal = {"status_code": status, "body": answer.decode("utf-8", "replace")}
         if held is None:
-            return self._shorter_words(taken, refusal) if self._book.folding.folds else None
+            return self._shorten_first_words(taken, refusal) if self._book.folding.folds else None
         with held.guard:
             if not self._folds(held) or held.context.id != taken.conversation:
                 return None
@@ -294,9 +296,9 @@ class Observer:
                 return None
             return self._shown(held, taken.asked)
 
-    def _shorter_words(self, taken: Taken, refusal: Refusal) -> Taken | None:
-        """First words, shortened in a registry of their own because they are kept only with their
-        answer; None if the refusal is about something else."""
+    def _shorten_first_words(self, taken: Taken, refusal: Refusal) -> Taken | None:
+        """Shortens first words in a separate registry, because they are not kept until they are
+        answered; None if the refusal is about something else."""
         taken = msgspec.structs.replace(taken, refusal=refusal)
         with self._book.aside() as aside:
             held = aside.begin(taken.asked, at=taken.at, anyway=True)
@@ -310,7 +312,7 @@ class Observer:
     # --- our own tools ---
 
     def answers(self, taken: Taken, calls: list[ToolCall]) -> list[str]:
-        """The results of our tools for the model, from the log before this call."""
+        """The results of our tools for the model, read from the log as it was before this call."""
         held = taken.held
         if held is None:
             return kept.answers_of_nothing(calls)
@@ -320,11 +322,11 @@ class Observer:
             return kept.answers(held.context, calls)
 
     def keep_inside(self, taken: Taken, inside: Inside) -> Taken | None:
-        """Keeps the answer of a first call, and an answer of which the client sees only a part, so
-        that both are recognized when they come back; None if its conversation is unclear."""
+        """Keeps the answer to a first call, or an answer that the client sees only part of, so that
+        it is recognized when it comes back; None if its conversation is unclear."""
         held = taken.held
         if held is None:
-            return self._begun(taken, inside)
+            return self._keep_first_words(taken, inside)
         if not inside.inner:
             return taken
         with held.guard:
@@ -343,11 +345,13 @@ class Observer:
     # --- after the answer ---
 
     def finish(self, taken: Taken, usage: Usage | None, copy: Copy | None) -> Finished | None:
-        """Keeps the usage of a call, and its answer if it may be the last; None if nothing is kept
-        of the call, or the conversation went elsewhere meanwhile."""
+        """Keeps the usage of a call, and its answer if it may be the last; None if the call
+        is not kept, or its conversation has since moved to another log."""
         reply = None if copy is None else reply_of(copy, taken.asked.dialect)
         if taken.held is None:
-            begun = None if reply is None else self._begun(taken, Inside(reply.messages, {}))
+            begun = (
+                None if reply is None else self._keep_first_words(taken, Inside(reply.messages, {}))
+            )
             if begun is None:
                 return None
             taken = begun
@@ -364,21 +368,21 @@ class Observer:
         lines = () if line is None else (line,)
         return Finished(conversation=taken.conversation, lines=lines)
 
-    def _begun(self, taken: Taken, inside: Inside) -> Taken | None:
-        """First words, kept with their answer."""
+    def _keep_first_words(self, taken: Taken, inside: Inside) -> Taken | None:
+        """Keeps first words together with their answer."""
         asked = msgspec.structs.replace(taken.asked, messages=[*taken.asked.messages, *inside.seen])
         held = self._book.begin(asked, at=taken.at, anyway=taken.sent is not None)
         if held is None:
             return None
         with held.guard:
             if (held.is_unrepeated or not held.seen) and held.began_at <= taken.at:
-                self._take_begun(held, taken, asked, inside)
-            # The edits that shortened the words come after them; the answer saw them.
+                self._write_first_words(held, taken, asked, inside)
+            # The edits that shortened these words come after them, and before the answer.
             [first, *_] = held.places[len(taken.asked.messages)] or (1,)
             id, body = held.context.id, taken.body if taken.refusal else None
             return Taken(asked=taken.asked, held=held, conversation=id, head=first - 1, body=body)
 
-    def _take_begun(
+    def _write_first_words(
         self, held: OpenConversation, taken: Taken, asked: ParsedCall, inside: Inside
     ) -> None:
         """Writes first words and their answer, which the client has not continued yet."""
@@ -430,7 +434,7 @@ class Observer:
 
 
 def _begin_tools(held: OpenConversation, taken: Taken) -> None:
-    """Notes in the log that first words had our tools."""
+    """Notes in the log that the first words were sent with our tools."""
     if taken.sent is not None and not held.tools:
         held.tools = kept.begin(held.context, taken.asked.dialect)
 
@@ -439,7 +443,7 @@ STUB_TOKENS = 400  # the usual size of a stub
 
 
 def plan_if_due(held: OpenConversation, usage: Usage) -> None:
-    """Plans what a fold would have done, once it would have been due."""
+    """Estimates what a fold would have saved, if one would have been due by now."""
     left = usage.input - held.account.offset
     if left < held.context.budget.compact_at:
         return
@@ -452,7 +456,7 @@ def plan_if_due(held: OpenConversation, usage: Usage) -> None:
 
 
 def count_large(held: OpenConversation) -> None:
-    """Counts the large results of the newest message that a fold would have moved out."""
+    """Counts as saved the large results at the end of the page that a fold would have moved out."""
     view = held.context.view
     for slot in reversed(view.slots):
         if not any(isinstance(block, ToolResult) for block in slot.message.blocks):

@@ -1,11 +1,12 @@
-"""One conversation, made the same on both sides. Every step can be repeated after a kill.
+"""Brings one conversation to the same state on both sides. Every step can be repeated if the
+process is killed.
 
-Nothing is queued: the events to send are those above the far head. Contents go before the events
-that name them, in both directions, and an event is erased before the event that records it arrives.
-If both sides grew, the far log wins: the near tail goes on top of it, or into a fork that is
-durable before the near log is replaced. No far call is made while appends have to wait. Neighbours:
-`tails` compares and erases, `record.Moves` notifies holders of a replaced log, `rounds` takes one
-conversation after the other.
+Nothing is queued: the events to send are those above the far head. Contents are transferred before
+the events that name them, in both directions, and an event is erased before the event that records
+the erasure arrives. If both sides have grown, the far log wins: the near tail goes on top of it,
+or into a fork that is durable before the near log is replaced. The far store is never called while
+appends are blocked. Neighbours: `tails` compares and erases, `record.Moves` notifies holders of a
+replaced log, `rounds` syncs one conversation after another.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from refold.stores.hybrid.record import Move, Moves
 from refold.stores.protocol import Store, SyncListener
 
 ROUNDS_MAX = 20  # lost races against other writers
-FORKS_MAX = 4  # of one tail, after each fork before has diverged
+FORKS_MAX = 4  # of one tail, each made because the one before it has diverged
 PAGE_EVENTS = 256
 PAGE_BYTES = 1024 * 1024
 SUFFIX = ".bin"
@@ -31,9 +32,9 @@ SUFFIX = ".bin"
 
 class Exchanged(Struct, kw_only=True):
     """Work done for one conversation: transferred events and contents, the fork made of a near
-    tail, and the common `head`. One that `was_here` and is gone was deleted, and is not fetched
-    again. `missing` has the artifacts that neither side has, by the seq of the event that names
-    them."""
+    tail, and the common `head`. A conversation that `was_here` and is now gone was deleted,
+    and is not fetched again. `missing` holds the artifacts that neither side has, by the seq of
+    the event that names them."""
 
     conversation: str
     was_here: bool = False
@@ -48,7 +49,8 @@ class Exchanged(Struct, kw_only=True):
 
 
 class Fork(Struct, frozen=True, kw_only=True):
-    """The fork for a near tail: of `parent` at `at`, existing or not, and the events it lacks."""
+    """The fork for a near tail, branching off `parent` at `at`, whether or not it exists yet.
+    `rest` holds the events that it still lacks."""
 
     id: str
     parent: str
@@ -60,8 +62,8 @@ Check = Callable[[Sequence[Event]], None]
 
 
 class Exchange:
-    """Makes conversations the same near and far. `check` raises an error for events that must not
-    leave."""
+    """Brings conversations to the same state near and far. `check` raises an error for events that
+    must not be sent."""
 
     def __init__(
         self,
@@ -79,9 +81,9 @@ class Exchange:
         self._present: set[str] = set()  # contents that the far store has
 
     def sync(self, id: str, *, is_here: bool = False, missing: Sequence[int] = ()) -> Exchanged:
-        """Transfers missing events in both directions. Conflict if other writers were faster too
-        often. `is_here` says that the conversation was here a moment ago; `missing` are the events
-        whose artifacts neither side had."""
+        """Transfers missing events in both directions. Raises Conflict if other writers win
+        the race too often. `is_here` means that the near store had the conversation a moment ago;
+        `missing` holds the seqs of the events whose artifacts neither side had."""
         done = Exchanged(conversation=id, was_here=is_here, missing=dict.fromkeys(missing, ""))
         for _ in range(ROUNDS_MAX):
             try:
@@ -89,7 +91,7 @@ class Exchange:
                     done.missing = self._missing(id, done)
                     return done
             except Conflict:
-                continue  # somebody wrote meanwhile: compare again
+                continue  # someone wrote in the meantime: compare again
         message = f"{id}: other writers were faster {ROUNDS_MAX} times"
         raise Conflict(message, hint="sync again")
 
@@ -110,12 +112,12 @@ class Exchange:
             done.head = here.head
             return True
         else:
-            return self._approach(here, there, done)
+            return self._reconcile(here, there, done)
         return False
 
     def _begin(self, source: Store, target: Store, known: Conversation, done: Exchanged) -> None:
-        """Creates a conversation on the other side: as a fork if its parent is the same there, else
-        with all events."""
+        """Creates a conversation on the other side: as a fork if its parent is the same there,
+        otherwise with all its events."""
         if known.parent and self._is_shared(source, target, known):
             target.fork(known.parent, known.parent_seq, known.id)
         elif source is self.far:
@@ -124,7 +126,7 @@ class Exchange:
             self._push(known.id, 0, known.head, done)
 
     def _is_shared(self, source: Store, target: Store, fork: Conversation) -> bool:
-        """Whether the parent of a fork is the same on the other side, up to the fork."""
+        """Whether the parent of a fork is the same on the other side, up to the fork point."""
         try:
             self.sync(fork.parent)
         except Unavailable:
@@ -137,20 +139,20 @@ class Exchange:
         left = tails.chain_at(source, fork, fork.parent_seq)
         return tails.chain_at(target, parent, fork.parent_seq) == left
 
-    def _approach(self, here: Conversation, there: Conversation, done: Exchanged) -> bool:
-        """Takes one step for a conversation on both sides; True if nothing is left to do."""
+    def _reconcile(self, here: Conversation, there: Conversation, done: Exchanged) -> bool:
+        """Takes one step for a conversation that both sides have; True if nothing is left."""
         common = tails.last_common(self.near, here, self.far, there)
         if common == here.head:
             self._pull(here.id, common, there.head, here.chain, done)
         elif common == there.head:
-            return not self._push_allowed(here, common, done)
+            return not self._try_push(here, common, done)
         else:
             self._replace_near(here, there, common, done)
         return False
 
-    def _push_allowed(self, here: Conversation, common: int, done: Exchanged) -> bool:
-        """Sends new near events. False if writing is denied and they only confirm erasures of this
-        device: a device without write permission is not blocked by these."""
+    def _try_push(self, here: Conversation, common: int, done: Exchanged) -> bool:
+        """Sends new near events. Returns False if writing is denied and they only confirm this
+        device's erasures, which must not block a device without write permission."""
         try:
             self._push(here.id, common, here.head, done)
         except Denied:
@@ -165,12 +167,12 @@ class Exchange:
 
     def _pull(self, id: str, after: int, last: int, before: bytes, done: Exchanged) -> None:
         erased: list[Event] = []
-        had = after
+        head_before = after
         for events in pages(self.far, id, after, last):
             _check_chain(self.far, id, events, after, before)
             self._fetch_contents(events, done)
             done.erased += self._erase_named(id, events, near_head=after, far_head=last)
-            erased += tails.had(events, had)
+            erased += tails.had(events, head_before)
             kept = tails.emptied(events, tails.targets(events))
             if self.device_name and erased and events[-1].seq == last:
                 kept.append(tails.confirmation(self.device_name, erased, events[-1]))
@@ -181,7 +183,7 @@ class Exchange:
         self.near.flush()
 
     def _push(self, id: str, after: int, last: int, done: Exchanged) -> None:
-        # A power loss here must not take events that were sent.
+        # After a power loss, the near store must still have every event that was sent.
         self.near.flush()
         for events in pages(self.near, id, after, last):
             if self._check is not None:
@@ -197,7 +199,7 @@ class Exchange:
     def _erase_named(
         self, id: str, events: Sequence[Event], *, near_head: int, far_head: int
     ) -> int:
-        """Erases on both sides the events that these erase events name, before they arrive."""
+        """Erases, on both sides, the events named by these erase events, before those arrive."""
         count = 0
         for seq in sorted(tails.targets(events)):
             count += seq <= near_head and tails.erase_event(self.near, self.far, id, seq)
@@ -215,7 +217,7 @@ class Exchange:
                     done.missing[event.seq] = artifact.digest
 
     def _missing(self, id: str, done: Exchanged) -> dict[int, str]:
-        """Fetches missing artifacts again. Returns those that are still missing, by event, except
+        """Tries again to fetch missing artifacts. Returns those still missing, by event, except
         those that the log records as cleaned up."""
         seqs, done.missing = done.missing, {}
         head = self.near.head(id) if seqs else None
@@ -244,12 +246,12 @@ class Exchange:
         if self._progress is not None:
             self._progress(id, count)
 
-    # --- both sides grew ---
+    # --- both sides have grown ---
 
     def _replace_near(
         self, here: Conversation, there: Conversation, common: int, done: Exchanged
     ) -> None:
-        """Replaces the near log by the far one; the near tail goes on top of it or into a fork."""
+        """Replaces the near log with the far one; the near tail goes on top or into a fork."""
         log = self._merged_log(here, there, common, done)
         self._fetch_contents(log[common:], done)
         seen = self.near.salvage(here.id)
@@ -261,7 +263,7 @@ class Exchange:
         fork = None if moved is not None else self._fork_for(here.id, common, tail)
         goes_on = fork.id if fork else here.id
         with self.moves.replacing(Move(conversation=here.id, goes_on=goes_on)):
-            self._free_forks(here.id, common)
+            self._detach_forks(here.id, common)
             if fork:
                 self._keep_fork(fork, tail)
                 done.fork = fork.id
@@ -284,7 +286,7 @@ class Exchange:
         self, here: Conversation, there: Conversation, common: int, done: Exchanged
     ) -> list[Event]:
         """The common near events and the far tail. Events that the tail erases are erased before
-        the near log is replaced, so that no copy of them stays."""
+        the near log is replaced, so that no copy of them remains."""
         tail = [event for page in pages(self.far, here.id, common, there.head) for event in page]
         before = tails.chain_at(self.near, here, common)
         _check_chain(self.far, here.id, tail, common, before)
@@ -292,8 +294,8 @@ class Exchange:
         log = [event for page in pages(self.near, here.id, 0, common) for event in page]
         return [*log, *tails.emptied(tail, tails.targets(tail))]
 
-    def _free_forks(self, id: str, common: int) -> None:
-        """Detaches the forks that share events which are about to be replaced."""
+    def _detach_forks(self, id: str, common: int) -> None:
+        """Detaches the forks that share events about to be replaced."""
         for about in all_conversations(self.near):
             if about.parent == id and about.parent_seq > common:
                 seen = self.near.salvage(about.id)
@@ -304,8 +306,8 @@ class Exchange:
         self.near.flush()
 
     def _fork_for(self, id: str, common: int, tail: Sequence[Event]) -> Fork:
-        """The fork for a near tail. If an earlier fork of the same tail has diverged since, that
-        one is forked."""
+        """The fork for a near tail. If an earlier fork of the same tail has since diverged, the
+        new fork branches off that one."""
         parent, at, rest = id, common, list(tail)
         for _ in range(FORKS_MAX):
             fork = tails.fork_id(parent, rest[0])
@@ -330,7 +332,7 @@ class Exchange:
             self.near.fork(fork.parent, fork.at, fork.id)
         if fork.rest:
             self.near.append(fork.id, fork.rest, expect=fork.rest[0].seq - 1)
-        # An interrupted round may have written text there that was erased since.
+        # An interrupted round may have written text there that has since been erased.
         for event in tail:
             if event.erased and not tails.is_erased(self.near, fork.id, event.seq):
                 self.near.erase(fork.id, event.seq)
@@ -357,7 +359,7 @@ def pages(store: Store, id: str, after: int, last: int) -> Iterator[list[Event]]
 
 
 def all_conversations(store: Store) -> Iterator[Conversation]:
-    """The conversations and memories of a store, by id."""
+    """The conversations and memories of a store, ordered by id."""
     after = ""
     while page := store.conversations(after=after, limit=200):
         yield from page
@@ -365,7 +367,7 @@ def all_conversations(store: Store) -> Iterator[Conversation]:
 
 
 def _check_chain(store: Store, id: str, events: Sequence[Event], after: int, before: bytes) -> None:
-    """Raises Corrupt if the events are not one log, Denied if they are encrypted."""
+    """Raises Corrupt if the events do not form one chain, Denied if they are encrypted."""
     for event in events:
         if event.by == ENCRYPTED:
             refuse_encrypted(store, id, event)
@@ -375,7 +377,8 @@ def _check_chain(store: Store, id: str, events: Sequence[Event], after: int, bef
 
 
 def _copy_content(digest: str, source: Store, target: Store) -> int:
-    """Copies one content; 0 if the target has it, or the source lacks it."""
+    """Copies the content with this digest. Returns the number of copies made: 0 if the target
+    already has it or the source lacks it, else 1."""
     path = target.location(digest)
     if path is not None:
         return 0

@@ -1,12 +1,12 @@
-"""The lines of a span that are worth their tokens: those with most about names that will be needed,
-and that nothing else on the page covers.
+"""The lines of a span that are worth their tokens: those that say the most about names that will
+be needed and that nothing else on the page covers.
 
 A line is worth the sum, over its names, of the name's need times the gain in coverage. A name
 without coverage is worth its need; once a line covers it well, a further line is worth little, and
-less with every repetition. Lines are taken greatest worth per token first, weighed again as
-coverage grows, until the room is used or no line is worth its tokens. The neighbour of a kept line
-counts a little, so that kept lines can be understood. Neighbours: `passages` has the lines, `names`
-the needs, `draft` makes the text.
+less with every repetition. Lines are taken in order of worth per token, which is updated as
+coverage grows, until the room is used up or no line is worth its tokens. The neighbour of a kept
+line gets a little extra worth, so that kept lines can be understood in context. Neighbours:
+`passages` has the lines, `names` the needs, `draft` makes the text.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from refold.strategies.gist.passages import (
 
 LINE_CHARS_MIN = 6  # a shorter line has no room for a name
 TAG_CHARS = 9
-REQUEST_CHARS = 300  # of one message: kept before others get more
+REQUEST_CHARS = 300  # of one message: kept even if the common size is smaller
 REQUEST_CHARS_OVER = 40  # a line longer by no more than this is kept whole
-AGAIN = 0.02  # worth of one more line for a name that has one
+AGAIN = 0.02  # worth of one more line for a name that already has one
 BESIDE = 0.04  # worth of also having the neighbouring line
 
-# By seq and number of the line in its passage, the most needed first.
+# By the seq of the message and the number of the line in it, the most needed first.
 Kept = dict[tuple[int, int], Pieces]
 KeptLines = dict[int, dict[int, Pieces]]  # the same by seq, then by number
 
@@ -52,9 +52,9 @@ def by_message(kept: Kept) -> KeptLines:
 
 
 class Candidate(Struct, gc=False):
-    """A line, or a piece of a long one, that could be kept. `bare` are the names that it hardly
-    covers, computed when its turn comes: by then other lines cover most candidates, which never
-    need it."""
+    """A line, or a piece of a long one, that could be kept. `bare` holds the names that it
+    hardly covers. It is computed only when the candidate's turn comes: most candidates never get
+    that far, because other lines already cover their names."""
 
     at: int
     start: int
@@ -74,10 +74,10 @@ def choose_lines(
     typed_share: float = 0.0,
     told: Set[str] = frozenset(),
 ) -> Kept:
-    """The pieces to keep, the most needed first. `room` is in tokens, `floor` the least worth
-    per token, `per_char` tokens per character. Typed text has its share of the room before
-    anything else; other lines are left out if they are `told` elsewhere. The room that is left
-    then is for the agent's answers."""
+    """The pieces to keep, the most needed first. `room` is in tokens, `floor` is the minimum
+    worth per token, and `per_char` the number of tokens per character. Typed text gets its share
+    of the room before anything else; other lines are left out if they are `told` elsewhere. If
+    typed text has a share, the remaining room goes to the rest of it, then to the answers."""
     choice = Choice(span, need, shown, floor, per_char)
     room -= choice.keep_typed(room * typed_share)
     choice.on_page |= told
@@ -89,7 +89,7 @@ def choose_lines(
 
 
 class Choice:
-    """A lazy greedy choice over the lines of a span, numbered through; used once."""
+    """A lazy greedy choice over the lines of a span, numbered consecutively; used only once."""
 
     def __init__(
         self,
@@ -110,18 +110,19 @@ class Choice:
         self.lone: set[int] = set()  # neighbours of kept lines
         self.done: set[int] = set()  # candidates that were taken or had no room
 
-    # typed text and answers, whatever they are worth
+    # typed text and answers, regardless of their worth
 
     def keep_typed(self, room: float) -> float:
-        """Keeps typed text: the first message, then the newest. Returns its tokens."""
+        """Keeps typed text: the first message, then the others, newest first. Returns the tokens
+        used."""
         span = enumerate(self.text.span)
         lines = {home: passage.typed for home, passage in span if passage.typed}
         homes = list(lines)
         return self._keep_evenly({home: lines[home] for home in homes[:1] + homes[:0:-1]}, room)
 
     def keep_answers(self, room: float) -> float:
-        """Keeps the agent's last answers before a user's messages, the newest first. Returns their
-        tokens."""
+        """Keeps the agent's last answer before each user message, newest first. Returns the tokens
+        used."""
         span = self.text.span
         typed = {passage.seq for passage in span if passage.typed}
         homes = [
@@ -132,11 +133,10 @@ class Choice:
         return self._keep_evenly({home: range(len(span[home].lines)) for home in homes}, room)
 
     def _keep_evenly(self, lines: Mapping[int, Sequence[int]], room: float) -> float:
-        """Keeps these lines of messages, all of them if there is room, else those of long messages
-        up to a common size, in this order. Returns their tokens."""
-        wanted: list[
-            dict[int, int]
-        ] = []  # per message its incomplete lines, and their missing chars
+        """Keeps these lines of each message, in this order: all of them if there is room, else
+        long messages only up to a common size. Returns the tokens used."""
+        # For each message, its incomplete lines and how many characters each is missing.
+        wanted: list[dict[int, int]] = []
         for home, numbers in lines.items():
             first = self.text.first[home]
             missing = {first + at: self._missing_chars(first + at) for at in numbers}
@@ -172,8 +172,8 @@ class Choice:
     # candidates
 
     def gather(self) -> Queue:
-        """Every distinct line not on the page yet, newest copy first, that could be worth its
-        tokens."""
+        """Queues every distinct line, newest copy first, that is not on the page yet and could be
+        worth its tokens."""
         all_lines, all_names = self.text.lines, self.text.names
         need, met = self.coverage.need, set(self.on_page)
         least = self.floor / (1 + BESIDE) * self.per_char
@@ -209,7 +209,7 @@ class Choice:
     # worth and price
 
     def _value_per_token(self, candidate: Candidate) -> float:
-        """Worth per token, or its upper bound as long as the candidate is unread."""
+        """Worth per token, or an upper bound on it until the candidate has been read."""
         bare = candidate.bare
         if bare is None:
             worth = self.coverage.worth_at_most(candidate.names)
@@ -219,9 +219,9 @@ class Choice:
 
     def _pair_worth(self, candidate: Candidate) -> float:
         """Worth of the pairs that a line completes or begins: with its neighbour, and with kept
-        lines that have this one as neighbour. A present neighbour makes the pair complete; with one
-        that could still be taken, a line counts by its share of both, so that of two equal lines
-        the one that is understood for the fewest tokens is taken."""
+        lines whose neighbour it is. If the neighbour is present, the pair is complete. If it could
+        still be taken, the line only gets its share of the pair's length, so that of two equal
+        lines, the one that takes fewer tokens to understand wins."""
         worth, at, coverage, text = 0.0, candidate.at, self.coverage, self.text
         neighbour = text.neighbour[at]
         if neighbour >= 0 and not coverage.paired.issuperset(candidate.names):
@@ -242,7 +242,7 @@ class Choice:
         return len(line) <= 2 or line in self.on_page
 
     def price(self, candidate: Candidate) -> float:
-        """The tokens of a candidate, with the tag of its message if that is new."""
+        """The tokens of a candidate, including the tag of its message if that is new."""
         at, size = candidate.at, candidate.end - candidate.start
         if at in self.kept:
             overlap = sum(
@@ -257,9 +257,9 @@ class Choice:
     # the choice itself
 
     def take_best(self, queue: Queue, room: float) -> float:
-        """Takes the densest candidate while there is room; returns the room that is left. Worth
-        only falls as others are taken, except for the neighbours of taken lines, which are pushed
-        again."""
+        """Takes the densest candidate while there is room; returns the room that is left. A
+        candidate's worth only falls as others are taken, except next to a taken line; those
+        candidates are pushed again."""
         while queue and room > LINE_CHARS_MIN * self.per_char:
             index = queue.pop()
             if not self._check_best(index, queue):
@@ -279,13 +279,13 @@ class Choice:
         return room
 
     def _check_best(self, index: int, queue: Queue) -> bool:
-        """Whether a candidate is worth its tokens and no other is denser; if one may be, it goes
-        back to the queue."""
+        """Whether a candidate is worth its tokens and no other is denser. If another may be
+        denser, this one goes back into the queue."""
         candidate = self.candidates[index]
         if candidate.bare is not None:
             density = 0.0 if index in self.done else self._value_per_token(candidate)
             return self._check_first(density, index, queue)
-        # An unread candidate: first by its upper bound, then as if it covered all names well.
+        # Not read yet: check its upper bound first, then its worth if it covered all names well.
         price = self.price(candidate)
         at_most = self.coverage.worth_at_most(candidate.names)
         if not self._check_first(at_most / price, index, queue):
@@ -299,8 +299,8 @@ class Choice:
         return self._check_first(density, index, queue)
 
     def _check_first(self, density: float, index: int, queue: Queue) -> bool:
-        """Whether a candidate of this density comes first; if not, it goes back to the queue,
-        unless it is not worth its tokens."""
+        """Whether a candidate of this density comes first. If not, it goes back into the queue,
+        or is dropped if it is not worth its tokens."""
         if density < self.floor:
             return False
         if queue.is_ahead_of(density):
@@ -330,8 +330,8 @@ class Choice:
         return [*self._cheaper(index, is_first), *self._risen(at)]
 
     def _cheaper(self, taken: int, is_first: bool) -> list[int]:
-        """The other pieces of the line that cost less now: all after the first, later the ones in
-        reach."""
+        """The other pieces of the line that cost less now: all of them after the first piece is
+        taken, after that only those within reach."""
         pieces, piece = self.candidates, self.candidates[taken]
         others = [index for index in self.of_line[piece.at] if index != taken]
         if is_first:
@@ -341,7 +341,7 @@ class Choice:
 
     def _risen(self, at: int) -> list[int]:
         """The candidates that may be worth more because this line was taken: its neighbour, which
-        becomes a candidate if it had no worth of its own, and the lines with this neighbour."""
+        becomes a candidate if it was not worth it alone, and the lines whose neighbour it is."""
         risen: list[int] = []
         neighbour = self.text.neighbour[at]
         if neighbour >= 0 and not self._is_present(neighbour):
@@ -363,15 +363,15 @@ class Coverage:
     def __init__(self, need: Mapping[str, float], shown: Shown) -> None:
         self.need = need
         self.told = shown.told()  # how well each name is covered, from 0 to 1
-        self.paired = set(shown.names)  # names on a line next to another one on the page
-        self.repeats: dict[str, int] = {}  # how many further lines a name has
+        self.paired = set(shown.names)  # names with a line whose neighbour is on the page too
+        self.repeats: dict[str, int] = {}  # lines that added no coverage to a name
         self.gain = dict(need)  # the worth of a line that covers the name well
         self.most = {name: value * (1.0 + BESIDE) for name, value in need.items()}  # upper bound
         for name in need.keys() & self.told.keys():
             self._weigh(name)
 
     def tell(self, name: str, quality: float) -> None:
-        """Counts one more line on the page with this name, and how well it covers it."""
+        """Notes one more line with this name on the page, and how well the line covers it."""
         if quality > self.told.get(name, 0.0):
             self.told[name] = quality
         else:
@@ -390,7 +390,7 @@ class Coverage:
             self.most[name] = need * (AGAIN + BESIDE)
 
     def _repeat_gain(self, name: str) -> float:
-        """The worth of one more line for a name with equal coverage."""
+        """The worth of one more line that adds no coverage to a name."""
         return self.need[name] * (AGAIN / (1 + self.repeats.get(name, 0)))
 
     def bare_gain(self, name: str) -> float:
@@ -399,31 +399,31 @@ class Coverage:
         return self.need[name] * more if more > AGAIN else self._repeat_gain(name)
 
     def worth_at_most(self, names: Iterable[str]) -> float:
-        """The worth of a line if it covers all of these names well."""
+        """The worth of a line if it covers all of these names well and completes their pairs."""
         worth, most = 0.0, self.most
         for name in names:
             worth += most[name]
         return worth
 
     def worth(self, names: Iterable[str], bare: Sequence[str]) -> float:
-        """The worth of a line with these names alone; `bare` are those that it hardly covers."""
+        """The worth of a line for its names, without pairs; it hardly covers those in `bare`."""
         worth, gain = 0.0, self.gain
         for name in names:
             worth += self.bare_gain(name) if name in bare else gain[name]
         return worth
 
     def unpaired_need(self, names: Iterable[str]) -> float:
-        """The need of the names that have no line with its neighbour yet."""
+        """The total need of the names that have no line together with its neighbour yet."""
         return sum([self.need[name] for name in names if name not in self.paired])
 
 
 class Queue:
-    """Numbered candidates, the densest first, among equals the lower number. Most leave in their
+    """Numbered candidates, densest first; ties go to the lower number. Most leave in their
     original order, so they are sorted once; only those that were put back are in a heap."""
 
     def __init__(self, densities: Sequence[float], floor: float) -> None:
         dense = [(-density, index) for index, density in enumerate(densities) if density >= floor]
-        self.waiting = sorted(dense, reverse=True)  # the first one last
+        self.waiting = sorted(dense, reverse=True)  # the next to leave is at the end
         self.moved: list[tuple[float, int]] = []
 
     def __bool__(self) -> bool:
