@@ -120,5 +120,7 @@ def test_a_connection_that_is_ended_is_told(server: Server) -> None:
 def test_telling_does_not_wait_for_the_disk_and_leaves_nothing_set(server: Server) -> None:
     with user(server.url) as one:
         one.publish([Hint("acme", "log", 1)])
-        shown = one._connections.run(lambda link: link.execute("SHOW synchronous_commit").fetchone())
+        shown = one._connections.run(
+            lambda link: link.execute("SHOW synchronous_commit").fetchone()
+        )
         assert shown == ("on",)
