@@ -310,13 +310,13 @@ class Folded:
         """Appends a user's message; gives its seq."""
         return self.context.append(message)[-1].seq
 
-    def append_results(self, outcomes: Mapping[str, Outcome]) -> int:
-        """Appends the results of the calls; returns the seq of the first."""
+    def append_results(self, outcomes: Mapping[str, Outcome]) -> list[int]:
+        """Appends the results of the calls; returns their seqs."""
         seqs = []
         for call, outcome in outcomes.items():
             events = self.context.append_result(call, outcome.text, is_error=outcome.failed)
             seqs.append(events[-1].seq)
-        return seqs[0]
+        return seqs
 
     def record(self, content: list[dict[str, Any]], usage: Usage, id: str) -> int:
         """Records the reply in the provider's form; returns its seq."""

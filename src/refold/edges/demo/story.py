@@ -153,10 +153,10 @@ class Story:
             for id, outcome in outcomes.items()
         ]
         known = len(self.folded.context.artifacts.list())
-        seq = self.folded.append_results(outcomes)
-        self._append(
-            seq, {"role": "user", "content": blocks}, "\n".join(o.text for o in outcomes.values())
-        )
+        seqs = self.folded.append_results(outcomes)
+        texts = [outcome.text for outcome in outcomes.values()]
+        self._append(seqs[0], {"role": "user", "content": blocks}, texts[0])
+        self.seen.update(zip(seqs, texts))  # each result is a message of its own
         if len(self.folded.context.artifacts.list()) > known:
             self._tell_stub(outcomes)
 
