@@ -45,7 +45,7 @@ def test_a_page_that_is_too_large_names_compact_where_nothing_compacts_by_itself
     context = refold.open("c", store="memory:", window=2_000, counter=len, config=config)
     for n in range(30):
         context.append({"role": "user", "content": f"question {n} " + "words " * 30})
-    with pytest.raises(OverBudget, match=r"compact\(\)"):
+    with pytest.raises(OverBudget, match="compact the page"):
         context.request()
 
 

@@ -60,7 +60,7 @@ def instrument(
         _wrap(refold.Context, "record", tracing.record)
         _wrap(refold.Context, "stream", tracing.stream)
     _wrap(ConversationSearch, "search", tracing.search)
-    _wrap(compactor, "complete", tracing.compacted)
+    _wrap(compactor, compactor.announce_completion.__name__, tracing.compacted)
     for verb, operation in MEMORY_VERBS.items():
         _wrap(SemanticMemory, verb, functools.partial(tracing.memory, operation))
 
