@@ -388,3 +388,23 @@ def _hide_oldest(context):
     if len(slots) > 3:
         with contextlib.suppress(Invalid):  # a pin
             context.hide(slots[0].seq)
+
+
+@given(st.integers(2, 12), st.booleans(), st.sampled_from(["hide", "gist", "clear"]))
+@settings(max_examples=20)
+def test_pinning_a_folded_call_or_result_pins_the_whole_pair(calls: int, result: bool, by: str):
+    """A pair that left the page is still a pair: a request shows the result that was recorded."""
+    context = opened_in_characters(window=20_000)
+    context.append({"role": "user", "content": "Read the parts."})
+    pairs = []
+    for n in range(calls):
+        block = {"type": "tool_use", "id": f"t{n}", "name": "read", "input": {"path": f"{n}.py"}}
+        [asked] = context.append({"role": "assistant", "content": [block]})
+        answered = context.append_result(f"t{n}", f"part {n} " * 40)[-1]
+        pairs.append((asked.seq, answered.seq))
+    context.append({"role": "user", "content": "Go on."})
+    context.compact(by, target=600)
+    first, last = pairs[0]
+    context.pin(last if result else first)
+    assert {first, last} <= set(context.view.pins)
+    assert "[no result recorded]" not in str(context.request())

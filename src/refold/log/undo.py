@@ -42,7 +42,7 @@ from refold.core.model import (
 )
 from refold.core.switches import switches
 from refold.errors import Invalid, NotFound
-from refold.log.log import Log
+from refold.log.log import Log, message_of
 from refold.strategies.gist.layout import runs
 
 FILE_NOTE = "refold.file"
@@ -147,7 +147,8 @@ def reverting(state: Fold, batch: str) -> Revert:
     batches = [name for _, name in state.undoable if name]
     if batch not in batches:
         named = ", ".join(batches[-BATCHES_NAMED:])
-        raise NotFound(f"there is no batch {batch!r} to revert", hint=f"batches: {named or 'none'}")
+        hint = f"active batches: {named or 'none'}"
+        raise NotFound(f"there is no active batch {batch!r}", hint=hint)
     return Revert(batch=batch)
 
 
@@ -277,13 +278,20 @@ def span_named(log: Log, first: int | str, last: int | str | None) -> Span:
 def pinning(log: Log, handle: int | str, *, on: bool) -> list[Pin]:
     """The events that pin or unpin a message, and with it the rest of its unit: calls and their
     results go together."""
-    seq, slots = seq_of(handle), log.state.slots
+    seq = seq_of(handle)
     message_event(log, seq)
+    slots = log.state.slots
+    if not any(slot.seq == seq and not slot.standin for slot in slots):
+        # It left the page, so its unit is only in the log.
+        off = switches(log.read()).off
+        events = (event for event in log.read() if event.kind == "message" and event.seq not in off)
+        messages = ((event.seq, message_of(event, log.state)) for event in events)
+        slots = [Slot(at, at, message, 0) for at, message in messages if message is not None]
     for unit in units(slots):
         seqs = [slots[index].seq for index in unit]
         if seq in seqs:
             return [Pin(seq=member, on=on) for member in seqs]
-    return [Pin(seq=seq, on=on)]  # it is not on the page
+    return [Pin(seq=seq, on=on)]  # switched off by a restore
 
 
 def message_event(log: Log, seq: int) -> Event:

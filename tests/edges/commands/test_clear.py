@@ -61,7 +61,7 @@ def test_revert_takes_back_a_compaction_in_the_middle(url: str) -> None:
     assert as_json("show", "fix-login")["slots"] == before
     assert as_json("redo", "fix-login")["batch"] == batch
     assert len(as_json("show", "fix-login")["slots"]) == 4
-    assert "there is no batch 'x' to revert" in refused("undo", "fix-login", "x")
+    assert "there is no active batch 'x'" in refused("undo", "fix-login", "x")
 
 
 def test_fork_starts_another_conversation_and_leaves_this_one(url: str) -> None:

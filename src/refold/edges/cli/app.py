@@ -369,7 +369,10 @@ def _print_error(message: str, hint: str) -> None:
 
 
 def _explain(args: list[str]) -> None:
-    if "--debug" in _own_words(args):
+    """Prints the traceback if `--debug` asks for it. In `refold stats ID --debug` it is an option
+    of the command; there, only one before the command is ours."""
+    is_commands_own = args[:1] == ["stats"]
+    if "--debug" in _own_words(args) and not is_commands_own:
         Screen(out=sys.stderr).line(traceback.format_exc())
 
 

@@ -77,6 +77,9 @@ def search(
     memory: Annotated[bool, MEMORY] = False,
 ) -> Result:
     if reindex or rebuild:
+        if query:
+            hint = "leave out the words, or search after it"
+            raise Invalid("--reindex and --rebuild search nothing", hint=hint)
         return _index(session, rebuild=rebuild, full_text=full_text, memory=memory)
     text = " ".join(query)
     if not text.strip():

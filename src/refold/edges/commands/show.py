@@ -108,6 +108,11 @@ def show(
     given = (all, page, list, summary, follow, html is not None)
     forms = [name for name, is_given in zip(FORMS, given, strict=True) if is_given]
     _check(forms, what, why=why, has_lines=lines is not None, has_role=role is not None)
+    if not follow and (limit is not None or seconds is not None):
+        name = "--limit" if limit is not None else "--seconds"
+        raise Invalid(f"{name} is for --follow", hint="refold show ID --follow")
+    if brief and (what is not None or (forms and forms != ["all"])):
+        raise Invalid("--brief is for the page and for --all", hint=HELP)
     if why:
         from refold.edges.commands.why import explained
 
@@ -148,7 +153,7 @@ def _check(
     if has_lines and (what is None or why):
         raise Invalid("--lines needs a handle", hint=HELP)
     if has_role and (what is not None or (forms and forms != ["list"])):
-        raise Invalid("--role is for the page and for --list", hint=HELP)
+        raise Invalid("--role does not go with this form; use it alone or with --list", hint=HELP)
 
 
 def _followed(session: Session, last: int | None, seconds: float | None) -> Result:
